@@ -47,7 +47,7 @@ def main() -> int:
         try:
             while not list(folder.glob(".plink/runs/*/agile.jsonl")):
                 time.sleep(0.2)
-            moments, driver = [], start(folder, "spot", "drive", "last", "market.toml")
+            moments, driver = [], start(folder, "spot", "drive", "market.toml", "last")
             while not rented(folder):
                 time.sleep(0.2)
             for _ in range(_KILLS):
@@ -55,7 +55,7 @@ def main() -> int:
                 time.sleep(moments[-1])
                 driver.kill()
                 driver.wait()
-                driver = start(folder, "spot", "drive", "last", "market.toml")
+                driver = start(folder, "spot", "drive", "market.toml", "last")
             time.sleep(30)
             job.send_signal(signal.SIGINT)
             job.wait()

@@ -211,7 +211,12 @@ def _estimated_lines(
                 cost_of = sized
         lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
     if late:
-        _log.info("%d of %d costs are by rounds: estimating the others took %.0f s", late, len(lines), _ESTIMATION_S)
+        _log.info(
+            "%d of %d costs are counted round by round: estimating the others took %.0f s",
+            late,
+            len(lines),
+            _ESTIMATION_S,
+        )
     return lines
 
 

@@ -18,7 +18,7 @@ from solvers.embedding.embed import Embedding, embed
 _SLOW_FIT_HOSTS = 64  # hosts: fitting more of them takes long enough to say so
 _NO_PLANE = np.empty((0, 2))  # of a map that is yet to be projected
 _log = logging.getLogger("plink.report")
-_UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microseconds
+_UNITS = {1.0: "us", 2.0: "√us"}  # in which ||v_i - v_j||^alpha is microseconds
 
 
 def fitted_map(network: Network, data: ReportData, seed: int = 0) -> tuple[HostMap | None, str]:
@@ -91,7 +91,7 @@ def map_from_json(network: Network, group_of: Indices, document: dict[str, Any],
 
 
 def _unit(alpha: float) -> str:
-    return _UNITS.get(alpha, f"µs^(1/{alpha:g})")
+    return _UNITS.get(alpha, f"us^(1/{alpha:g})")
 
 
 def _projected(host_map: HostMap, coordinates: Floats, group_of: Indices) -> HostMap:

@@ -315,7 +315,7 @@ def _disagreement_note(choice: "SimulatedChoice") -> str:
 
 def _bound_note(searched: OrderingResult) -> str:
     over = "the best one" if searched.is_optimal else f"at most {searched.gap or 0:.2%} above the best one"
-    return f"by rounds, which the search went by, its order is {over}"
+    return f"counted round by round, as the search does, its order is {over}"
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:

@@ -251,6 +251,6 @@ def _predict(measurements: Measurements, plan: ProbePlan, seed: int, quick: bool
     reason = "the groups no longer change" if plan.converged else "its share of pairs is spent"
     _log.info(
         f"{share:.1%} of the pairs measured ({reason}); others are predicted by {_PREDICTORS[prediction.method]}, with "
-        f"a median error of {prediction.held_out_error:.1%} on held-out pairs"
+        f"a median error of {prediction.held_out_error:.1%} on measured pairs that were kept out of it"
     )
     return prediction

@@ -73,12 +73,12 @@ def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: b
 def verdict_text(verdict: Verdict | None) -> str:
     """Describe the verdict in a sentence."""
     if verdict is None:
-        return "whether fitted distances help cannot be said: too few pairs to hold some out"
+        return "whether fitted distances help cannot be said: too few pairs to keep some out of the fit"
     fitted, raw, pairs = f"{verdict.fitted_error:.1%}", f"{verdict.raw_error:.1%}", f"{verdict.pairs} pairs"
     if verdict.basis == "halves":
         line = f"validated by the halves of the samples: fitted distances are {fitted} off, measured {raw} ({pairs})"
     else:
-        line = f"of {pairs} held out the fit is {fitted} off, a guess from the nearest hosts {raw}"
+        line = f"on {pairs} that it had not seen the fit is {fitted} off, a guess from the nearest hosts {raw}"
     advice = {"helps": "--smooth-latencies helps", "hurts": "omit --smooth-latencies, it hurts"}
     return f"{line}: {advice.get(verdict.word, 'no difference')}"
 

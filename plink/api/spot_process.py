@@ -48,7 +48,7 @@ class SpotRequest:
 
     def words(self, run: str) -> list[str]:
         """Return the command that drives a run."""
-        words = ["spot", "drive", run, str(self.market_file)]
+        words = ["spot", "drive", str(self.market_file), run]
         for path in self.prices:
             words += ["--prices", str(path)]
         for option, value in (("--budget", self.budget), ("--per-hour", self.max_hourly)):

@@ -216,7 +216,10 @@ def show_check(entry: dict[str, Any]) -> None:
     interval_text = (
         "too few orders for an interval" if interval is None else f"95 %: {interval[0]:.2f} to {interval[1]:.2f}"
     )
-    print(f"Spearman's rank correlation: {entry['spearman']:.3f} ({interval_text}) of {entry['orders']} orders")
+    print(
+        f"Spearman's rank correlation: {entry['spearman']:.3f} ({interval_text}) of {entry['orders']} orders; "
+        "1: times rank them as predicted"
+    )
     if has_times:
         fit = entry["calibration"]
         print(f"measured times are {fit['factor']:.2f} of predicted ({fit['low']:.2f} to {fit['high']:.2f})")

@@ -111,4 +111,4 @@ def _tier(tier: "NamedTier") -> str:
 def _us(value: float | None) -> str:
     from plink.model.units import format_us
 
-    return "-" if value is None or not math.isfinite(value) else format_us(value) if value >= 100 else f"{value:.3g} us"
+    return "-" if value is None or not math.isfinite(value) else format_us(value)

@@ -45,19 +45,30 @@ def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
     values: dict[str, list[float]] = {order_name: [] for order_name in orders}
     runs: list[dict[str, Any]] = []
     metric = None if comparison.metric is None else metric_from(comparison.metric)
-    for pair in range(comparison.pairs):
-        # Turn and turn about, so that what drifts with time favours neither.
-        for order_name in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
-            run_id, seconds, printed = _run_once(replace(setup, hosts=orders[order_name]), order_name, pair)
-            setup = replace(setup, request=replace(setup.request, preflight=None))  # once, before the first run
-            if metric is None:
-                metric = _metric_of(printed)
-            value = seconds if metric is _RUN_SECONDS else _parsed(metric, printed, run_id)
-            values[order_name].append(value)
-            runs.append({"order": order_name, "pair": pair, "value": value, "id": run_id})
-            say(f"{order_name:>5}, {pair + 1} of {comparison.pairs}: {_shown(value, metric)}")
+    try:
+        for pair in range(comparison.pairs):
+            # Turn and turn about, so that what drifts with time favours neither.
+            for order_name in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
+                run_id, seconds, printed = _run_once(replace(setup, hosts=orders[order_name]), order_name, pair)
+                setup = replace(setup, request=replace(setup.request, preflight=None))  # once, before the first run
+                if metric is None:
+                    metric = _metric_of(printed)
+                value = seconds if metric is _RUN_SECONDS else _parsed(metric, printed, run_id)
+                values[order_name].append(value)
+                runs.append({"order": order_name, "pair": pair, "value": value, "id": run_id})
+                say(f"{order_name:>5}, {pair + 1} of {comparison.pairs}: {_shown(value, metric)}")
+    except (KeyboardInterrupt, PlinkError):
+        pairs = len(runs) // 2
+        outcome = f"the result is that of {pairs} of {comparison.pairs} pairs" if pairs else "there is no result yet"
+        say(f"stopped after {len(runs)} runs: {outcome}; `plink runs` lists the runs; the same command starts anew")
+        if metric is not None and pairs:
+            _report(setup, _document(replace(comparison, pairs=pairs), metric, values, runs[: 2 * pairs]))
+        raise
     assert metric is not None  # there is one pair at least
-    document = _document(comparison, metric, values, runs)
+    _report(setup, _document(comparison, metric, values, runs))
+
+
+def _report(setup: JobSetup, document: dict[str, Any]) -> None:
     workspace.prepare()
     write_document(RESULT, document)
     if setup.options.as_json:
@@ -122,7 +133,8 @@ def _run_once(setup: JobSetup, order_name: str, pair: int) -> tuple[str, float, 
 def _document(
     comparison: ComparisonRequest, metric: Metric, values: Mapping[str, list[float]], runs: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    gain = paired_gain(values["given"], values["plink"], comparison.higher_is_better)
+    baseline, optimised = (values[name][: comparison.pairs] for name in ("given", "plink"))
+    gain = paired_gain(baseline, optimised, comparison.higher_is_better)
     return {
         "schema": SCHEMA,
         "metric": None if metric is _RUN_SECONDS else metric.name,

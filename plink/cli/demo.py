@@ -9,6 +9,7 @@ import typer
 
 from plink.cli.screen import print_json, progress, say
 from plink.errors import UsageError
+from plink.model.units import format_us
 
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts
@@ -178,7 +179,7 @@ def print_result(result: dict[str, Any], title: str) -> None:
     for order_name, label in (("baseline", "given"), ("plink", "plink's")):
         table.add_row(
             label,
-            f"{result[f'cost_{order_name}_us']:.0f} us",
+            format_us(result[f"cost_{order_name}_us"]),
             f"{result[f'predicted_{order_name}_s']:.3f} s",
             f"{result[f'{order_name}_s']:.3f} s",
             f"{result['bound_s'] / result[f'{order_name}_s']:.0%}",

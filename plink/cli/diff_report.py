@@ -11,6 +11,7 @@ from plink.cli.screen import print_lines
 from plink.errors import printable
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
+from plink.model.units import format_gbps, format_us
 from solvers.changes.compare import NetworkComparison
 from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange
 from solvers.diagnosis.changes import severity_of_change
@@ -171,10 +172,10 @@ def _value(what: str, value: float) -> str:
     if value != value:
         return ""
     if what == "latency":
-        return f"{value:.1f} us" if value < 1000 else f"{value / 1000:.2f} ms"
+        return format_us(value)
     if what == "loss":
         return f"{100 * value:.2f} %"
-    return f"{value:.3g} Gbit/s" if what in ("rate", "capacity") else f"{value:.0f}"
+    return format_gbps(value) if what in ("rate", "capacity") else f"{value:.0f}"
 
 
 def _ratio(finding: NetworkChange) -> float:

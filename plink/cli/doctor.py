@@ -9,7 +9,7 @@ import typer
 from plink.cli.finding_lines import finding_line
 from plink.cli.floor import floor_us
 from plink.cli.inputs import hosts_file_from
-from plink.cli.screen import print_json, print_lines, progress
+from plink.cli.screen import print_json, print_lines, progress, say
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError
 
@@ -33,7 +33,7 @@ def doctor(
     """Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).
 
     With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and
-    measured; suspects are measured again, each against a healthy host. A
+    measured; what looks slow is measured again, against a healthy host. A
     network file is diagnosed without new measurements.
 
     Example: plink doctor hosts.txt
@@ -51,10 +51,17 @@ def doctor(
         from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
-        with progress("connecting", "measuring", "host rates", "interfaces", "shared links") as bars:
-            examination = examine(
-                hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total), least_us
+        try:
+            with progress("connecting", "measuring", "host rates", "interfaces", "shared links") as bars:
+                examination = examine(
+                    hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total), least_us
+                )
+        except KeyboardInterrupt:
+            say(
+                "interrupted: nothing is kept, and the same command starts anew; what `plink probe HOSTS -o FILE.json` "
+                "has measured is kept, and `plink doctor FILE.json` diagnoses it"
             )
+            raise
     findings = examination.findings
     if as_json:
         rows = [asdict(finding) for finding in findings]

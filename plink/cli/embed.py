@@ -8,6 +8,7 @@ import typer
 from plink.cli.results import write_result
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone
+from plink.model.units import format_us
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def embed(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(help="Dimension of the space; default: chosen by the error on held-out pairs.")
+        int | None, typer.Option(help="Dimension of the space; default: chosen by the error on pairs it has not seen.")
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Power of the distance, 1 to 2; default: the better of 1 and 2.")
@@ -40,7 +41,9 @@ def embed(
             help="Errors count relative to the distance, or absolute, in microseconds: auto takes the better."
         ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs held out.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs kept out of the fit.")
+    ] = 0,
     device: Annotated[str, typer.Option(help="auto: a GPU for many hosts, if there is one.")] = "auto",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
@@ -97,7 +100,7 @@ def _lines(network: "Network", embedding: "Embedding") -> list[str]:
         f"{embedding.triangle_violations:.1%} of the measured detours are shorter than the straight way",
     ]
     worst_pairs = [
-        f"{network.hosts.names[i]} - {network.hosts.names[j]} ({measured:.3g} us, fitted {fitted:.3g})"
+        f"{network.hosts.names[i]} - {network.hosts.names[j]} ({format_us(measured)}, fitted {format_us(fitted)})"
         for i, j, measured, fitted in _worst_pairs(network.rtt_us, embedding.fitted_us)
     ]
     return [*lines, f"farthest from the fit: {', '.join(worst_pairs)}"] if worst_pairs else lines

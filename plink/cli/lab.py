@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.cli.screen import print_json, say
+from plink.model.units import format_gbps
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -158,10 +159,12 @@ def status(name: Name = "", as_json: Annotated[bool, typer.Option("--json", help
 
     table = Table("host or link", "address", "state", "rate", box=None)
     for link in links:
-        table.add_row(link.name, "", ("up" if link.connected else "cut") + _impaired(link), _rate(link.rate))
+        table.add_row(
+            link.name, "", ("up" if link.connected else "cut") + _impaired(link), format_gbps(link.rate / 1e9)
+        )
     for host in hosts:
         status = "dead" if not host.alive else "up" if host.connected else "cut"
-        table.add_row(host.name, host.address, status + _impaired(host), _rate(host.rate))
+        table.add_row(host.name, host.address, status + _impaired(host), format_gbps(host.rate / 1e9))
     Console().print(table)
 
 
@@ -172,10 +175,6 @@ def _named(name: str) -> str:
 def _impaired(status: "HostStatus | LinkStatus") -> str:
     loss = f", loses {100 * status.loss:g} %" if status.loss else ""
     return loss + (f", {status.delay_us} us late" if status.delay_us else "")
-
-
-def _rate(bits_per_s: int) -> str:
-    return f"{bits_per_s / 1e6:g} Mbit/s"
 
 
 @app.command()

@@ -22,7 +22,9 @@ def summary(solved: Solved) -> list[str]:
         of = " of measured pairs" if solved.sparse else ""
         bound = format_us(result.lower_bound)
         line += (
-            f"; estimated bound {bound}, from predicted pairs" if solved.estimated else f"; no order{of} under {bound}"
+            f"; estimated bound {bound}, from predicted pairs"
+            if solved.estimated
+            else f"; no order{of} costs less than {bound}"
         )
         if not solved.estimated and result.gap is not None and result.gap <= _MAX_GAP and not result.is_optimal:
             line += f" (found is at most {result.gap:.2%} above the best)"
@@ -31,7 +33,8 @@ def summary(solved: Solved) -> list[str]:
     if validation is not None and solved.changed and (validation.gain or validation.predicted):
         interval = "{:.1%} to {:.1%}".format(*validation.interval)
         cost = _OBJECTIVE_TEXT.get(result.objective, "predicted time")
-        gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval}) of the {cost}"
+        share = f"{validation.gain:.1%} ({interval}) of the {cost}"
+        gain_text = f"checked on the other half of the measurements it saves {share}"
         if not validation.is_significant:
             gain_text += ": within the noise"
             if solved.baseline_kept:

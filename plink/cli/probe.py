@@ -12,6 +12,7 @@ from plink.cli.compilation_notice import compiling_meanwhile
 from plink.cli.inputs import hosts_file_from
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.model.units import format_gbps
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -190,14 +191,23 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
     started = time.monotonic()
     writer = _NetworkWriter(measurements, target)
     bars_of = progress("connecting", "measuring", "bandwidth", "host rates", "interfaces", "shared links")
-    with compiling_meanwhile(), bars_of as bars:
-        try:
-            in_time = measure(
-                measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done
-            )
-        finally:
-            writer.write()
-    _report_results(measurements, target, time.monotonic() - started, in_time)
+    try:
+        with compiling_meanwhile(), bars_of as bars:
+            try:
+                in_time = measure(
+                    measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done
+                )
+            finally:
+                writer.write()
+    except KeyboardInterrupt:
+        if measurements.any():
+            resume = "" if str(target) == "-" else "; `plink probe ... --resume` continues"
+            say(f"interrupted: {_summary(measurements, target, time.monotonic() - started)}{resume}")
+        else:
+            say("interrupted before the first round was over: nothing was measured")
+        raise
+    say(_summary(measurements, target, time.monotonic() - started))
+    _report_results(measurements, in_time)
 
 
 class _NetworkWriter:
@@ -239,9 +249,15 @@ def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
     return measurements
 
 
-def _report_results(measurements: "Measurements", target: Path, seconds: float, in_time: bool) -> None:
+def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
     import numpy as np
 
+    n = len(measurements.hosts)
+    measured = int(np.isfinite(measurements.latency).sum()) - n
+    return f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}"
+
+
+def _report_results(measurements: "Measurements", in_time: bool) -> None:
     from plink.api.interfaces import interface_topology
     from plink.cli.finding_lines import finding_line, interface_warnings
     from plink.model.hostlist import fold_hostlist
@@ -249,9 +265,6 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     from solvers.costs.fabric import is_uncertain
     from solvers.diagnosis.findings import rate_findings, uncertain_groups
 
-    n = len(measurements.hosts)
-    measured = int(np.isfinite(measurements.latency).sum()) - n
-    say(f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}")
     network = measurements.network()
     topology = interface_topology(network)
     if topology and not topology.faulty:  # else a warning says so
@@ -295,4 +308,4 @@ def _rate(row: dict[str, object], direction: str) -> str:
     value = row[f"{direction}_gbps"]
     if not isinstance(value, float):
         return "an unknown rate"
-    return f"{'at least ' if row[f'{direction}_limited_by'] in ('hosts', 'groups') else ''}{1000 * value:.0f} Mbit/s"
+    return f"{'at least ' if row[f'{direction}_limited_by'] in ('hosts', 'groups') else ''}{format_gbps(value)}"

@@ -87,7 +87,7 @@ def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
             text = f"searching: {format_us(progress.cost)}"
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)
-                text += f", no order under {format_us(progress.lower_bound)} ({above:.2%} apart)"
+                text += f", no order costs less than {format_us(progress.lower_bound)} ({above:.2%} apart)"
             status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - started:.0f} s")
 
         yield show

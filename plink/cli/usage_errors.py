@@ -27,6 +27,8 @@ _OF_OTHERS = {
     **dict.fromkeys(("-m", "--module"), "write the command: plink launch python3 -m MODULE"),
     "--max-restarts": "pipelines restart by --set restarts=N, elastic jobs by themselves (plink elastic run)",
 }  # fmt: skip
+_PRICES = "price histories are given by --prices FILE, once for each file"
+_OF_SPOT = {"--market": "the market file comes first: plink spot COMMAND MARKET --prices FILE"}
 # What Pydantic says, which Typer reads values with, and what that means.
 _PHRASES = (
     (r"Value error, ", ""),
@@ -50,8 +52,11 @@ def in_our_words(message: str, words: list[str]) -> str:
         name = unknown[1]
         if not name.startswith("--"):  # of a word with one dash only its first letter is named
             name = next((word for word in words if word.startswith(name)), name)
-        known = next((_OF_OTHERS[key] for key in _spellings(name) if key in _OF_OTHERS), None)
-        return f"No such option: {name}; {known}" if known and words[:1] != ["lab"] else message
+        spelled = {"spot": _OF_SPOT, "lab": {}}.get(words[0], _OF_OTHERS)
+        meaning = next((spelled[key] for key in _spellings(name) if key in spelled), None)
+        return f"No such option: {name}; {meaning}" if meaning else message
+    if words[:1] == ["spot"] and "unexpected extra argument" in message:
+        return f"{message}; {_PRICES}"
     for pattern, meaning in _PHRASES:
         message = re.sub(pattern, meaning, message)
     if wrong := re.search(r"'([^']*)' is not one of ('.*')", message):

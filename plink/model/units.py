@@ -105,16 +105,28 @@ def format_bytes(size: float) -> str:
     return f"{size:.3g} TB"
 
 
-def format_gbps(rate: float) -> str:
-    """Return a rate in Gbit/s, or below 1 in Mbit/s, to three digits."""
-    return f"{rate:.3g} Gbit/s" if rate >= 1 else f"{1000 * rate:.3g} Mbit/s"
+def rate_unit(gbps: float) -> tuple[float, str]:
+    """Return what to multiply rates in Gbit/s by, and the unit they then are in, where the largest is this."""
+    return (1e3, "Mbit/s") if gbps < 0.9995 else (1.0, "Gbit/s")
+
+
+def format_gbps(gbps: float) -> str:
+    """Format a rate given in Gbit/s, three significant digits: ``186 Mbit/s``, ``1.03 Gbit/s``."""
+    scale, unit = rate_unit(gbps)
+    return f"{gbps * scale:.3g} {unit}" if gbps < 999.5 else f"{gbps:,.0f} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return what to multiply seconds by, and the unit they then are in, where the longest is this."""
+    return (1e6, "us") if seconds < 999.5e-6 else (1e3, "ms") if seconds < 0.9995 else (1.0, "s")
 
 
 def format_us(us: float) -> str:
-    """Format a cost in microseconds: ``230 us``, ``1.6 ms``, ``2.49 s``."""
-    if us < 1e3:
-        return f"{us:.0f} us"
-    return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+    """Format microseconds, three significant digits: ``41.5 us``, ``1.59 ms``, ``2.49 s``; never minutes, for costs
+    are compared."""
+    seconds = us / 1e6
+    scale, unit = time_unit(seconds)
+    return f"{seconds * scale:.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
 
 
 def format_duration(seconds: float) -> str:
@@ -126,7 +138,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Format a short time: ``41 ms``, ``0.53 s``, ``12.4 s``; minutes as :func:`format_duration`."""
-    if seconds < 0.1:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 100 else format_duration(seconds)
+    """Format a short time, three significant digits: ``41.5 us``, ``530 ms``, ``12.4 s``; minutes as
+    :func:`format_duration`."""
+    scale, unit = time_unit(seconds)
+    return f"{seconds * scale:.3g} {unit}" if seconds < 99.95 else format_duration(seconds)

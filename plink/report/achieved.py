@@ -2,17 +2,13 @@
 
 import numpy as np
 
+from plink.model.units import time_unit
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette
 from plink.report.labels import in_points, place, short
 from plink.report.report_data import TimedOrder
 
 _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT = 4.2, 0.62, 0.5, 0.62, 0.05
-
-
-def unit_for(largest: float) -> tuple[float, str]:
-    """Return what to multiply seconds by, and the unit they then are in."""
-    return (1e6, "µs") if largest < 1e-3 else (1e3, "ms") if largest < 1 else (1.0, "s")
 
 
 def achieved(runs: tuple[TimedOrder, ...], palette: Palette) -> Picture:
@@ -22,8 +18,8 @@ def achieved(runs: tuple[TimedOrder, ...], palette: Palette) -> Picture:
     x = np.array([run.predicted_us or 0.0 for run in shown]) / 1e6
     medians = np.array([float(np.median(run.achieved_s)) for run in shown])
     ends = np.array([(min(run.achieved_s), max(run.achieved_s)) for run in shown])
-    across, x_unit = unit_for(float(x.max()))
-    up, y_unit = unit_for(float(ends.max()))
+    across, x_unit = time_unit(float(x.max()))
+    up, y_unit = time_unit(float(ends.max()))
     width = PAGE_INCHES * 0.64
     with drawing():
         fig = figure(width, _HEIGHT, palette)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
+from plink.model.units import rate_unit
 from plink.report.canvas import HALF_PAGE_INCHES, PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import DEPARTURE, MAGNITUDE, Palette, Scale, group_colour, ticks
 from plink.report.labels import short_names
@@ -75,7 +76,7 @@ def round_trips(
         values = measured_us[np.ix_(hosts.order, hosts.order)]
         colours: Any = matplotlib.colormaps[MAGNITUDE]
         _show(ax, colours(_steps(np.nan_to_num(scale.share(values)))), np.isnan(values), hosts.whole)
-        _bar(ax, name, colours, _scale_labels(scale), "round trip (µs)", palette)
+        _bar(ax, name, colours, _scale_labels(scale), "round trip (us)", palette)
     return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
 
 
@@ -91,7 +92,8 @@ def bandwidths(
         values = gbps[np.ix_(hosts.order, hosts.order)]
         colours: Any = matplotlib.colormaps[f"{MAGNITUDE}_r"]
         _show(ax, colours(_steps(np.nan_to_num(scale.share(values)))), np.isnan(values), hosts.whole)
-        _bar(ax, name, colours, _scale_labels(scale), "bandwidth (Gbit/s)", palette)
+        factor, unit = rate_unit(scale.high)
+        _bar(ax, name, colours, _scale_labels(scale, factor), f"bandwidth ({unit})", palette)
     return Picture(name, f"Heat map. {caption[0]}. {caption[1]}.", fig)
 
 
@@ -215,11 +217,13 @@ def _bar(ax: "Axes", name: str, colours: Any, labels: list[tuple[str, float]], l
     fig.text(across, up, label, size=8.5, color=palette.muted, ha="right", va="bottom")
 
 
-def _scale_labels(scale: Scale) -> list[tuple[str, float]]:
-    """Return round numbers and their positions; where values lie beyond an end, that end instead of its neighbours."""
-    labels = [(f"{tick:g}", float(scale.share(np.array([tick]))[0])) for tick in ticks(scale.low, scale.high)]
+def _scale_labels(scale: Scale, factor: float = 1.0) -> list[tuple[str, float]]:
+    """Return round numbers, in the unit of which one of the scale is ``factor``, and their positions; where values lie
+    beyond an end, that end instead of its neighbours."""
+    numbers = ticks(scale.low * factor, scale.high * factor)
+    labels = [(f"{tick:g}", float(scale.share(np.array([tick / factor]))[0])) for tick in numbers]
     if scale.beyond_low:
-        labels = [(f"≤ {scale.low:.3g}", 0.0), *((text, at) for text, at in labels if at > 0.05)]
+        labels = [(f"≤ {scale.low * factor:.3g}", 0.0), *((text, at) for text, at in labels if at > 0.05)]
     if scale.beyond_high:
-        labels = [*((text, at) for text, at in labels if at < 0.95), (f"≥ {scale.high:.3g}", 1.0)]
+        labels = [*((text, at) for text, at in labels if at < 0.95), (f"≥ {scale.high * factor:.3g}", 1.0)]
     return labels

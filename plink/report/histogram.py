@@ -50,7 +50,7 @@ def histogram(data: ReportData, scale: Scale, palette: Palette) -> Picture:
         ax.yaxis.set_major_formatter("{x:,.0f}")
         for side in ("top", "right"):
             ax.spines[side].set_visible(False)
-        ax.set_xlabel("round trip (µs, logarithmic)", labelpad=4)
+        ax.set_xlabel("round trip (us, logarithmic)", labelpad=4)
         ax.set_ylabel("round trips (number)", labelpad=4)
         upper = axes(fig, (_LEFT, _BOTTOM + _BARS_INCHES, width - _LEFT - _RIGHT, above), palette, "tiers")
         upper.set(xscale="log", xlim=(edges[0], edges[-1]), ylim=(number, 0))
@@ -60,11 +60,11 @@ def histogram(data: ReportData, scale: Scale, palette: Palette) -> Picture:
             upper.plot([tier.median_us], [row + 0.7], "o", color=palette.ink, markersize=5)
             right = tier.median_us > np.sqrt(edges[0] * edges[-1])  # in the right half of the logarithmic axis
             upper.annotate(
-                f"{tier.name}: {tier.median_us:.3g} µs", (tier.low_us if right else tier.high_us, row + 0.7),
+                f"{tier.name}: {tier.median_us:.3g} us", (tier.low_us if right else tier.high_us, row + 0.7),
                 xytext=(-7 if right else 7, 0), textcoords="offset points", ha="right" if right else "left",
                 va="center_baseline", size=8.5, color=palette.ink,
             )  # fmt: skip
-    alt = "; ".join(f"{tier.name}: median {tier.median_us:.3g} µs" for tier in tiers)
+    alt = "; ".join(f"{tier.name}: median {tier.median_us:.3g} us" for tier in tiers)
     return Picture("histogram", f"Histogram of {int(counts.sum())} round trips. {alt}.", fig)
 
 

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plink.model.units import format_us
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette, group_colour, group_mark
 from plink.report.labels import in_points, place, short_names
 from plink.report.report_data import Floats, HostMap, Indices, ReportData, Route
-from plink.report.words import collective, count, first_upper, microseconds
+from plink.report.words import collective, count, first_upper
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,7 +110,7 @@ def _names(ax: "Axes", data: ReportData, layout: HostMap, palette: Palette) -> N
     bottleneck = None if data.route is None else data.route.bottleneck
     if bottleneck is not None and bottleneck.kind == "hop":
         i, j = bottleneck.hosts
-        labels.append(((xy[i] + xy[j]) / 2, f"longest hop {microseconds(bottleneck.time_us)}", palette.accent))
+        labels.append(((xy[i] + xy[j]) / 2, f"longest hop {format_us(bottleneck.time_us)}", palette.accent))
         labels += [(xy[host], names[host], palette.ink) for host in (i, j)] if n > _MAX_NAMED_HOSTS else []
     if n <= _MAX_NAMED_HOSTS:
         labels += [(xy[host], names[host], palette.ink) for host in on_map]

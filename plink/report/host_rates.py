@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from plink.model.units import format_gbps, rate_unit
 from plink.report.canvas import HALF_PAGE_INCHES, PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette
 from plink.report.heat_map import MAX_HALF_PAGE_NAMES, MAX_NAMED_ROWS
 from plink.report.labels import short_names
 from plink.report.report_data import Floats, ReportData
-from plink.report.words import rate
 
 _PLOT, _TOP, _LEFT, _RIGHT, _AXIS = 3.4, 0.7, 0.62, 0.08, 0.4  # inches
 _MAX_NAME_CHARS, _POINTS, _CHARACTER_WIDTH = 16, 8.0, 0.64
@@ -22,7 +22,7 @@ def host_rates(data: ReportData, palette: Palette) -> Picture:
     sent, received = _measured(data.bandwidths.out_gbps, n)[order], _measured(data.bandwidths.in_gbps, n)[order]
     both = np.concatenate([sent, received])
     top = float(np.nanmax(both))
-    scale, unit = (1.0, "Gbit/s") if top >= 0.9995 else (1e3, "Mbit/s")
+    scale, unit = rate_unit(top)
     named = n <= MAX_NAMED_ROWS
     page_width = PAGE_INCHES if MAX_HALF_PAGE_NAMES < n <= MAX_NAMED_ROWS else HALF_PAGE_INCHES
     width = page_width - _LEFT - _RIGHT
@@ -46,7 +46,7 @@ def host_rates(data: ReportData, palette: Palette) -> Picture:
         else:
             ax.set_xlabel("host, by " + ("place in the order" if data.route is not None else "group"), labelpad=4)
         ax.set_ylabel(f"bandwidth ({unit})", labelpad=4)
-    low, high = rate(float(np.nanmin(both))), rate(top)
+    low, high = format_gbps(float(np.nanmin(both))), format_gbps(top)
     return Picture("rates", f"What each host sends and receives at best: {low} to {high}.", fig)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from plink.model.units import time_unit
 from plink.records.elastic_history import History, IterationRecord, TimelineEvent
 from plink.records.elastic_log import ControllerEvent, HostEvent
 from plink.records.work_shares import work_shares
-from plink.report.achieved import unit_for
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette
 from plink.report.labels import short
@@ -58,7 +58,7 @@ def iterations(history: History, palette: Palette, over_seconds: bool = False) -
     low, high = (0.0, history.seconds * 1.01 or 1.0) if over_seconds else _span(history)
     marks = marks_of(history, place, high - low)
     rows = [row for row in dict.fromkeys(name for _, name in _KINDS.values()) if row in {mark.row for mark in marks}]
-    up, unit = unit_for(max(step.iteration.seconds for step in history.steps))
+    up, unit = time_unit(max(step.iteration.seconds for step in history.steps))
     above = _ROW * len(rows) + _GAP
     inner = PAGE_INCHES - _LEFT - _RIGHT
     waits = _WORKERS + _GAP if any(step.iteration.work for step in history.steps) else 0.0
@@ -282,7 +282,7 @@ def _subtitle(history: History) -> str:
     by_stage: dict[int, list[float]] = {}
     for each in history.completed:
         by_stage.setdefault(each.stage, []).append(each.seconds)
-    up, unit = unit_for(max(step.iteration.seconds for step in history.steps))
+    up, unit = time_unit(max(step.iteration.seconds for step in history.steps))
     medians = [f"{np.median(times) * up:.3g} {unit} in stage {stage}" for stage, times in sorted(by_stage.items())]
     rolled_back = sum(step.rolled_back for step in history.steps)
     return (

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plink.model.hostlist import fold_hostlist
-from plink.model.units import format_bytes
+from plink.model.units import format_bytes, format_gbps, format_us, rate_unit
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette, group_colour, group_mark
 from plink.report.link_data import LinkDirection, SharedLink
 from plink.report.report_data import ReportData
-from plink.report.words import RATE_UNITS, collective, count, microseconds, rate
+from plink.report.words import collective, count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,15 +117,15 @@ def capacity(way: LinkDirection) -> str:
     """Return what one direction of a link can carry: ``1.03 Gbit/s (0.98 to 1.05)``, ``≥ 2 Gbit/s (limit: its
     hosts)``."""
     if way.gbps is None:
-        return "not measured" if way.assumed_gbps is None else f"not measured, assumed {rate(way.assumed_gbps)}"
+        return "not measured" if way.assumed_gbps is None else f"not measured, assumed {format_gbps(way.assumed_gbps)}"
     if way.limited_by in ("hosts", "groups"):
-        return f"≥ {rate(way.gbps)} (limit: {'its hosts' if way.limited_by == 'hosts' else 'links below'})"
+        return f"≥ {format_gbps(way.gbps)} (limit: {'its hosts' if way.limited_by == 'hosts' else 'links below'})"
     if way.low is None or way.high is None:
-        return f"{rate(way.gbps)} (interval unknown)"
+        return f"{format_gbps(way.gbps)} (interval unknown)"
     if way.low >= way.high:
-        return rate(way.gbps)
-    scale = next(scale for unit, scale in RATE_UNITS if rate(way.gbps).endswith(unit))
-    return f"{rate(way.gbps)} ({way.low * scale:.3g} to {way.high * scale:.3g})"
+        return format_gbps(way.gbps)
+    scale, _ = rate_unit(way.gbps)
+    return f"{format_gbps(way.gbps)} ({way.low * scale:.3g} to {way.high * scale:.3g})"
 
 
 def load(way: LinkDirection) -> str:
@@ -135,7 +135,7 @@ def load(way: LinkDirection) -> str:
     if way.load_bytes == 0:
         return "nothing"
     size = format_bytes(way.load_bytes)
-    return size if way.busy_us is None else f"{size}, {microseconds(way.busy_us)}"
+    return size if way.busy_us is None else f"{size}, {format_us(way.busy_us)}"
 
 
 @dataclass(frozen=True)

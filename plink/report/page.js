@@ -34,7 +34,7 @@
   };
   const us = (value) => {
     if (Number.isNaN(value)) return "not measured";
-    return value < 1000 ? `${value.toFixed(1)} µs` : `${(value / 1000).toPrecision(3)} ms`;
+    return value < 1000 ? `${value.toFixed(1)} us` : `${(value / 1000).toPrecision(3)} ms`;
   };
 
   const aboutPair = (i, j) => {
@@ -44,7 +44,7 @@
     const lines = [`${a} → ${b}`, `measured ${us(there)}; back ${us(measured()[j * n + i])}`];
     const fit = fittedOf(i, j);
     if (!Number.isNaN(fit)) {
-      const left = Number.isNaN(there) ? "" : `; residual ${(there - fit).toFixed(1)} µs (ratio ${(there / fit).toFixed(2)})`;
+      const left = Number.isNaN(there) ? "" : `; measured - fitted ${(there - fit).toFixed(1)} us (ratio ${(there / fit).toFixed(2)})`;
       lines.push(`fitted ${us(fit)}${left}`);
     }
     const rate = gbps === null ? NaN : gbps()[i * n + j];

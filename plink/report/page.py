@@ -68,7 +68,7 @@ def _header(data: ReportData) -> str:
     if route is not None and route.gain is not None and not route.baseline_kept:
         low, high = route.gain.low, route.gain.high
         key_figures.append((f"saved by the order ({_percent(low)} to {_percent(high)})", _percent(route.gain.gain)))
-    key_figures.append(("suspect" if len(data.remarks) == 1 else "suspects", f"{len(data.remarks):,}"))
+    key_figures.append(("finding" if len(data.remarks) == 1 else "findings", f"{len(data.remarks):,}"))
     items = "".join(f"<div><dt>{html.escape(what)}</dt><dd>{value}</dd></div>" for what, value in key_figures)
     sentences = "".join(f"<p>{tables.prose(sentence)}</p>" for sentence in summary(data))
     return f'<header><h1>{html.escape(heading(data))}</h1>\n<dl class="figures">{items}</dl>\n{sentences}</header>'
@@ -178,7 +178,7 @@ def _missing(data: ReportData) -> tuple[str, str]:
 def _wrong(data: ReportData) -> tuple[str, str]:
     if not data.remarks:
         return "Nothing, going by the measurements.", ""
-    return "From the measurements alone; `plink doctor` with the hosts file measures suspects again.", (
+    return "From the measurements alone; `plink doctor` with the hosts file measures again what looks wrong.", (
         tables.remarks(data)
     )
 

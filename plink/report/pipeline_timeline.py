@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.timeline import TimedAction
-from plink.model.units import format_time
-from plink.report.achieved import unit_for
+from plink.model.units import format_time, time_unit
 from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
 from plink.report.colours import Palette
 
@@ -24,7 +23,7 @@ def pipeline_timeline(
     ranks = min(plan.ranks, _MAX_RANKS)
     end_s = max((item.end_s for item in timeline if item.action.number < _SHOWN_MINIBATCHES // 2), default=0.0)
     end_s = max(end_s, _SHOWN_MINIBATCHES * minibatch_s)
-    up, unit = unit_for(end_s)
+    up, unit = time_unit(end_s)
     names = plan.host_names()
     heading = f"Pipeline {plan.label}, {plan.kind}: {format_time(minibatch_s)} a minibatch"
     with drawing():

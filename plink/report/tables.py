@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from plink.model.hostlist import fold_hostlist
-from plink.report.achieved import unit_for
+from plink.model.units import format_gbps, format_us, time_unit
 from plink.report.colours import group_colour, group_mark
 from plink.report.link_tree import capacity, load
 from plink.report.report_data import Floats, ReportData, TierStatistics
-from plink.report.words import measured_of, microseconds, rate
+from plink.report.words import measured_of
 
 _MAX_ROWS = 60  # rows of what is wrong or missing
 _MAX_MATRIX_HOSTS = 24  # hosts of which all round trips fit in a table
@@ -61,7 +61,7 @@ def mark(group: int) -> Cell:
 def tiers(data: ReportData) -> str:
     """Return the table of tiers from near to far."""
     rows = [
-        (tier.name, measured_of(tier), microseconds(tier.median_us), _between(tier))
+        (tier.name, measured_of(tier), format_us(tier.median_us), _between(tier))
         if tier.measured
         else (tier.name, measured_of(tier), "–", "–")
         for tier in data.groups.tiers
@@ -70,7 +70,7 @@ def tiers(data: ReportData) -> str:
 
 
 def _between(tier: TierStatistics) -> str:
-    return f"{tier.low_us:.3g} – {microseconds(tier.high_us)}"
+    return f"{format_us(tier.low_us)} – {format_us(tier.high_us)}"
 
 
 def groups(data: ReportData) -> str:
@@ -96,8 +96,8 @@ def hosts(data: ReportData) -> str:
                 name,
                 mark(int(data.groups.of[host])),
                 int(place[host]),
-                "–" if nearest is None else f"{data.names[nearest]}, {microseconds(float(latencies[nearest]))}",
-                "–" if nearest is None else microseconds(float(np.nanmedian(latencies))),
+                "–" if nearest is None else f"{data.names[nearest]}, {format_us(float(latencies[nearest]))}",
+                "–" if nearest is None else format_us(float(np.nanmedian(latencies))),
                 int(n - 1 - measured.sum()),
             )
         )
@@ -136,7 +136,7 @@ def rates(data: ReportData) -> str:
     if measured.out_gbps is None or measured.in_gbps is None:
         return ""
     rows = [
-        (name, *("–" if value != value else rate(value) for value in values))
+        (name, *("–" if value != value else format_gbps(value) for value in values))
         for name, *values in zip(data.names, measured.out_gbps.tolist(), measured.in_gbps.tolist(), strict=True)
     ]
     return table("Hosts, at best with any other", ("host", "sends", "receives"), rows, 2)
@@ -150,7 +150,7 @@ def matrix(data: ReportData) -> str:
         (name, *("–" if i == j else "?" if value != value else f"{value:.1f}" for j, value in enumerate(row)))
         for i, (name, row) in enumerate(zip(data.names, data.measured_us.tolist(), strict=True))
     ]
-    return table("Round trips, µs, from row to column", ("from", *data.names), rows, len(data.names))
+    return table("Round trips, us, from row to column", ("from", *data.names), rows, len(data.names))
 
 
 def departing(data: ReportData, ratio: Floats) -> str:
@@ -168,8 +168,8 @@ def departing(data: ReportData, ratio: Floats) -> str:
         i, j = divmod(index, len(ratio))
         i, j = (i, j) if off[i, j] >= off[j, i] else (j, i)
         assert data.map is not None
-        fitted = microseconds(float(data.map.fitted_us[i, j]))
-        measured = microseconds(float(data.measured_us[i, j]))
+        fitted = format_us(float(data.map.fitted_us[i, j]))
+        measured = format_us(float(data.measured_us[i, j]))
         rows.append((f"{data.names[i]} → {data.names[j]}", measured, fitted, f"{ratio[i, j]:.2f}"))
     return table("The pairs farthest from it", ("pair", "measured", "fitted", "ratio"), rows, 3) if rows else ""
 
@@ -182,13 +182,13 @@ def gaps(data: ReportData) -> str:
 
 
 def remarks(data: ReportData) -> str:
-    """Return the table of suspects, with evidence and advice."""
+    """Return the table of findings, with evidence and advice."""
     rows: list[tuple[str, ...]] = [
         (remark.severity, remark.kind, fold_hostlist(remark.hosts, ", "), remark.evidence, remark.advice)
         for remark in data.remarks[:_MAX_ROWS]
     ]
     rows += _rest(len(data.remarks), 5)
-    return table("Suspects", ("severity", "what", "hosts", "evidence", "what to do"), rows)
+    return table("Findings", ("severity", "what", "hosts", "evidence", "what to do"), rows)
 
 
 def _rest(total: int, columns: int) -> list[tuple[str, ...]]:
@@ -199,11 +199,11 @@ def _rest(total: int, columns: int) -> list[tuple[str, ...]]:
 def runs(data: ReportData) -> str:
     """Return the table of predicted and achieved times, an order per row."""
     largest = max(max(run.achieved_s) for run in data.runs)
-    times, unit = unit_for(largest)
+    times, unit = time_unit(largest)
     rows = [
         (
             run.order,
-            "–" if run.predicted_us is None else microseconds(run.predicted_us),
+            "–" if run.predicted_us is None else format_us(run.predicted_us),
             f"{float(np.median(run.achieved_s)) * times:.3g} {unit}",
             f"{min(run.achieved_s) * times:.3g} – {max(run.achieved_s) * times:.3g} {unit}",
             len(run.achieved_s),

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plink.errors import printable
+from plink.model.units import format_us
 from plink.report.colours import MAGNITUDE, Scale, scale_of
 from plink.report.figures import order_caption
 from plink.report.histogram import spread
 from plink.report.labels import short, short_names
 from plink.report.report_data import ReportData
 from plink.report.terminal_heat import MIN_PIXELS, Ink, reduce_matrix, rows
-from plink.report.words import heading, measured_of, microseconds, summary
+from plink.report.words import heading, measured_of, summary
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _GAP = 4
 _NAME_CHARS = (12, 5)  # of a host's name: what is tried before a row
 _BINS = 12
-_ASCII = str.maketrans({"µ": "u", "–": "-", "→": ">", "…": "~", "≤": "<", "≥": ">", "█": "#", "·": "."})
+_ASCII = str.maketrans({"–": "-", "→": ">", "…": "~", "≤": "<", "≥": ">", "█": "#", "·": "."})
 
 
 def terminal_lines(data: ReportData, ink: Ink) -> "list[Text]":
@@ -100,10 +101,10 @@ def _legend(scale: Scale, ink: Ink, holes: bool, reduce_matrix: bool) -> "Text":
     from rich.text import Text
 
     steps = 16 if ink.colour else len(ink.shades)
-    line = Text(f"{microseconds(scale.low)} ")
+    line = Text(f"{format_us(scale.low)} ")
     for k in range(steps):
         line.append(*(("█", _colour(k / (steps - 1))) if ink.colour else (ink.shades[k], "")))
-    line.append(f" {microseconds(scale.high)}")
+    line.append(f" {format_us(scale.high)}")
     if holes:
         line.append("   ").append("█" if ink.colour else "?", "#808080" if ink.colour else "").append(" not measured")
     if reduce_matrix:
@@ -125,10 +126,8 @@ def _tiers(data: ReportData, width: int) -> "list[Text]":
     table = [("tier", "pairs measured", "median", "80% within")]
     for tier in data.groups.tiers:
         pairs = measured_of(tier)
-        spread_text = f"{tier.low_us:.3g} – {microseconds(tier.high_us)}"
-        table.append(
-            (tier.name, pairs, *((microseconds(tier.median_us), spread_text) if tier.measured else ("–", "–")))
-        )
+        spread_text = f"{format_us(tier.low_us)} – {format_us(tier.high_us)}"
+        table.append((tier.name, pairs, *((format_us(tier.median_us), spread_text) if tier.measured else ("–", "–"))))
     widths = [max(len(row[k]) for row in table) for k in range(4)]
     columns = next(
         (choice for choice in ((1, 2, 3), (2, 3)) if widths[0] + sum(3 + widths[k] for k in choice) <= width), (2,)
@@ -149,7 +148,7 @@ def _histogram(data: ReportData, scale: Scale, ink: Ink) -> "list[Text]":
     lines = [Text("round trips", "bold")]
     for low, high, number in zip(edges[:-1], edges[1:], counts.astype(int).tolist(), strict=True):
         length = -(-number * max_bar // int(counts.max()))
-        line = Text(f"{low:>7.3g} – {f'{high:.3g} µs':<10} ")
+        line = Text(f"{low:>7.3g} – {f'{high:.3g} us':<10} ")
         style = _colour(float(scale.share(np.array([np.sqrt(low * high)]))[0])) if ink.colour else ""
         line.append("█" * length, style).append(f" {number:,}" if number else "")
         lines.append(line)

@@ -3,6 +3,7 @@
 import datetime
 
 from plink.documents.network import HostCostsEntry
+from plink.model.units import format_gbps, format_us
 from plink.report.link_data import ProbeSummary
 from plink.report.report_data import ReportData, Route, RouteBottleneck, TierStatistics
 
@@ -20,7 +21,6 @@ _MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-RATE_UNITS = ((" kbit/s", 1e6), (" Mbit/s", 1e3), (" Gbit/s", 1.0))  # with what a Gbit/s is in each
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -28,15 +28,6 @@ def count(number: int, what: str, many: str | None = None) -> str:
     """``three tiers``, ``1 host``; up to twelve in words."""
     word = _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
     return f"{word} {what if number == 1 else many or what + 's'}"
-
-
-def microseconds(value: float) -> str:
-    """Return three digits of a round trip: ``41.5 µs``."""
-    for unit in ("µs", "ms"):
-        if value < 999.5:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} s"
 
 
 def measured_of(tier: TierStatistics) -> str:
@@ -116,12 +107,6 @@ def date(text: str) -> str:
     return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}, {moment:%H:%M} UTC"
 
 
-def rate(gbps: float) -> str:
-    """Return three digits of a bandwidth: ``1.03 Gbit/s``, ``186 Mbit/s``."""
-    unit, scale = next(((u, s) for u, s in RATE_UNITS if gbps * s < 999.5), RATE_UNITS[-1])
-    return f"{gbps * scale:.3g}{unit}"
-
-
 def _links(data: ReportData) -> list[str]:
     """Describe the shared links of every tier, the innermost first."""
     tiers, texts = data.bandwidths.tiers, []
@@ -133,7 +118,7 @@ def _links(data: ReportData) -> list[str]:
         remarks += [] if confidence is None else [f"confidence {confidence:.0%}"]
         what += f" ({', '.join(remarks)})" if remarks else ""
         cached = [way.gbps for link in tier for way in (link.out, link.into) if way.gbps is not None]
-        low, high = (rate(min(cached)), rate(max(cached))) if cached else ("", "")
+        low, high = (format_gbps(min(cached)), format_gbps(max(cached))) if cached else ("", "")
         span = low if low == high else f"{low} to {high}"
         texts.append(f"{span} each way for {what}" if cached else f"an unknown rate for {what}")
     return [f"Shared links carry {', '.join(texts)}."] if texts else []
@@ -144,13 +129,13 @@ def _tiers(data: ReportData) -> str:
     if len(measured_tiers) < 2:
         span = _span(measured_tiers[0]) if measured_tiers else "no pair"
         return f"No groups of near hosts stand out: the round trips take {span}."
-    tier_texts = ", ".join(f"{microseconds(tier.median_us)} {tier.name}" for tier in measured_tiers)
+    tier_texts = ", ".join(f"{format_us(tier.median_us)} {tier.name}" for tier in measured_tiers)
     formed = f"The hosts form {count(groups, 'group')}. " if groups > 1 else ""
     return f"{formed}A round trip usually takes {tier_texts}."
 
 
 def _span(tier: TierStatistics) -> str:
-    low, high = microseconds(tier.low_us), microseconds(tier.high_us)
+    low, high = format_us(tier.low_us), format_us(tier.high_us)
     return f"about {low}" if low == high else f"{low} to {high} (80% of them)"
 
 
@@ -164,11 +149,11 @@ def _order(data: ReportData) -> str:
 
 def blame(data: ReportData, bottleneck: RouteBottleneck) -> str:
     """Say in a sentence what takes most of the time, by the cost model."""
-    took = microseconds(bottleneck.time_us)
+    took = format_us(bottleneck.time_us)
     if bottleneck.kind == "hop":
         a, b = (data.names[host] for host in bottleneck.hosts)
         return f"Its longest hop is {a} – {b}, {took}."
-    of_all = f"{took} of {microseconds(bottleneck.cost_us)} ({bottleneck.time_us / bottleneck.cost_us:.0%})"
+    of_all = f"{took} of {format_us(bottleneck.cost_us)} ({bottleneck.time_us / bottleneck.cost_us:.0%})"
     if bottleneck.kind == "latency":
         return f"Most of the time, {of_all}, is latency."
     links = bottleneck.resources
@@ -213,15 +198,13 @@ def gain(route: Route) -> str:
     if route.cost_us is None or route.baseline_us is None or route.baseline_us <= 0:
         return f"The order is for {collective(route.algo)}; its file does not say what it saves."
     saved = 1 - route.cost_us / route.baseline_us
-    costs = (
-        f"costs {microseconds(route.cost_us)} in plink's order and {microseconds(route.baseline_us)} in the given one"
-    )
+    costs = f"costs {format_us(route.cost_us)} in plink's order and {format_us(route.baseline_us)} in the given one"
     text = f"{first_upper(collective(route.algo))} {costs}, {abs(saved):.0%} {'less' if saved >= 0 else 'more'}"
     estimate = route.gain
     if estimate is None:
         return f"{text} (by the measurements that it was fitted to)."
     return (
-        f"{text}; on held-out samples it saves {estimate.gain:.1%} "
+        f"{text}; checked on the other half of the measurements it saves {estimate.gain:.1%} "
         f"({estimate.low:.1%} to {estimate.high:.1%}, {estimate.confidence:.0%} confidence)."
     )
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Matrix, Network
-from plink.model.units import format_gbps
+from plink.model.units import format_gbps, format_us
 from solvers.changes.causes import explain
 from solvers.costs.fabric import fabric_of, is_uncertain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
@@ -81,11 +81,11 @@ def _latencies(
         ]
         if second and not _is_slow(min(second), suspect, limits):
             continue
-        evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us to all others"
+        evidence = f"{format_us(suspect.excess_us)} more than the usual {format_us(suspect.usual_us)} to all others"
         severity = severity_of_ratio(1 + suspect.excess_us / suspect.usual_us)
         advice = "exchange it, or look at its load and its NIC"
         measured = int(np.isfinite(cost[suspect.hosts[0]]).sum()) - 1
-        evidence += f"; {min(second):.1f} us when measured again" if second else ""
+        evidence += f"; {format_us(min(second))} when measured again" if second else ""
         yield Finding("slow host", severity, [names[suspect.hosts[0]]], evidence, advice, measured)
     noise = _noise_us(network)
     slow_pairs = {}
@@ -97,9 +97,9 @@ def _latencies(
             slow_pairs[i, j] = suspect
     for location, pairs in _causes(list(slow_pairs), np.isfinite(cost), groups):
         middle = sorted((slow_pairs[pair] for pair in pairs), key=lambda suspect: suspect.excess_us)[len(pairs) // 2]
-        excess = f"{middle.excess_us:.1f} us more than the usual {middle.usual_us:.1f} us"
+        excess = f"{format_us(middle.excess_us)} more than the usual {format_us(middle.usual_us)}"
         again = [remeasured[pair] for pair in (middle.hosts, middle.hosts[::-1]) if pair in remeasured]
-        excess += f"; {max(again):.1f} us when measured again" if again else ""
+        excess += f"; {format_us(max(again))} when measured again" if again else ""
         yield Finding(
             "slow link", Severity.WARNING, _named(location, names), _of_pairs(excess, pairs),
             "an order from `plink reorder` keeps them apart", len(pairs),
@@ -133,7 +133,7 @@ def _asymmetries(
             directions[min(i, j), max(i, j)] = (i, j)
     for location, pairs in _causes(list(directions), np.isfinite(network.rtt_us), groups):
         i, j = directions[pairs[len(pairs) // 2]]
-        evidence = f"{latency[i, j]:.1f} us from {names[i]}, {latency[j, i]:.1f} us from {names[j]}"
+        evidence = f"{format_us(latency[i, j])} from {names[i]}, {format_us(latency[j, i])} from {names[j]}"
         hosts = [names[i], names[j]] if len(pairs) == 1 else _named(location, names)
         advice = "probe again; if it stays, the two paths differ"
         yield Finding("asymmetric", Severity.WARNING, hosts, _of_pairs(evidence, pairs), advice, len(pairs))

@@ -34,7 +34,7 @@ def test_the_table_has_both_orders_and_the_bound(capsys: pytest.CaptureFixture[s
     print_result(document, "16 hosts")
     rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
     assert [[cell.strip() for cell in row[1:-1]] for row in rows] == [
-        ["given", "5000 us", "2.400 s", "2.500 s", "20%"],
-        ["plink's", "1250 us", "0.600 s", "0.625 s", "80%"],
+        ["given", "5 ms", "2.400 s", "2.500 s", "20%"],
+        ["plink's", "1.25 ms", "0.600 s", "0.625 s", "80%"],
         ["bound (link rates)", "", "", "0.500 s", "100%"],
     ]

@@ -50,7 +50,7 @@ def test_plan_for_people(here: Path) -> None:
         "(bound 21.9 ms, gap 18%)",
         "stage  layers    hosts         depth  delay     update  compute  network   memory",
         "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  24.7 MB",
-        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 ms    31 MB",
+        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 us    31 MB",
         "limited by: all-reduce",
         "on the network: 50.1 kB an item",
         "compared       a minibatch  the plan's gain  delay      update  memory",

@@ -11,7 +11,7 @@ from tests.conftest import typed
 
 STAMP = "measure 6 pairs in 3 rounds by stamp, 500 to 10000 probes a pair: at most 18 MB"
 SHARED = "measure the capacity that groups of hosts share, "
-FLOWS = "measure what every host sends and receives: with 2 partners, one way, the other, and both, TCP flows of 0.5 s"
+FLOWS = "measure what every host sends and receives: with 2 partners, one way, the other, and both, TCP flows of 500 ms"
 TESTS = "measure the bandwidth of 6 pairs in 3 rounds, "
 
 
@@ -37,7 +37,7 @@ def test_the_hosts_of_this_folder_are_the_default(tmp_path: Path) -> None:
     ),
     (
         "--bandwidth --bandwidth-time 250ms",
-        [STAMP, FLOWS, SHARED, f"{TESTS}a TCP flow of 0.25 s each way, as fast as the network is: 1 s, longer"],
+        [STAMP, FLOWS, SHARED, f"{TESTS}a TCP flow of 250 ms each way, as fast as the network is: 1 s, longer"],
     ),
     ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", FLOWS, SHARED]),
     ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 500 to 10000 probes a pair", FLOWS, SHARED]),

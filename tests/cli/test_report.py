@@ -47,7 +47,7 @@ def test_a_page_with_everything(cloud: Path) -> None:
     assert "read .plink/embedding.json" in done.stderr
     assert done.stderr.endswith("report -> page.html\nplink: 12 pictures -> given.png and others\n")
     text = (cloud / "page.html").read_text()
-    for part in ("The network between 4 hosts", "two groups", "A ring costs 220 µs", "within 7%", "&lt;i&gt;given"):
+    for part in ("The network between 4 hosts", "two groups", "A ring costs 220 us", "within 7%", "&lt;i&gt;given"):
         assert part in text
     assert (cloud / "map.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (cloud / "achieved.svg").read_text()

@@ -11,9 +11,9 @@ from tests.conftest import plink, typed
 GOLDEN = """\
 The network between 4 hosts
 11 of 12 round trips between 4 hosts were measured (91.7%).
-The hosts form two groups. A round trip usually takes 10 µs inside groups, 100
-µs between groups.
-A ring costs 220 µs in plink's order and 400 µs in the given one, 45% less (by
+The hosts form two groups. A round trip usually takes 10 us inside groups, 100
+us between groups.
+A ring costs 220 us in plink's order and 400 us in the given one, 45% less (by
 the measurements that it was fitted to).
 Nothing looks wrong with hosts or links.
 
@@ -22,25 +22,25 @@ a   ██··██                     a   ··████
 b ██  ██··                     c ··  ██??
 c ··██  ??                     b ████  ··
 d ██··██                       d ████··
-10 µs ·░▒▓█ 100 µs   ? not measured
+10 us ·░▒▓█ 100 us   ? not measured
 
-tier             pairs measured   median     80% within
-inside groups                 2    10 µs     10 – 10 µs
-between groups                4   100 µs   100 – 100 µs
+tier             pairs measured   median        80% within
+inside groups                 2    10 us     10 us – 10 us
+between groups                4   100 us   100 us – 100 us
 
 round trips
-    9.8 – 11.9 µs    █████████████████████████████████ 4
-   11.9 – 14.5 µs
-   14.5 – 17.6 µs
-   17.6 – 21.4 µs
-   21.4 – 26 µs
-     26 – 31.6 µs
-   31.6 – 38.4 µs
-   38.4 – 46.7 µs
-   46.7 – 56.8 µs
-   56.8 – 69 µs
-     69 – 83.9 µs
-   83.9 – 102 µs     █████████████████████████████████████████████████████████ 7
+    9.8 – 11.9 us    █████████████████████████████████ 4
+   11.9 – 14.5 us
+   14.5 – 17.6 us
+   17.6 – 21.4 us
+   21.4 – 26 us
+     26 – 31.6 us
+   31.6 – 38.4 us
+   38.4 – 46.7 us
+   46.7 – 56.8 us
+   56.8 – 69 us
+     69 – 83.9 us
+   83.9 – 102 us     █████████████████████████████████████████████████████████ 7
 """
 
 
@@ -110,7 +110,7 @@ def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
     order = json.loads((cloud / "order.json").read_text()) | {"objective": "bottleneck"}
     write(cloud / "order.json", order)
     done = typed("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="200")
-    assert "Its longest hop is a – d, 100 µs." in done.stdout
+    assert "Its longest hop is a – d, 100 us." in done.stdout
     document = json.loads(typed("show", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
     assert document["bottleneck"] == {
         "kind": "hop",

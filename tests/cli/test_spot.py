@@ -44,48 +44,48 @@ def shown(here: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_read(here: Path) -> None:
-    document = spot(here, "read", "prices.json", "--market", "market.toml")
+    document = spot(here, "read", "market.toml", "--prices", "prices.json")
     assert [(row["type"], row["zone"]) for row in document["markets"]] == [
         (kind, zone) for zone in ("zone-a", "zone-b") for kind in ("c4.2xlarge", "c4.xlarge")
     ]
     assert all(0.05 < row["median"] / row["on_demand"] < 0.3 for row in document["markets"])
-    table = shown(here, "read", "prices.json").stdout.splitlines()
+    table = shown(here, "read", "--prices", "prices.json").stdout.splitlines()
     assert table[0].split()[:3] == ["type", "zone", "product"]
     assert len(table) == 5
 
 
 def test_made_prices_are_the_same_by_seed(here: Path) -> None:
-    words = ("read", "--made", "3", "--market", "market.toml")
+    words = ("read", "market.toml", "--made", "3")
     first, again, other = (shown(here, *words, "--seed", seed, "-o", "-").stdout for seed in "112")
     assert first == again != other
     assert json.loads(first)["made"] == "plink spot read --made 3 --seed 1"
 
 
 def test_odds(here: Path) -> None:
-    document = spot(here, "odds", "prices.json", "--zone", "zone-a", "--type", "c4.xlarge")
+    document = spot(here, "odds", "--prices", "prices.json", "--zone", "zone-a", "--type", "c4.xlarge")
     (market,) = document["markets"]
     betas = [bid["beta_60min"] for bid in market["bids"]]
     assert betas == sorted(betas, reverse=True)
     assert all(bid["beta_15min"] <= bid["beta_30min"] <= bid["beta_60min"] for bid in market["bids"])
     assert betas[0] > 0.6  # a kind of market that changes often
-    assert "above price" in shown(here, "odds", "prices.json").stdout
+    assert "above price" in shown(here, "odds", "--prices", "prices.json").stdout
 
 
 def test_odds_go_by_what_was_known(here: Path) -> None:
     """The second half of the history does not count."""
-    early = spot(here, "odds", "prices.json", "--until", "2023-11-19")["markets"][0]
-    late = spot(here, "odds", "prices.json")["markets"][0]
+    early = spot(here, "odds", "--prices", "prices.json", "--until", "2023-11-19")["markets"][0]
+    late = spot(here, "odds", "--prices", "prices.json")["markets"][0]
     assert early["hours"] < late["hours"]
     assert early["bids"] != late["bids"]
 
 
 def test_rates_of_availability(here: Path) -> None:
     (here / "us-east-2b_v100.json").write_text('{"metadata": {"gap_seconds": 300}, "data": [16, 0, 16, 16, 6]}')
-    (rate,) = spot(here, "odds", "us-east-2b_v100.json", "--bucket", "0")["rates"]
+    (rate,) = spot(here, "odds", "--prices", "us-east-2b_v100.json", "--bucket", "0")["rates"]
     assert (rate["interruptions"], rate["instance_hours"]) == (26, 4)
     assert rate["per_hour"] == pytest.approx(26 / 28, abs=0.01)
-    assert "evictions/h" in shown(here, "odds", "us-east-2b_v100.json").stdout
-    (row,) = spot(here, "read", "us-east-2b_v100.json")["availability"]
+    assert "evictions/h" in shown(here, "odds", "--prices", "us-east-2b_v100.json").stdout
+    (row,) = spot(here, "read", "--prices", "us-east-2b_v100.json")["availability"]
     assert (row["available"], row["spells"]) == (0.8, 2)
 
 
@@ -240,13 +240,13 @@ def test_market_files_that_are_refused(name: str, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("read", "give files with prices, or --made"),
-        ("read --made 3", "--market FILE"),
-        ("read none.json", "no such file"),
-        ("read prices.json -o prices.json", "that is what is read"),
-        ("odds prices.json --zone mars", "choose one of c4.2xlarge in zone-a"),
-        ("odds prices.json --until soon", "--until soon: write a date"),
-        ("odds prices.json --until 1999-01-01", "no prices before that time"),
+        ("read", "--prices FILE"),
+        ("read --made 3", "market file"),
+        ("read --prices none.json", "no such file"),
+        ("read --prices prices.json -o prices.json", "that is what is read"),
+        ("odds --prices prices.json --zone mars", "choose one of c4.2xlarge in zone-a"),
+        ("odds --prices prices.json --until soon", "--until soon: write a date"),
+        ("odds --prices prices.json --until 1999-01-01", "no prices before that time"),
         ("simulate market.toml --prices prices.json --strategies guess", "--strategies guess: choose some of"),
         ("simulate market.toml --prices prices.json --hours 0", "--hours 0"),
         ("simulate market.toml --prices prices.json --deadline 2h", "--deadline 2h: the reference machines need"),
@@ -258,6 +258,11 @@ def test_market_files_that_are_refused(name: str, here: Path) -> None:
         ("advise market.toml --prices prices.json --at 1999-01-01", "no prices before that time"),
         ("advise market.toml nothing --prices prices.json", "nothing"),
         ("advise market.toml", "--prices"),
+        ("drive last market.toml", "drive market.toml last"),
+        ("odds prices.json --market market.toml", "MARKET --prices"),
+        ("read prices.json short.json", "--prices FILE"),
+        ("read prices.json --prices prices.json", "prices.json: not TOML"),
+        ("simulate market.toml prices.json", "--prices"),
     ],
 )
 def test_what_is_refused(words: str, reason: str, here: Path) -> None:
@@ -267,7 +272,7 @@ def test_what_is_refused(words: str, reason: str, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("odds short.json", "two hours of prices"),
+        ("odds --prices short.json", "two hours of prices"),
         ("simulate market.toml --prices prices.json --hours 200", "longer histories"),
     ],
 )

@@ -327,7 +327,7 @@ def test_hint_after_an_interrupt_is_the_whole_command(
     monkeypatch.setattr("plink.cli.spot.drive.live_job", lambda run: (SimpleNamespace(id="abcd"), {}))
     monkeypatch.setattr("plink.api.spot_driving.drive_spot", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        drive("last", tmp_path / "my market.toml", None, 40.0, 6.0, "2h", 100)
+        drive(tmp_path / "my market.toml", "last", None, 40.0, 6.0, "2h", 100)
     words = shlex.split(capsys.readouterr().err.partition("Go on: ")[2].partition(";")[0])
-    assert words[:5] == ["plink", "spot", "drive", "abcd", str(tmp_path / "my market.toml")]
+    assert words[:5] == ["plink", "spot", "drive", str(tmp_path / "my market.toml"), "abcd"]
     assert words[5:] == ["--budget", "40.0", "--per-hour", "6.0", "--deadline", "7200.0s", "--iterations", "100"]

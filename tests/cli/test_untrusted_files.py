@@ -85,7 +85,7 @@ def test_an_error_that_quotes_a_file_does_not_drive_the_terminal(tmp_path: Path)
 @pytest.mark.parametrize(
     "words",
     [
-        ["cost", "--algo", "ring"], ["diff", "x"], ["probe"], ["spot", "read"], ["elastic", "summary"],
+        ["cost", "--algo", "ring"], ["diff", "x"], ["probe"], ["spot", "read", "--prices"], ["elastic", "summary"],
         ["schedule", "verify"], ["pipeline", "show"], ["check", "--results"],
     ],
 )  # fmt: skip
@@ -119,7 +119,7 @@ def test_a_line_feed_in_a_file_leaves_tables_whole(tmp_path: Path) -> None:
               "until_s": 7200}  # fmt: skip
     document = {"schema": "plink.spot-prices/1", "currency": "USD", "markets": [market]}
     (tmp_path / "prices.json").write_text(json.dumps(document))
-    shown = typed("spot", "read", "prices.json", cwd=tmp_path).stdout
+    shown = typed("spot", "read", "--prices", "prices.json", cwd=tmp_path).stdout
     assert len(shown.splitlines()) == 2
     assert "m\\x1bn  a\\nb" in shown
     joined = {"at": 1, "what": "host", "host": "h\ni", "number": 0, "tier": "reliable", "slots": 1, "event": "joined",

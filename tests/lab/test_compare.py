@@ -2,6 +2,8 @@
 
 import json
 import math
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from plink.model.network import read_network
 from plink.model.storage import read_document
 from tests.cli.files import write
 from tests.conftest import Lab, plink
-from tests.lab.jobs import write_hosts, write_script
+from tests.lab.jobs import Running, write_hosts, write_script
+from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
 
@@ -19,11 +22,13 @@ SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 # Rank 0 on the k-th host of the hosts file takes 4 - k "seconds", and a fifth more in the fourth run of all; the other
 # ranks report others. The runs are counted by the folders they leave.
 PROGRAM = """
-import json, os, sys
+import json, os, sys, time
 names = [line.split()[0] for line in open("hosts.txt") if line[0] not in "#\\n"]
 place, runs = names.index(os.uname().nodename), len(os.listdir(".plink/runs"))
 if sys.argv[1:] == ["fails"] and runs == 2 and os.environ["RANK"] == "1":
     sys.exit(3)
+if sys.argv[1:] == ["waits"] and runs == 3:
+    time.sleep(100)
 print("begun")
 print(json.dumps({"loss": 7, "seconds": (4 - place) * (1.2 if runs == 4 else 1)}))
 """
@@ -96,6 +101,18 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
         assert recorded[run["id"]]["compared"] == run["order"]
         assert recorded[run["id"]]["hosts"][0]["name"] == first[run["order"]]
         assert recorded[run["id"]]["proof"]["held"] is True
+
+
+def test_ctrl_c_keeps_the_result_of_whole_pairs(measured: Path, start: Callable[..., Running]) -> None:
+    """In the third run of four: that of the first pair, 4 against 2 seconds."""
+    arguments = "--pairs", "2", "--metric", "seconds", "train.py", "waits"
+    running = start("compare", "--hosts", "hosts.txt", *arguments)
+    until(lambda: len(list(measured.glob(".plink/runs/*"))) == 3, 60, "the third run")
+    running.process.send_signal(signal.SIGINT)
+    assert running.ends(10) == 130
+    document = read_document(measured / ".plink" / "compare.json")
+    assert (document["pairs"], document["gain"], len(document["runs"])) == (1, 2, 2)
+    assert "gain 2.00 times" in running.out
 
 
 def refusal_of(err: str) -> str:

@@ -78,6 +78,27 @@ def test_ctrl_c_during_probe(small_lab: Lab, tmp_path: Path, start: Callable[...
     assert "Traceback" not in running.err
 
 
+def test_ctrl_c_after_a_round_of_a_probe(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """What continues it is named."""
+    write_hosts(small_lab, tmp_path)
+    running = start("probe", "hosts.txt")
+    until((tmp_path / ".plink/network.json").exists, 30, "the first round is written")
+    running.process.send_signal(signal.SIGINT)
+    assert running.ends(6) == 130
+    assert "--resume" in running.err
+
+
+def test_ctrl_c_during_doctor(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """Nothing is kept, and the command that keeps what it measured is named."""
+    write_hosts(small_lab, tmp_path)
+    running = start("doctor", "hosts.txt")
+    await_agents(small_lab, running)
+    running.process.send_signal(signal.SIGINT)
+    assert running.ends(6) == 130
+    assert "plink probe" in running.err
+    assert running.out == ""
+
+
 def test_a_second_ctrl_c_leaves_at_once(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
     """While the first still waits for ranks that will not end; they end by themselves then."""
     running = launched(small_lab, tmp_path, start, STUBBORN)

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.units import format_bytes, format_duration, parse_bytes, parse_duration, parse_limit, parse_rate
+from plink.model.units import (
+    format_bytes,
+    format_duration,
+    format_gbps,
+    format_us,
+    parse_bytes,
+    parse_duration,
+    parse_limit,
+    parse_rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +67,16 @@ def test_sizes_and_durations_are_shown_for_a_person() -> None:
     assert [format_bytes(size) for size in (0, 999, 999_600, 8_000_000)] == ["0 B", "999 B", "1 MB", "8 MB"]
     shown = [format_duration(seconds) for seconds in (0, 89, 90, 7200, 9000, 400_000)]
     assert shown == ["0 s", "89 s", "2 min", "2 h", "2.5 h", "4.6 days"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (format_gbps(1.034), "1.03 Gbit/s"), (format_gbps(0.186), "186 Mbit/s"), (format_gbps(0.9996), "1 Gbit/s"),
+        (format_gbps(0.0003), "0.3 Mbit/s"), (format_gbps(0), "0 Mbit/s"), (format_gbps(3200), "3,200 Gbit/s"),
+        (format_us(41.52), "41.5 us"), (format_us(999.7), "1 ms"), (format_us(1594), "1.59 ms"),
+        (format_us(999_700), "1 s"), (format_us(2.493e6), "2.49 s"), (format_us(1.2e9), "1,200 s"),
+    ],
+)  # fmt: skip
+def test_rates_and_times_are_shown_to_three_digits(shown: str, text: str) -> None:
+    assert shown == text

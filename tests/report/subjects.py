@@ -47,7 +47,7 @@ def facts(hosts: int = 8, racks: int = 2, seed: int = 0, **changes: Any) -> Repo
         measured_us=measured,
         groups=TieredGroups(rack, tiers, "the tiers of the round trips"),
         route=Route("ring", order, hops, into_first, 500.0, 1000.0, GainEstimate(0.48, 0.45, 0.51, 0.95)),
-        map=HostMap(xy, "√µs", 0.8, 4, 2.0, true, 0.05),
+        map=HostMap(xy, "√us", 0.8, 4, 2.0, true, 0.05),
         sources=("cloud.json",),
     )
     return replace(made, **changes)

@@ -66,8 +66,8 @@ def test_pair_under_the_pointer_is_shown(browser: Chromium, written: Path) -> No
     browser.point(box["x"] + 4.5 / 16 * box["w"], box["y"] + 1.5 / 16 * box["h"])
     lines = hovered(browser)
     assert lines[0] == "host1 → host4"
-    assert lines[1].startswith(f"measured {subject.measured_us[1, 4]:.1f} µs; back {subject.measured_us[4, 1]:.1f} µs")
-    assert lines[2].startswith("fitted 95.0 µs; residual ")
+    assert lines[1].startswith(f"measured {subject.measured_us[1, 4]:.1f} us; back {subject.measured_us[4, 1]:.1f} us")
+    assert lines[2].startswith("fitted 95.0 us; ")
     browser.point(box["x"] + 3.5 / 16 * box["w"], box["y"] + 2.5 / 16 * box["h"])
     assert hovered(browser)[1].startswith("measured not measured; back ")
     browser.point(box["x"] - 60, box["y"] + 5)
@@ -135,7 +135,7 @@ def test_many_hosts_are_reported_by_block(browser: Chromium, tmp_path: Path) -> 
     lines = hovered(browser)
     names = [f"{len(m)} hosts, host{m[0]} to host{m[-1]}" for m in (rows.members[1], rows.members[4])]
     assert lines[0] == " → ".join(names)
-    assert lines[1].startswith(f"median {trips.median[1, 4]:.1f} µs (")
+    assert lines[1].startswith(f"median {trips.median[1, 4]:.1f} us (")
     assert browser.value("document.querySelectorAll('#pair option').length") == 2 * number
     assert f" → {names[0]}; median " in browser.value("document.querySelector('#pair output').textContent")
     browser.value("document.querySelector('figure[data-map]').focus()")

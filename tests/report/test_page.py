@@ -98,12 +98,12 @@ def test_the_summary_says_it_all(text: str) -> None:
         "209 of 240",
         "host5",
         "four groups",
-        "40 µs inside groups",
+        "40 us inside groups",
         "48.0% (45.0% to 51.0%",
         "50%",
     ):
         assert part in words
-    assert "The bottleneck, for 300 µs of 500 µs (60%), is host0, in." in words
+    assert "The bottleneck, for 300 us of 500 us (60%), is host0, in." in words
     assert "longest hop" not in words
     assert "One thing looks wrong: slow host" in words
 

@@ -68,7 +68,7 @@ def test_a_narrow_terminal_has_whole_figures() -> None:
         plain_lines = [line.plain for line in terminal_lines(facts(64, 8), Ink(width, False, False))]
         start = next(k for k, line in enumerate(plain_lines) if line.startswith("tier"))
         assert plain_lines[start].split() == heads.split()
-        assert plain_lines[start + 2].endswith("µs")
+        assert plain_lines[start + 2].endswith("us")
 
 
 @pytest.mark.parametrize("colour", [False, True])

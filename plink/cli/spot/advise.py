@@ -1,12 +1,11 @@
 """``plink spot advise``."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plink.cli.screen import print_json, print_lines
-from plink.cli.spot.inputs import TIMES_HELP
+from plink.cli.spot.inputs import MarketPath, PricePaths
 
 if TYPE_CHECKING:
     from plink.api.spot import SpotAdvice
@@ -15,14 +14,12 @@ _DIGITS = 6
 
 
 def advise(
-    market: Annotated[Path, typer.Argument(metavar="MARKET", help=f"The market file (market.toml). {TIMES_HELP}")],
+    market: MarketPath,
+    prices: PricePaths,
     run: Annotated[
         str | None,
         typer.Argument(metavar="RUN", help="An elastic run (id, `last` or its log) that shows how the job scales."),
     ] = None,
-    prices: Annotated[
-        list[Path], typer.Option(metavar="FILE", help="Price or availability histories; once for each file.")
-    ] = ...,  # type: ignore[assignment]
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="Decide as at this time; default: the end of the histories.")
     ] = None,

@@ -11,7 +11,7 @@ app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": [
 def spot() -> None:
     """Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain), and rent them.
 
-    Example: plink spot read prices.json
+    Example: plink spot read --prices prices.json
     """
 
 

@@ -7,8 +7,8 @@ import typer
 
 from plink.cli.elastic.live import RunId, live_job
 from plink.cli.screen import say, say_error
-from plink.cli.spot.inputs import TIMES_HELP
-from plink.errors import PlinkError
+from plink.cli.spot.inputs import MarketPath, OptionalPricePaths
+from plink.errors import PlinkError, UsageError
 
 if TYPE_CHECKING:
     from plink.api.spot_state import SpotState
@@ -17,15 +17,9 @@ _SHOWN_EVERY_S = 60.0
 
 
 def drive(
+    market: MarketPath,
     run: RunId,
-    market: Annotated[
-        Path,
-        typer.Argument(metavar="MARKET", help=f"The market file (market.toml), with a table `provider`. {TIMES_HELP}"),
-    ],
-    prices: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Histories for odds; once for each file. Default: 30 days of the provider."),
-    ] = None,
+    prices: OptionalPricePaths = None,
     max_total: Annotated[
         float | None,
         typer.Option(
@@ -69,9 +63,11 @@ def drive(
 
     Every act is in the run's journal before it is done, so that a driver that
     is killed can be started again. Ctrl-C ends the driver only: instances stay
-    until their leases run out, or until `plink spot release`.
+    until their leases run out, or until `plink spot release`. MARKET needs a
+    table `provider`. Without --prices odds are those of 30 days of the
+    provider's.
 
-    Example: plink spot drive last market.toml --budget 40 --per-hour 6
+    Example: plink spot drive market.toml last --budget 40 --per-hour 6
     """
     import shlex
 
@@ -82,6 +78,8 @@ def drive(
     from plink.model.units import parse_limit
     from plink.records import workspace
 
+    if Path(run).is_file() and not market.exists():
+        raise UsageError(f"MARKET comes first: plink spot drive {shlex.join([run, str(market)])}")
     chosen, job = live_job(run)
     histories = histories_from(prices) if prices else Histories()
     options = max_total, max_hourly, None if deadline is None else parse_limit(deadline), iterations, fallback

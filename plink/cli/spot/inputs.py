@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from plink.cli.screen import say
 from plink.errors import InputError, UsageError
@@ -12,7 +14,17 @@ if TYPE_CHECKING:
     from plink.model.spot.price_files import Histories
     from plink.model.spot.prices import Prices
 
-TIMES_HELP = "Its table `application` defaults to start_s = 120, add_s = 30, evict_s = 60 (seconds)."
+# The same in all commands: MARKET comes first, histories are behind --prices. Some work without one of them.
+_MARKET = typer.Argument(
+    metavar="MARKET",
+    help="The market file (market.toml). Its table `application` defaults to start_s = 120, add_s = 30, evict_s = 60 "
+    "(seconds).",
+)
+_PRICES = typer.Option("--prices", metavar="FILE", help="Price or availability histories; once for each file.")
+MarketPath = Annotated[Path, _MARKET]
+OptionalMarketPath = Annotated[Path | None, _MARKET]
+PricePaths = Annotated[list[Path], _PRICES]
+OptionalPricePaths = Annotated[list[Path] | None, _PRICES]
 
 
 def histories_from(files: Sequence[Path]) -> "Histories":

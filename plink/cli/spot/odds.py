@@ -1,11 +1,11 @@
 """``plink spot odds``."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plink.cli.screen import print_json, print_lines
+from plink.cli.spot.inputs import OptionalMarketPath, PricePaths
 from plink.errors import NoAnswer, UsageError
 
 if TYPE_CHECKING:
@@ -15,11 +15,8 @@ _SHOWN_DELTAS = (0.0001, 0.0012, 0.0042, 0.014, 0.048, 0.16, 0.4)
 
 
 def odds(
-    files: Annotated[list[Path], typer.Argument(metavar="FILES", help="Price or availability histories.")],
-    market: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A market file: its markets only, and no starts above on-demand."),
-    ] = None,
+    prices: PricePaths,
+    market: OptionalMarketPath = None,
     type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only this instance type.")] = None,
     zone: Annotated[str | None, typer.Option(metavar="ZONE", help="Only this zone.")] = None,
     until: Annotated[
@@ -35,9 +32,10 @@ def odds(
 
     beta is exact: the share of all starts, with the median time to eviction of
     those evicted within the hour. Of availability histories: evictions per
-    instance-hour, with a prior worth 24 hours.
+    instance-hour, with a prior worth 24 hours. With MARKET: of its markets
+    only, and without starts above the on-demand price.
 
-    Example: plink spot odds prices.json --zone zone-a
+    Example: plink spot odds --prices prices.json --zone zone-a
     """
     from plink.api.spot import market_odds, market_rates
     from plink.cli.spot.inputs import histories_from, parse_time
@@ -48,21 +46,21 @@ def odds(
         return type_ in (None, entry.type) and zone in (None, entry.zone)
 
     limit = None if until is None else parse_time(until, "--until")
-    histories = histories_from(files)
+    histories = histories_from(prices)
     market_file = None if market is None else read_market_file(market)
-    prices = histories.prices if market_file is None else market_file.select(histories.prices)
-    prices = {entry: trace for entry, trace in prices.items() if is_chosen(entry)}
+    traces = histories.prices if market_file is None else market_file.select(histories.prices)
+    traces = {entry: trace for entry, trace in traces.items() if is_chosen(entry)}
     availability = {entry: trace for entry, trace in histories.availability.items() if is_chosen(entry)}
-    if not prices and not availability:
+    if not traces and not availability:
         markets = sorted({str(entry) for entry in (*histories.prices, *histories.availability)})
         raise UsageError(f"no such market; choose one of {', '.join(markets[:8])}{'...' if len(markets) > 8 else ''}")
     if limit is not None:
-        prices = {
-            entry: part for entry, trace in prices.items() if (part := trace.between(trace.start, limit)) is not None
+        traces = {
+            entry: part for entry, trace in traces.items() if (part := trace.between(trace.start, limit)) is not None
         }
-        if not prices:
+        if not traces:
             raise UsageError(f"--until {until}: no prices before that time")
-    rows_of_odds = market_odds(prices, _SHOWN_DELTAS, market_file)
+    rows_of_odds = market_odds(traces, _SHOWN_DELTAS, market_file)
     rates = market_rates(availability, bucket)
     if not rates and not any(row.curves for row in rows_of_odds):
         raise NoAnswer("no market has two hours of prices without a hole, which odds need; give longer histories")

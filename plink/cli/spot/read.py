@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json, say
+from plink.cli.spot.inputs import OptionalMarketPath, OptionalPricePaths
 from plink.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,13 +17,8 @@ _MAX_MADE_DAYS = 1000
 
 
 def read(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILES", help="Price or availability histories; several pages of one listing too."),
-    ] = None,
-    market: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A market file (market.toml): compare with on-demand prices.")
-    ] = None,
+    market: OptionalMarketPath = None,
+    prices: OptionalPricePaths = None,
     made: Annotated[
         int | None, typer.Option(min=1, max=_MAX_MADE_DAYS, metavar="DAYS", help="Make prices instead of reading any.")
     ] = None,
@@ -34,25 +30,26 @@ def read(
 ) -> None:
     """Say what is in price histories: markets, from when to when, holes, prices against on-demand.
 
-    Reads what `aws ec2 describe-spot-price-history` prints (JSON or text), CSV,
-    plink's own files, and availability histories. Times without prices in any
-    market are holes: no odds go across them.
+    Reads what `aws ec2 describe-spot-price-history` prints (JSON or text;
+    several pages too), CSV, plink's own files, and availability histories.
+    Times without prices in any market are holes: no odds go across them. With
+    MARKET prices are compared with those on demand.
 
-    Example: plink spot read prices.json
+    Example: plink spot read --prices prices.json
     """
     from plink.cli.spot.inputs import histories_from
     from plink.model.spot.market_file import read_market_file
     from plink.model.spot.price_files import prices_to_json
     from plink.model.storage import STANDARD, check_apart, check_writable, write_document
 
-    if bool(files) == (made is not None):
-        raise UsageError("give files with prices, or --made DAYS")
+    if bool(prices) == (made is not None):
+        raise UsageError("give --prices FILE, once for each file, or --made DAYS")
     if output is not None:
-        check_apart(output, [*(files or []), market])
+        check_apart(output, [*(prices or []), market])
         check_writable(output)
     market_file = None if market is None else read_market_file(market)
     description = "" if made is None else f"plink spot read --made {made} --seed {seed}"
-    histories = _made(made, seed, market_file) if made is not None else histories_from(files or [])
+    histories = _made(made, seed, market_file) if made is not None else histories_from(prices or [])
     document = _document(histories, market_file)
     if output is not None:
         if not histories.prices:
@@ -77,7 +74,9 @@ def _made(days: int, seed: int, market_file: "MarketFile | None") -> "Histories"
     from solvers.spot.made import KINDS, MadeMarket, make_prices
 
     if market_file is None:
-        raise UsageError("--made needs --market FILE, which says which types and zones to make prices for")
+        raise UsageError(
+            "--made needs a market file, whose types and zones it makes prices for: plink spot read MARKET --made DAYS"
+        )
     kinds = list(KINDS.values())
     zones = market_file.zones or ("zone-a",)
     markets = [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json, say
-from plink.cli.spot.inputs import TIMES_HELP
+from plink.cli.spot.inputs import MarketPath, PricePaths
 
 if TYPE_CHECKING:
     from plink.api.spot_simulation import SimulationRequest, SpotSimulation
@@ -18,8 +18,8 @@ _DIGITS = 4
 
 
 def simulate(
-    market: Annotated[Path, typer.Argument(metavar="MARKET", help=f"The market file (market.toml). {TIMES_HELP}")],
-    prices: Annotated[list[Path], typer.Option(metavar="FILE", help="Price histories; give it once for each file.")],
+    market: MarketPath,
+    prices: PricePaths,
     hours: Annotated[
         float | None, typer.Option(help="What a job takes on the reference machines; default 2.", show_default=False)
     ] = None,
@@ -223,7 +223,10 @@ def _show(document: dict[str, Any]) -> None:
         "zone", "strategy", "cost", "time", "cost/on-demand", "time/on-demand", "evictions", "free", "unfinished",
     ]  # fmt: skip
     if (deadline_s := document["deadline_s"]) is not None:
-        print(f"deadline: {format_duration(deadline_s)} after each start; regret of {document['optima']} starts")
+        print(
+            f"deadline: {format_duration(deadline_s)} after each start; regret (cost above the cheapest plan) of "
+            f"{document['optima']} starts"
+        )
         columns += ["missed", "fell back", "regret"]
     show_table(columns, rows)
 

@@ -98,7 +98,7 @@ def read_market_file(path: str | Path) -> MarketFile:
     try:
         document = tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-        raise InputError(location, f"not TOML: {error}") from None
+        raise InputError(location, f"not TOML, as a market file is (histories: --prices FILE): {error}") from None
     return market_file_from(document, location)
 
 

@@ -25,7 +25,7 @@ def test_table_has_a_row_for_each_stage() -> None:
         report(2, 1, 0, minibatches=100, loss=0.5),
     ]  # fmt: skip
     head, columns, first, last = table_of_reports(reports, 0.09)
-    assert head == "pipeline 2-1, 100 minibatches in 10 s: 0.1 s a minibatch (predicted 90 ms), loss 0.5"
+    assert head == "pipeline 2-1, 100 minibatches in 10 s: 100 ms a minibatch (predicted 90 ms), loss 0.5"
     assert columns.split()[:4] == ["stage", "hosts", "forward", "backward"]
     assert first.split() == [
         "0",

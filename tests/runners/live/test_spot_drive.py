@@ -41,16 +41,16 @@ def working(folder: Path) -> int:
 
 @pytest.mark.timeout(300)
 def test_killed_drivers_leave_no_instances_and_an_exact_bill(job: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
-    driver = start(tmp_path, "spot", "drive", "last", "market.toml")
+    driver = start(tmp_path, "spot", "drive", "market.toml", "last")
     try:
         until(lambda: working(tmp_path) >= 1, 120, "hosts work")
-        second = plink("spot", "drive", "last", "market.toml", cwd=tmp_path)
+        second = plink("spot", "drive", "market.toml", "last", cwd=tmp_path)
         assert second.returncode == 2
         assert str(driver.pid) in second.stderr
         driver.kill()
         driver.wait()
         assert status_of(tmp_path, "spot")["driver"] is None
-        driver = start(tmp_path, "spot", "drive", "last", "market.toml")
+        driver = start(tmp_path, "spot", "drive", "market.toml", "last")
         until(lambda: working(tmp_path) == 2, 120, "hosts work")
         job.send_signal(signal.SIGINT)
         job.wait()
@@ -65,7 +65,7 @@ def test_killed_drivers_leave_no_instances_and_an_exact_bill(job: "subprocess.Po
 
 @pytest.mark.timeout(300)
 def test_release_after_the_driver_died_leaves_the_job_running(job: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
-    driver = start(tmp_path, "spot", "drive", "last", "market.toml")
+    driver = start(tmp_path, "spot", "drive", "market.toml", "last")
     try:
         until(lambda: working(tmp_path) >= 1, 120, "hosts work")
     finally:

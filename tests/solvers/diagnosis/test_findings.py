@@ -45,24 +45,24 @@ def findings_of(rows: Matrix, again: dict[tuple[int, int], float] | None = None,
 def test_slow_host_and_slow_link_have_their_excess() -> None:
     (host,) = findings_of(slow_host())
     assert (host.kind, host.hosts) == ("slow host", ["h2"])
-    assert host.evidence == "80.0 us more than the usual 100.0 us to all others"
+    assert host.evidence == "80 us more than the usual 100 us to all others"
     (link,) = findings_of(slow_link())
     assert (link.kind, link.hosts) == ("slow link", ["h1", "h4"])
-    assert link.evidence == "80.0 us more than the usual 100.0 us"
+    assert link.evidence == "80 us more than the usual 100 us"
 
 
 @pytest.mark.parametrize(("rows", "other"), [(slow_host(), (0, 2)), (slow_link(), (1, 4))])
 def test_second_measurement_confirms_above_a_quarter(rows: Matrix, other: tuple[int, int]) -> None:
     assert findings_of(rows, {other: 124.9}) == []
     (item,) = findings_of(rows, {other: 125.0})
-    assert item.evidence.endswith("; 125.0 us when measured again")
+    assert item.evidence.endswith("; 125 us when measured again")
     (item,) = findings_of(rows, {(0, 5): 1.0})
     assert "again" not in item.evidence, "of another pair"
 
 
 def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
     (item,) = findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
-    assert item.evidence.endswith("; 130.0 us when measured again")
+    assert item.evidence.endswith("; 130 us when measured again")
     assert findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 120.0}) == []
 
 
@@ -96,7 +96,7 @@ def test_asymmetric_pair_has_both_round_trips_slow_first() -> None:
     rows[3, 1] = 120.0 + 11
     (item,) = [item for item in findings_of(rows) if item.kind == "asymmetric"]
     assert item.hosts == ["h3", "h1"]
-    assert item.evidence == "131.0 us from h3, 100.0 us from h1"
+    assert item.evidence == "131 us from h3, 100 us from h1"
 
 
 # Bandwidths
