@@ -130,10 +130,6 @@ def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
 
 def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
     paths = paths_for(prior, network.hosts)
-    unknown_hosts = [name for name, path in zip(network.hosts.names, paths, strict=True) if path is None]
-    if unknown_hosts:
-        names = ", ".join(unknown_hosts[:4]) + (", ..." if len(unknown_hosts) > 4 else "")
-        _log.info(f"{prior.location} lacks {len(unknown_hosts)} of the hosts: {names}")
     if not np.isnan(rtt_us).any():
         _log.info(f"every pair has a round trip; {prior.location} is not needed")
         return rtt_us

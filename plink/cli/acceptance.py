@@ -5,7 +5,7 @@ Imported when the command runs: it needs the solvers.
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from plink.cli.junit import Case
-from plink.cli.screen import say
 from plink.errors import InputError, NoAnswer, printable
 from plink.model.benchmark_runs import BenchmarkRun, read_benchmark_runs
 from plink.model.units import format_bytes, format_us
@@ -226,10 +225,3 @@ def show_check(entry: dict[str, Any]) -> None:
     if (gain := entry["gain"]) is not None:
         spread = "" if gain["interval"] is None else f" (95 %: {gain['interval'][0]:.2f} to {gain['interval'][1]:.2f})"
         print(f"the order with the lowest cost is {gain['gain']:.2f} times as fast as the median order{spread}")
-
-
-def say_unknown_hosts(location: str, unknown_hosts: Sequence[str]) -> None:
-    """Name the hosts that the ground truth does not have."""
-    if unknown_hosts:
-        named = f"{', '.join(unknown_hosts[:_MAX_NAMED_HOSTS])}{', ...' * (len(unknown_hosts) > _MAX_NAMED_HOSTS)}"
-        say(f"{location} lacks {len(unknown_hosts)} hosts: {named}")

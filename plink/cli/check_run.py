@@ -11,7 +11,7 @@ from typing import Any
 
 from plink.api.connecting import connector_for
 from plink.cli import calibration
-from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, say_unknown_hosts, show_check, timed
+from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, show_check, timed
 from plink.cli.affinity import affinity_of
 from plink.cli.inputs import network_from
 from plink.cli.junit import Case, write_junit
@@ -246,7 +246,6 @@ def _publish(report: _CheckReport, request: CheckRequest, target: Path) -> None:
             print_lines(*baseline_lines)
         if (host_costs := document.get("host_costs")) is not None:
             calibration.show_host_costs(host_costs)
-    say_unknown_hosts(str(request.truth), report.unknown_hosts)
     if to_file:
         say(f"check -> {target}")
     if request.calibrate:

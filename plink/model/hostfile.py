@@ -32,6 +32,7 @@ _LINES = tuple(
         r"\d+\s+(?P<host>(?!\d+\s*(#|$))[^\s=#]+)\s*(#.*)?",  # the node of a pod index
     )
 )
+_SETTING = re.compile(r"(?P<key>[^\s=]+)\s*=\s*(?P<value>\S+)|\S+")
 _COMMENT = re.compile(r"#.*|(^|\s)//.*")  # the second is Open MPI's
 _IPV6 = re.compile(r"\[([^\[\],]*:[^\[\],]*)\](?::(\d{1,9}))?")
 _NUMBERED = re.compile(r"([^:]+):(\d{1,9})")
@@ -74,11 +75,10 @@ def parse_line(raw: str, location: str) -> list[HostLine]:
 def _settings(text: str, fields: dict[str, str], location: str) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return ``key=value`` settings, spaces around ``=`` allowed, and a note on each that plink does not follow."""
     notes = []
-    for setting in "=".join(part.strip() for part in text.split("=")).split():
-        key, equals, value = setting.partition("=")
-        key = _ALIASES.get(key, key)
-        if not equals or not value:
-            raise InputError(location, f"{setting!r} is not of the form key=value; write one host a line")
+    for match in _SETTING.finditer(text):
+        if match["key"] is None:
+            raise InputError(location, f"{match[0]!r} is not of the form key=value; write one host a line")
+        key, value = _ALIASES.get(match["key"], match["key"]), match["value"]
         if _UNUSED.fullmatch(key):
             notes.append(f"{key}= is for another launcher, and plink does not follow it")
         elif not _UPPER_BOUND.fullmatch(key):

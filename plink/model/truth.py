@@ -10,6 +10,7 @@ from plink.model.hosts import Hosts
 from plink.model.storage import json_values, name_of, read_text
 from plink.model.topology import parse_topology, paths_for
 from plink.model.topology.flat import LIST
+from plink.model.topology.matching import warn_of_missing
 from plink.model.topology.paths import Path as Position
 
 _SWITCH = "SwitchName="  # what no list of groups has
@@ -56,4 +57,5 @@ def _by_group(text: str, location: str) -> dict[str, Position]:
 def _for_hosts(positions: dict[str, Position], hosts: Hosts, location: str) -> list[Position | None]:
     if not any(name in positions for name in hosts.names):
         raise InputError(location, f"it has none of the hosts, which are called like {hosts.names[0]!r}")
+    warn_of_missing(location, [name for name in hosts.names if name not in positions], len(hosts))
     return [positions.get(name) for name in hosts.names]

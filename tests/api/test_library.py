@@ -176,7 +176,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(count=5)), "--count 5"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(timeout_s=-1.0)), "--timeout -1s"),
         (lambda: plink.cost(network, None, plink.CostRequest(options={"fan_out": True}), algo="tree"), "--set fan_out"),
-        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x=1: choose one of fan-out"),
+        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x: choose one of fan-out"),
         (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
         (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),

@@ -37,7 +37,7 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("backend", "words", "message"),
     [
-        ("rinf", (), "--backend rinf: choose one of auto, ring, "),
+        ("rinf", (), "--backend rinf: did you mean ring?"),
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
         ("auto", (), "--backend auto needs a measured network"),
         ("ring", ("--slots", "1"), "--backend needs two ranks or more"),

@@ -162,7 +162,7 @@ def test_a_place_that_cannot_be_written_is_named(target: str, code: int, message
     ("words", "message"),
     [
         (("--algo", "star"), "--algo star: choose one of ring"),
-        (("--format", "slrum"), "--format slrum: choose one of order, hosts, openmpi"),
+        (("--format", "slrum"), "--format slrum: did you mean slurm?"),
         (("--json", "--format", "hosts"), "--json prints the order itself"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_network_comes_from_standard_input(here: Path) -> None:
         [sys.executable, "-m", "plink", "reorder", "-"], input="{}", capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("plink: error: standard input: schema: ")
+    assert done.stderr.startswith("plink: error: standard input: not a network: it has no schema")
 
 
 def test_a_result_named_nowhere_goes_to_the_workspace(here: Path) -> None:

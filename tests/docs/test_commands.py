@@ -63,7 +63,6 @@ def test_commands_and_options_named_in_sentences_exist(page: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("probe", "HOSTS"),
         ("reorder --colour", "No such option"),
         ("reorder --algo spiral", "algo: spiral"),
         ("launch --runner carrier-pigeon x.py", "--runner"),

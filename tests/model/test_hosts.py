@@ -109,6 +109,8 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("a user=ann\na user=bob\n", "h.txt:2", "'a' is listed twice (first on line 1)"),
         ("a:2 slots=2\n", "h.txt:1", "slots are given twice"),
         ("a 2 b 2\n", "h.txt:1", "write one host a line"),
+        ("a slots=\n", "h.txt:1", "not of the form key=value"),
+        ("a key== =\n", "h.txt:1", "not of the form key=value"),
         ("a:0\n", "h.txt:1", "slots=0 is not a whole number"),
         ("bob@a:2222 port=22\n", "h.txt:1", "ports are given twice"),
         ("node[1-65536]\ngpu[1-9]\n", "h.txt:2", "more than 65536 hosts"),

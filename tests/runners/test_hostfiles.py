@@ -94,9 +94,7 @@ def test_commands_name_the_file_and_count_the_ranks() -> None:
 
 
 def test_an_unknown_format_is_refused_with_those_there_are() -> None:
-    with pytest.raises(
-        UsageError, match="--format slrum: choose one of order, hosts, openmpi, openmpi-rankfile, mpich"
-    ):
+    with pytest.raises(UsageError, match=r"--format slrum: .*choose one of order, hosts, openmpi"):
         render("slrum", HOSTS, ORDER)
 
 

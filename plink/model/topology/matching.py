@@ -28,12 +28,15 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
             topology.location,
             f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}",
         )
-    if unknown:
-        _log.warning(
-            f"{topology.location} lacks {len(unknown)} of the {len(hosts)} hosts; their places are unknown: "
-            f"{', '.join(unknown[:3])}{', ...' if len(unknown) > 3 else ''}"
-        )
+    warn_of_missing(topology.location, unknown, len(hosts))
     return paths
+
+
+def warn_of_missing(location: str, unknown: list[str], host_count: int) -> None:
+    """Warn of hosts that a file does not have, if there are any."""
+    if unknown:
+        shown = f"{', '.join(unknown[:3])}{', ...' if len(unknown) > 3 else ''}"
+        _log.warning(f"{location} lacks {len(unknown)} of the {host_count} hosts; their places are unknown: {shown}")
 
 
 def find_paths(topology: Topology, hosts: Hosts) -> list[Path | None]:
