@@ -5,8 +5,6 @@ import os
 import sys
 
 import plink
-from plink.cli.entry import run
-from plink.cli.streams import run_guarded
 
 # New objects between two searches for cycles: libraries make 200,000 while they load, and all of them stay.
 _BETWEEN_SEARCHES = 50_000
@@ -23,11 +21,20 @@ def _forget_the_folder() -> None:
         del sys.path[0]
 
 
+def _run() -> int:
+    try:
+        from plink.cli.entry import run
+        from plink.cli.streams import run_guarded
+    except KeyboardInterrupt:  # while they load, before signals are handled
+        return 130
+    return run_guarded(lambda: run(sys.argv[1:]))
+
+
 def main() -> None:
     """Run the command line and leave with its exit code."""
     _forget_the_folder()
     gc.set_threshold(_BETWEEN_SEARCHES)
-    code = run_guarded(lambda: run(sys.argv[1:]))
+    code = _run()
     # CPython notes an interrupt that leaves any exec() of a string, such as those that make dataclasses while modules
     # are loaded, and `python -m` then kills itself by SIGINT in the end, however well that was caught. The next exec()
     # makes it forget.

@@ -34,6 +34,7 @@ from solvers.pipeline.simulated_ways import SimulatedWay, TrainingMode, WaySimul
 _MAX_SIMULATED = 5
 _FLUSHED_ROUNDS = 4  # minibatches of a compared flushing kind, over stages times replicas
 _MAX_FLUSHED = 256
+_MAX_WAYS = _MAX_SIMULATED + 6  # simulated: candidates with one stage and one worker, then depths
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
 
@@ -41,7 +42,7 @@ _TIE = 1e-3
 def plan_measured(
     profile: ModelProfile, measured: MeasuredHosts, request: JointRequest, watch: Watch | None = None
 ) -> PipelinePlan:
-    """Return the plan of least simulated seconds per minibatch; ``watch``: called with searches done, and their number.
+    """Return the plan of least simulated seconds per minibatch; once ``watch`` says to stop, the best so far.
 
     :raises UsageError: when the request cannot be. :raises NoAnswer: when nothing fits in the memory.
     """
@@ -55,6 +56,20 @@ class _Planner:
         self._profile, self._measured, self._request, self._watch = profile, measured, request, watch
         self._ways = WaySimulator(profile, measured, request)
         self._space = self._wanted_space()
+        self._searched, self._simulations, self._stopped = 0, 0, False
+
+    def _show(self, searched: int, steps: int) -> bool:
+        """Show progress of the search; return whether to stop."""
+        self._searched = searched
+        if self._watch is not None and self._watch(searched + self._simulations, steps + _MAX_WAYS):
+            self._stopped = True
+        return self._stopped
+
+    def _simulate(self, partition: PlacedPartition, depths: tuple[int, ...] | None = None) -> SimulatedWay:
+        way = self._ways.simulate(partition, depths=depths)
+        self._simulations += 1
+        self._show(self._searched, self._searched)
+        return way
 
     def _wanted_space(self) -> SearchSpace:
         request, workers = self._request, self._measured.workers
@@ -79,7 +94,7 @@ class _Planner:
     def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
         search = search_partitions(
             model, space, self._request.seed, moves or self._request.moves,
-            watch=self._watch if moves is None else None,
+            watch=self._show if moves is None else None,
         )  # fmt: skip
         if not self._ways.has_equal_hosts:
             return search
@@ -97,6 +112,8 @@ class _Planner:
         search = self._search(self._space, model)
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
         fitting = self._with_room(self._divisible(fitting), search)
+        if not fitting and self._stopped:
+            raise NoAnswer("stopped before a plan was found that fits in memory")
         if not fitting:
             least = min(self._refused(search), key=lambda item: model.period(item.partition).excess_bytes)
             raise NoAnswer(self._misses(least, search))
@@ -119,8 +136,10 @@ class _Planner:
         ways: list[SimulatedWay] = []
         missing: NoAnswer | None = None
         for item in candidates:
+            if ways and self._stopped:
+                break
             try:
-                ways.append(self._ways.simulate(item.partition))
+                ways.append(self._simulate(item.partition))
             except NoAnswer as error:
                 missing = error
         if missing is not None and not ways:
@@ -227,8 +246,10 @@ class _Planner:
         )
         ways = [best]
         for depths in (base, halfway, deeper, deepest):
+            if self._stopped:
+                break
             if depths not in {way.plan.shape.depths for way in ways} and self._ways.has_room(best.partition, depths):
-                ways.append(self._ways.simulate(best.partition, depths=depths))
+                ways.append(self._simulate(best.partition, depths))
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
 
@@ -242,7 +263,7 @@ class _Planner:
         workers = self._measured.workers
         everything = SearchSpace(workers, ONE_STAGE, may_idle=False)
         layers = len(self._profile.layers)
-        if not self._request.compare or len(workers) < 2:
+        if not self._request.compare or len(workers) < 2 or self._stopped:
             ranks = 0 if best.plan.kind == "data-parallel" or len(workers) < 2 else len(workers)
             return [way for way in ways if way.plan.ranks == ranks][:1]
         reduce = self._request.reduce

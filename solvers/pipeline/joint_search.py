@@ -32,13 +32,15 @@ from solvers.pipeline.search_kernels import (
     fewest_workers_of_bound,
 )
 
-Watch = Callable[[int, int], None]
+Watch = Callable[[int, int], bool]
+"""Called with how much is done, and of how much; returns whether to stop with what was found so far."""
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
 """Cuts, first and last included, and replicas of each stage."""
 MAX_EXHAUSTIVE_ORDERS = 2_000_000
 _MAX_SHAPES = 64
 _MAX_STARTS = 8
 _PLACEMENT_MOVES = 8_000
+_MAX_CALL_MOVES = 100_000  # a second: a search can be stopped between calls
 _BISECTIONS = 50
 _SHAPE_TOLERANCE = 1e-3
 _MANY_WORKERS = 64
@@ -82,11 +84,12 @@ def search_partitions(
     """Search the partition of least seconds per minibatch.
 
     :param moves: how many are tried by annealing. :param exhaustive: try all, or not; None: where there are few.
+    :param watch: once it says to stop, the best candidates so far are returned.
     """
     if exhaustive is None:
         exhaustive = _count(model, space) <= MAX_EXHAUSTIVE_ORDERS
     if exhaustive:
-        return JointSearch(_distinct(_exhaustive(model, space)), proven=True)
+        return JointSearch(_distinct(_exhaustive(model, space, watch)), proven=True)
     return JointSearch(_annealed(model, space, seed, moves, watch), proven=False)
 
 
@@ -106,13 +109,17 @@ def _count(model: PeriodModel, space: SearchSpace) -> float:
     return shapes * math.factorial(workers)
 
 
-def _exhaustive(model: PeriodModel, space: SearchSpace) -> Iterator[PartitionCandidate]:
+def _exhaustive(model: PeriodModel, space: SearchSpace, watch: Watch | None) -> Iterator[PartitionCandidate]:
     workers = np.array(sorted(space.workers), dtype=np.int64)
-    for cuts, replicas in _shapes_in(model, space):
+    shapes = list(_shapes_in(model, space))
+    shown_every = max(1, len(shapes) // 100)
+    for number, (cuts, replicas) in enumerate(shapes, 1):
         starts = np.concatenate([[0], np.cumsum(replicas)]).astype(np.int64)
         edges = np.array(cuts, dtype=np.int64)
         order, score = best_order(model.arrays, edges, starts, workers, model.scratch)
         yield PartitionCandidate(PlacedPartition(edges, starts, order), float(score))
+        if watch is not None and number % shown_every == 0 and watch(number, len(shapes)):
+            return
 
 
 def _shapes_in(model: PeriodModel, space: SearchSpace) -> Iterator[Shape]:
@@ -167,17 +174,20 @@ def _annealed(
     placed = [*chosen, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
     starts = sorted(_distinct(placed), key=lambda item: item.score)[:_MAX_STARTS]
     results: list[PartitionCandidate] = [*placed]
-    each = max(200, moves // (2 * max(1, len(starts))))
-    for number, start in enumerate(starts):
-        results.append(_improved(model, space, start, each, seed + number, _SWAP_START))
-        if watch is not None:
-            watch(number + 1, 2 * len(starts) + _RESTARTS)
+    share = max(200, moves // (2 * max(1, len(starts))))
+    each = min(share, _MAX_CALL_MOVES)
     temperatures = [(0.2, 0.02, 0.005)[number % 3] for number in range(len(starts))] + _RESTARTS * [1.0]
-    for number, temperature in enumerate(temperatures):
-        best = min(results, key=lambda item: item.score)
-        results.append(_improved(model, space, best, each, seed + 100 + number, temperature))
-        if watch is not None:
-            watch(len(starts) + number + 1, len(starts) + len(temperatures))
+    again = temperatures * math.ceil(share / each)
+    total = len(starts) + len(again)
+    for number in range(total):
+        if number < len(starts):
+            start, salt, temperature = starts[number], number, _SWAP_START
+        else:
+            start, salt = min(results, key=lambda item: item.score), 100 + number - len(starts)
+            temperature = again[number - len(starts)]
+        results.append(_improved(model, space, start, each, seed + salt, temperature))
+        if watch is not None and watch(number + 1, total):
+            break
     return _distinct(results)
 
 

@@ -23,7 +23,7 @@ from solvers.pipeline.layer_costs import LayerCosts
 from solvers.pipeline.level_kernels import LevelInput, level_table
 from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel
 
-Watch = Callable[[int, int], None]
+Watch = Callable[[int, int], bool]
 _BLOCK_ROWS = 16
 
 
@@ -78,7 +78,8 @@ def best_level_partition(
     """Return the partition of least seconds per minibatch; ``levels``: innermost first.
 
     ``fewer_workers``: a component may leave some of its own idle where that is faster (the published code's
-    ``--use_fewer_machines``). ``straight``: every stage has one worker. ``watch``: called with rows done, and all.
+    ``--use_fewer_machines``). ``straight``: every stage has one worker. ``watch``: called with rows done, and all;
+    returns whether to stop, which is a KeyboardInterrupt.
     """
     code, layers = EVEN_MODELS.index(model), costs.layers
     base = np.full((layers, layers), np.inf)
@@ -136,8 +137,8 @@ def _in_blocks(
     parts = []
     for begin in range(0, rows, _BLOCK_ROWS):
         parts.append(level_table(entry, most, begin, min(_BLOCK_ROWS, rows - begin)))
-        if watch is not None:
-            watch(min(rows, begin + _BLOCK_ROWS), rows)
+        if watch is not None and watch(min(rows, begin + _BLOCK_ROWS), rows):
+            raise KeyboardInterrupt  # a table has no plan before its end
     table, split, replicas = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return table, split, replicas
 

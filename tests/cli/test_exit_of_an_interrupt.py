@@ -10,18 +10,31 @@ import pytest
 # As when Ctrl-C comes while a module with dataclasses is being loaded: they are made by exec() of a string.
 STRUCK = """
 import plink.__main__ as program
+import plink.cli.entry
 def run(words):
     try:
         exec("raise KeyboardInterrupt")
     except KeyboardInterrupt:
         return 130
-program.run = run
+plink.cli.entry.run = run
 program.main()
+"""
+# As when it comes while plink itself is being loaded.
+STRUCK_WHILE_LOADING = """
+import sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+import plink.__main__
+plink.__main__.main()
 """
 
 
-def test_one_that_struck_inside_an_exec(tmp_path: Path) -> None:
-    (tmp_path / "struck.py").write_text(STRUCK)
+@pytest.mark.parametrize("program", [STRUCK, STRUCK_WHILE_LOADING])
+def test_one_that_struck_inside_an_exec_or_an_import(program: str, tmp_path: Path) -> None:
+    (tmp_path / "struck.py").write_text(program)
     words = [sys.executable, "-m", "struck"]  # only after -m does Python look back at its end
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

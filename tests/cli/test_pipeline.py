@@ -1,6 +1,11 @@
 """``plink pipeline import``, ``plan``, ``show`` and ``verify`` as they are typed."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +306,27 @@ def test_plan_of_another_profile_is_refused(here: Path, plan: dict[str, Any]) ->
     (here / "other.json").write_text(json.dumps(profile))
     done = run(here, "verify", "plan.json", "--profile", "other.json", code=2)
     assert "the plan ends with layer 4, the profile with 3" in done.stderr
+
+
+def test_ctrl_c_keeps_the_best_plan_so_far(here: Path) -> None:
+    """A terminal sees the search; what was found is written and proven, and the exit code says that it was stopped."""
+    reading, writing = os.openpty()
+    options = "--hosts", "16", "--gbps", "0.2", "--max-moves", "100000000", "-o", "plan.json"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plink", "pipeline", "plan", "p.json", *options],
+        cwd=here, stdout=subprocess.DEVNULL, stderr=writing, env={**os.environ, "TERM": "xterm"},
+        # A shell without job control starts its background commands with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    os.close(writing)
+    seen, sent = b"", False
+    with contextlib.suppress(OSError):
+        while part := os.read(reading, 4096):
+            seen += part
+            if not sent and b"planning" in seen:
+                process.send_signal(signal.SIGINT)
+                sent = True
+    os.close(reading)
+    assert process.wait(60) == 128 + signal.SIGINT, seen
+    read_pipeline(here / "plan.json")
+    run(here, "verify", "plan.json")

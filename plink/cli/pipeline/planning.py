@@ -1,20 +1,22 @@
 """``plink pipeline plan``."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from plink.cli.interrupts import deferred_interrupts
 from plink.cli.results import write_result
-from plink.cli.screen import print_lines, progress
+from plink.cli.screen import print_lines, progress, say
 from plink.errors import UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.cli.screen import Advance
     from plink.model.pipeline.plan import PipelinePlan
     from plink.model.pipeline.profile import ModelProfile
+    from solvers.pipeline.joint_search import Watch
 
 _NETWORK_PANEL, _TRAINING_PANEL = "Hosts and their network", "How they train"
 
@@ -143,7 +145,8 @@ def plan(
     The plan is the fastest one that was simulated, for hosts that are alike or,
     with --network, on a measured network. With another --model it is the best
     one by that. Its actions are proven before it is written to
-    .plink/pipeline.json; see docs/pipelines.md.
+    .plink/pipeline.json; Ctrl-C leaves the best plan so far. See
+    docs/pipelines.md.
 
     Example: plink pipeline plan profile.json --hosts 16 --levels 4x4 --gbps 80,10
     """
@@ -170,18 +173,28 @@ def plan(
         options: dict[str, Any] = {
             "hosts": hosts, "gbps": gbps, "training": training, "search": search,
         }  # fmt: skip
-        with progress("planning") as bars:
-            made = _plan_measured(profile, network_file, options, bars["planning"])
+        planner = partial(_plan_measured, profile, network_file, options)
     else:
         assert hosts is not None
         assert gbps is not None
         request = PipelineRequest(EvenNetworkRequest(hosts, gbps, levels, local_gbps, rtt), training, model, search)
         request.check()  # refuse before anything is read
         profile = profile_from(profile_file)
+        planner = partial(plan_pipeline, profile, request)
+    with deferred_interrupts() as stopped:  # from here on the best plan so far is written, whatever comes
         with progress("planning") as bars:
-            made = plan_pipeline(profile, request, bars["planning"])
-    if not write_result(made, "plan", workspace.PIPELINE, output, as_json):
+
+            def watch(done: int, total: int) -> bool:
+                bars["planning"](done, total)
+                return stopped()
+
+            made = planner(watch)
+        is_printed = write_result(made, "plan", workspace.PIPELINE, output, as_json)
+    if not is_printed:
         print_lines(*plan_lines(made))
+    if stopped():
+        say("interrupted: this is the best plan so far")
+        raise KeyboardInterrupt
 
 
 def _refuse_even_options(options: Mapping[str, Any]) -> None:
@@ -195,7 +208,7 @@ def _refuse_even_options(options: Mapping[str, Any]) -> None:
 
 
 def _plan_measured(
-    profile: "ModelProfile", network_file: Path, options: Mapping[str, Any], bar: "Advance"
+    profile: "ModelProfile", network_file: Path, options: Mapping[str, Any], watch: "Watch"
 ) -> "PipelinePlan":
     """Return the plan; ``options``: by the request's names, ``hosts`` a file and ``gbps`` text."""
     from plink.api.pipeline_placement import MeasuredPipelineRequest, plan_on_network
@@ -216,4 +229,4 @@ def _plan_measured(
         **{**options, "gbps": rate, "hosts": None if hosts is None else read_hosts(Path(hosts))}
     )
     request.check()
-    return plan_on_network(profile, read_network(network_file), request, bar)
+    return plan_on_network(profile, read_network(network_file), request, watch)

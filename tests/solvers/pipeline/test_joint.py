@@ -427,3 +427,20 @@ def test_late_reduce_is_compared_where_it_matters() -> None:
     late = next(way for way in plan.details["compared"] if way["what"] == "3-1, late reduce")
     assert late["minibatch_s"] < seconds(plan)
     assert late["delay"] == 1 + max(stage["delay"] for stage in plan.to_json()["stages"])
+
+
+@pytest.mark.parametrize("hosts", [5, 16])
+def test_a_stopped_search_gives_the_best_plan_so_far(hosts: int) -> None:
+    """Five hosts are searched exhaustively, sixteen by annealing: both end at once, with a whole plan."""
+    shown: list[tuple[int, int]] = []
+
+    def watch(done: int, total: int) -> bool:
+        shown.append((done, total))
+        return len(shown) == 2
+
+    members = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in range(hosts)))
+    measured = MeasuredHosts(members, fabric_of_racks(hosts, 4))
+    plan = plan_measured(GNMT, measured, JointRequest(moves=10**9, compare=True), watch)
+    assert verify_actions(plan.shape, ranks=[stage.ranks for stage in plan.stages]) == []
+    assert all(0 < done < total for done, total in shown)
+    assert len(shown) <= 4
