@@ -38,7 +38,7 @@ class UsageError(PlinkError):
     exit_code = 2
 
 
-def no_choice(subject: str, given: str, choices: Iterable[str], other: str = "") -> UsageError:
+def no_choice(subject: str, value: str, choices: Iterable[str], other: str = "") -> UsageError:
     """Error of a value that is none of the choices; the one that is spelt nearly the same comes first.
 
     :param subject: what has the value: ``--algo``.
@@ -47,9 +47,9 @@ def no_choice(subject: str, given: str, choices: Iterable[str], other: str = "")
     from difflib import get_close_matches
 
     names = list(choices)
-    meant = get_close_matches(given, names, n=1)
+    meant = get_close_matches(value, names, n=1)
     hint = f"did you mean {meant[0]}? Else " if meant else ""
-    return UsageError(f"{subject} {given}: {hint}choose one of {', '.join(names)}{other}")
+    return UsageError(f"{subject} {value}: {hint}choose one of {', '.join(names)}{other}")
 
 
 class InputError(PlinkError):

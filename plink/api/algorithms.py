@@ -43,7 +43,7 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
     accepted = {option for part in parts for option in ALGORITHMS[part].options}
     for name, value in values.items():
         if name not in kind_of:
-            raise no_choice("--set", name, (known.replace("_", "-") for known in kind_of))
+            raise no_choice("--set", name, (option.replace("_", "-") for option in kind_of))
         if parts and name not in accepted:
             raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}")
         if type(value) is not kind_of[name] or value < 0:

@@ -115,8 +115,10 @@ def _is_compiled() -> bool:
     import solvers
 
     source = Path(solvers.__path__[0]) / "simulation" / "engine.py"
-    kept = os.environ.get("NUMBA_CACHE_DIR")
+    cache_dir = os.environ.get("NUMBA_CACHE_DIR")
     files = (
-        Path(kept).glob("*/engine._run-*.nbi") if kept else (source.parent / "__pycache__").glob("engine._run-*.nbi")
+        Path(cache_dir).glob("*/engine._run-*.nbi")
+        if cache_dir
+        else (source.parent / "__pycache__").glob("engine._run-*.nbi")
     )
     return any(file.stat().st_mtime > source.stat().st_mtime for file in files)
