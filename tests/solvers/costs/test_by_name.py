@@ -49,7 +49,7 @@ def test_a_mixed_algorithm_s_cost_is_weighted(model: str) -> None:
 
 def test_names_are_those_of_the_catalogue_and_of_what_libraries_mix() -> None:
     assert set(NAMES) == {*ALGORITHMS, "nccl"}
-    with pytest.raises(UsageError, match=r"--algo rong: choose one of ring, .*, nccl$"):
+    with pytest.raises(UsageError, match=r"--algo rong: .*choose one of ring, .*, nccl$"):
         parts_of("rong", 1e6)
 
 
