@@ -6,7 +6,6 @@ Imported by these commands, when they run.
 from dataclasses import replace
 from pathlib import Path
 
-from plink.api.host_map import fitted_map, map_from_json
 from plink.api.report_data import check_drawable
 from plink.api.report_request import ReportRequest
 from plink.cli.inputs import network_from
@@ -70,6 +69,8 @@ def host_map(network: Network, data: ReportData, seed: int) -> tuple[HostMap | N
 
     :raises InputError: when the last embedding cannot be read.
     """
+    from plink.api.host_map import fitted_map, map_from_json  # imports PyTorch
+
     if workspace.EMBEDDING.is_file():
         document = read_document(workspace.EMBEDDING)
         if document.get("network") == network.fingerprint():
