@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer, UsageError
 from solvers.compilation import njit
-from solvers.simulation.heaps import add_event, drop_event, heapify, join_queued, sift, without_first
+from solvers.simulation.heaps import add_event, drop_event, heapify, join_queued, run_state, sift, without_first
 from solvers.simulation.job import (
     CapacityChanges,
     Integers,
@@ -29,7 +29,7 @@ from solvers.simulation.job import (
     check,
     dependents_of,
 )
-from solvers.simulation.max_min import NONE, UNLIMITED, FlowTable, flow_table, insert, refill, remove, sort
+from solvers.simulation.max_min import NONE, UNLIMITED, insert, refill, remove, sort
 
 _BEGINS, _COMPLETES = 0, 1
 _SAME_TIME = 1e-12  # of the present time, in which events count as simultaneous
@@ -70,58 +70,6 @@ class _Problem(NamedTuple):
     change_capacity: Vector
 
 
-class _Scratch(NamedTuple):
-    """Arrays of the main loop. Python makes them, as each that compiled code makes is compiled for longer.
-
-    ``order``, ``place_of``: flows that are under way, the one that ends first on top; the slots behind are free.
-    ``task_of``, ``rate``, ``remaining``, ``since``, ``due``: by slot. ``times``, ``events``: the heap of leads and
-    lags, of which a task has one at a time. ``child``, ``sibling``, ``first_queued``, ``busy``: queues. ``idle``:
-    queues that may go on. ``ready`` (twice a task: also after its lead), ``complete``, ``ended``: tasks in order.
-    ``ended_slots``, ``slot_of_queue``: of flows that ended at this time; the next task of the queue may take the slot
-    over, with its rate. ``changed``, ``is_changed``: links. ``filled``: slots with new rates.
-    """
-
-    table: FlowTable
-    order: Integers
-    place_of: Integers
-    task_of: Integers
-    rate: Vector
-    remaining: Vector
-    since: Vector
-    due: Vector
-    times: Vector
-    events: Integers
-    child: Integers
-    sibling: Integers
-    first_queued: Integers
-    busy: npt.NDArray[np.bool_]
-    idle: Integers
-    ready: Integers
-    complete: Integers
-    ended: Integers
-    ended_slots: Integers
-    slot_of_queue: Integers
-    changed: Integers
-    is_changed: npt.NDArray[np.bool_]
-    filled: Integers
-
-
-def _scratch(tasks: int, slots: int, queues: int, links: int, longest_route: int) -> _Scratch:
-    def numbers(length: int) -> Integers:
-        return np.full(length, NONE, dtype=np.int64)
-
-    def zeros(length: int) -> Vector:
-        return np.zeros(length)
-
-    return _Scratch(
-        flow_table(slots, links, longest_route), np.arange(slots), np.arange(slots), numbers(slots), zeros(slots),
-        zeros(slots), zeros(slots), zeros(slots), zeros(tasks), numbers(tasks), numbers(tasks), numbers(tasks),
-        numbers(queues), np.zeros(queues, dtype=np.bool_), numbers(2 * queues), numbers(2 * tasks), numbers(tasks),
-        numbers(tasks), numbers(slots), numbers(queues), numbers(links), np.zeros(links, dtype=np.bool_),
-        numbers(slots),
-    )  # fmt: skip
-
-
 class _Limits(NamedTuple):
     """When a run is given up, and how often rates are worked out; see :func:`simulate`."""
 
@@ -157,9 +105,9 @@ def simulate(
     state = np.zeros(m, dtype=np.int8)
     flows_at_once = max(1, int((tasks.queue < 0).sum()) + min(m, 2 * queues))  # one that ends, one that begins
     limits = _Limits(limit_us, max_events, refresh_us)
-    scratch = _scratch(m, flows_at_once, queues, len(resources.capacity), problem.routes.shape[1])
+    run = run_state(m, flows_at_once, queues, len(resources.capacity), problem.routes.shape[1])
     is_limited = bool((problem.limits < UNLIMITED).any())
-    outcome, now = _run(problem, waits_for, (begin, end, state), scratch, is_limited, limits)
+    outcome, now = _run(problem, waits_for, (begin, end, state), run, is_limited, limits)
     if outcome != _FINISHED:
         reason = {
             _TOO_LONG: f"it is not done after {limit_us:g} us of simulated time",
@@ -266,15 +214,15 @@ def _chain(waits_for: Any, offsets: Any, waiting: Any) -> int:
 
 
 @njit(cache=True)
-def _run(problem: Any, waits_for: Any, results: Any, scratch: Any, limited: bool, limits_of_run: Any) -> Any:
+def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, limits_of_run: Any) -> Any:
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
     capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
     offsets, waiting, change_us, change_resource, change_capacity = problem[9:]
     begin_us, end_us, state = results
     limit_us, max_events, refresh_us = limits_of_run
-    table, order, place_of, task_of, rate, remaining, since, due, times, events, child, sibling = scratch[:12]
-    first_queued, busy, idle, ready, complete, ended, ended_slots, slot_of_queue = scratch[12:20]
-    changed, is_changed, filled = scratch[20:]
+    table, order, place_of, task_of, rate, remaining, since, due, times, events, child, sibling = run[:12]
+    first_queued, busy, idle, ready, complete, ended, ended_slots, slot_of_queue = run[12:20]
+    changed, is_changed, filled = run[20:]
     m, longest = len(route_of), routes.shape[1]
     used, size, idle_end, ready_end, ready_done, complete_end, complete_done = 0, 0, 0, 0, 0, 0, 0
     ended_end, ended_done, ended_slots_end, changed_end = 0, 0, 0, 0

@@ -1,9 +1,72 @@
-"""Heaps of the simulation, compiled with Numba: events by time, flows by their ends, queued tasks by priority."""
+"""Heaps of the simulation, compiled with Numba: events by time, flows by their ends, queued tasks by priority.
 
-from typing import Any
+Also the arrays in which the main loop keeps them and all else.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from solvers.compilation import njit_inner
-from solvers.simulation.max_min import NONE
+from solvers.simulation.max_min import NONE, FlowTable, Integers, Vector, flow_table
+
+
+class RunState(NamedTuple):
+    """State of the main loop. Python makes them, as each that compiled code makes is compiled for longer.
+
+    ``order``, ``place_of``: flows that are under way, the one that ends first on top; the slots behind are free.
+    ``task_of``, ``rate``, ``remaining``, ``since``, ``due``: by slot. ``times``, ``events``: the heap of leads and
+    lags, of which a task has one at a time. ``child``, ``sibling``, ``first_queued``, ``busy``: queues. ``idle``:
+    queues that may go on. ``ready`` (twice a task: also after its lead), ``complete``, ``ended``: tasks in order.
+    ``ended_slots``, ``slot_of_queue``: of flows that ended at this time; the next task of the queue may take the slot
+    over, with its rate. ``changed``, ``is_changed``: links. ``filled``: slots with new rates.
+    """
+
+    table: FlowTable
+    order: Integers
+    place_of: Integers
+    task_of: Integers
+    rate: Vector
+    remaining: Vector
+    since: Vector
+    due: Vector
+    times: Vector
+    events: Integers
+    child: Integers
+    sibling: Integers
+    first_queued: Integers
+    busy: npt.NDArray[np.bool_]
+    idle: Integers
+    ready: Integers
+    complete: Integers
+    ended: Integers
+    ended_slots: Integers
+    slot_of_queue: Integers
+    changed: Integers
+    is_changed: npt.NDArray[np.bool_]
+    filled: Integers
+
+
+def run_state(tasks: int, slots: int, queues: int, links: int, longest_route: int) -> RunState:
+    """Return the arrays for so many tasks, flows at once, queues and links.
+
+    :param longest_route: links of the longest route.
+    """
+
+    def numbers(length: int) -> Integers:
+        return np.full(length, NONE, dtype=np.int64)
+
+    def zeros(length: int) -> Vector:
+        return np.zeros(length)
+
+    return RunState(
+        flow_table(slots, links, longest_route), np.arange(slots), np.arange(slots), numbers(slots), zeros(slots),
+        zeros(slots), zeros(slots), zeros(slots), zeros(tasks), numbers(tasks), numbers(tasks), numbers(tasks),
+        numbers(queues), np.zeros(queues, dtype=np.bool_), numbers(2 * queues), numbers(2 * tasks), numbers(tasks),
+        numbers(tasks), numbers(slots), numbers(queues), numbers(links), np.zeros(links, dtype=np.bool_),
+        numbers(slots),
+    )  # fmt: skip
 
 
 @njit_inner()
