@@ -315,7 +315,7 @@ def test_listing_that_is_cut_off_is_said(document: Any, caplog: pytest.LogCaptur
     assert "is cut off" in record.getMessage()
 
 
-def test_google_instances_as_they_are_listed_have_metadata_of_their_own() -> None:
+def test_metadata_of_google_instances_does_not_make_them_kubernetes_nodes() -> None:
     listed = [entry | {"metadata": {"fingerprint": "x", "items": []}} for entry in json.loads(GCP)]
     assert read(json.dumps(listed)) == read(GCP)
 

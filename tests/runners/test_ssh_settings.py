@@ -131,7 +131,7 @@ def written(home: Path, text: str) -> None:
     (home / ".ssh" / "config").write_text(text)
 
 
-def test_ssh_itself_is_asked_with_the_users_and_the_systems_files(home: Path) -> None:
+def test_settings_come_from_ssh_with_the_files_of_user_and_system(home: Path) -> None:
     """Include, ${VARIABLES}, quotes, comments, and known-hosts files in the plural: whatever ssh makes of them."""
     written(
         home,
