@@ -36,7 +36,7 @@ ENTRIES = (
     Entry("parameter_server", "what goes through a server of AgileML's store", 3),
     Entry("cost_time", "time to compute a cost", 2),
     Entry("pipeline_planner", "plans of pipelines: against brute force, bounds, the clock (--seeds 20: a minute)", 4),
-    Entry("simulation", "whether the fast cost models rank orders as the simulator does (--seeds 2: a minute)", 6),
+    Entry("referee", "costs against ranks that play schedules in SimGrid (--seeds 1: 4 minutes)", 60),
     Entry("lab_clock", "the simulator against the clock of a lab (--only 'ring, one tier': 3 minutes)", 25),
     Entry("simgrid", "the simulator against SimGrid", 3),
     Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 2 minutes)", 15),

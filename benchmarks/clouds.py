@@ -1,19 +1,27 @@
-"""Made-up clouds whose true round trips are known: racks in pods, or hosts that are all alike."""
+"""Made-up clouds whose true round trips are known: racks in pods, or hosts that are all alike; orders to compare."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import spearmanr
 
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
-from solvers.costs.fabric import Fabric, fabric_of
+from solvers.costs.fabric import Fabric, TierLinks, fabric_of
+from solvers.schedules.catalogue import Options
 
+Order = npt.NDArray[np.intp]
+Vector = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.intp]
 _RACK = (3, 20)  # hosts of an uneven rack, at least and at most
 _PODS = (2, 6)  # racks of a pod
 _DIGITS = 3  # as a file keeps round trips
+_HOST_GBPS = 10.0
+_OVERSUBSCRIPTION = (1.5, 4.0)  # of racks, and of pods once more: what enters over what leaves
+_TOGETHER, _DISTURBED = 2, 16  # of the orders; the others are random
 
 
 @dataclass(frozen=True)
@@ -104,3 +112,82 @@ def _random_labels(members: int, between: tuple[int, int], rng: np.random.Genera
     while sum(sizes) < members:
         sizes.append(int(rng.integers(between[0], between[1] + 1)))
     return np.repeat(np.arange(len(sizes)), sizes)[:members].astype(np.intp)
+
+
+def fabric_of_cloud(cloud: Cloud, seed: int) -> Fabric:
+    """Return the cloud with true capacities: hosts of 10 Gbit/s, racks and pods oversubscribed at random."""
+    rng = np.random.default_rng((seed, 2))
+    n, rates = len(cloud), np.full(len(cloud), _HOST_GBPS)
+    racks = np.bincount(cloud.rack_of) * _HOST_GBPS / rng.uniform(*_OVERSUBSCRIPTION, int(cloud.rack_of.max()) + 1)
+    racks = np.maximum(racks, _HOST_GBPS)  # no uplink is slower than one host, not even that of a rack of one
+    into = np.bincount(cloud.pod_of, racks[cloud.rack_of] / np.bincount(cloud.rack_of)[cloud.rack_of])
+    pods = np.maximum(into / rng.uniform(*_OVERSUBSCRIPTION, len(into)), _HOST_GBPS)
+    return Fabric(
+        tuple(f"host{k}" for k in range(n)), cloud.rtt_us, None, rates, rates, cloud.rack_of, racks, racks, "measured",
+        outer_tiers=(TierLinks(cloud.pod_of, pods, pods),),
+    )  # fmt: skip
+
+
+def network_of_cloud(cloud: Cloud, seed: int, shared_links: bool) -> Network:
+    """Return what ``plink probe`` would have written: round trips with noise, and the true capacities if asked."""
+    network = cloud.network(np.random.default_rng((seed, 5)))
+    if not shared_links:
+        return network
+    fabric, tiers = fabric_of_cloud(cloud, seed), []
+    for tier in fabric.tiers:
+        groups = []
+        for group, gbps in enumerate(tier.out_gbps.tolist()):
+            members = [fabric.names[host] for host in np.flatnonzero(tier.group_of == group)]
+            groups.append({"members": members} | {
+                f"{way}_{key}": value
+                for way in ("out", "in")
+                for key, value in (("gbps", gbps), ("one_flow_gbps", _HOST_GBPS), ("limited_by", "link"))
+            })  # fmt: skip
+        tiers.append({"groups": groups})
+    return replace(network, details={**network.details, "shared_links": tiers})
+
+
+def orders_of(cloud: Cloud, number: int, rng: np.random.Generator, disturbed: int = _DISTURBED) -> list[Order]:
+    """Return orders that no model chose: racks and pods together, these after 1 to 2N swaps, and random ones."""
+    n = len(cloud)
+    swaps = np.unique(np.geomspace(1, 2 * n, max(2, disturbed)).round().astype(int))
+    orders = []
+    for k in range(number):
+        hosts = rng.permutation(n)
+        rack, pod = (rng.permutation(labels.max() + 1)[labels] for labels in (cloud.rack_of, cloud.pod_of))
+        order = hosts[np.lexsort((rack[hosts], pod[hosts]))]
+        if k >= _TOGETHER + disturbed:
+            order = rng.permutation(n)
+        elif k >= _TOGETHER:
+            for _ in range(int(swaps[(k - _TOGETHER) % len(swaps)])):
+                i, j = rng.integers(n, size=2)
+                order[[i, j]] = order[[j, i]]
+        orders.append(order.astype(np.intp))
+    return orders
+
+
+def options_for(algo: str, cloud: Cloud, together: Order) -> Options:
+    """Return the options: BCube of base 4 where the number of hosts allows it, 2LHA with as many ranks a group as racks
+    have hosts."""
+    labels = cloud.rack_of[together]
+    groups = [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
+    quarters = round(np.log(len(cloud)) / np.log(4))
+    base = 4 if 4**quarters == len(cloud) else 2
+    return Options(base=base if algo == "bcube" else 2, groups=groups if algo == "2lha" else None)
+
+
+def with_ties(values: Sequence[float], share: float) -> Vector:
+    """Return the values, each replaced by the least that is within this share below it, counted from the least on."""
+    tied, least = np.array(values, dtype=np.float64), -np.inf
+    for k in np.argsort(tied, kind="stable").tolist():
+        least = least if tied[k] <= least * (1 + share) else tied[k]
+        tied[k] = least
+    return tied
+
+
+def rank_correlation(predicted: Sequence[float], simulated: Sequence[float], ties: float = 0.0) -> float:
+    """Return Spearman's rho; times within a share of each other are ties. 1 where all simulated times are one tie."""
+    both = [with_ties(values, ties) for values in (predicted, simulated)]
+    if np.ptp(both[1]) == 0:
+        return 1.0
+    return 0.0 if np.ptp(both[0]) == 0 else round(float(spearmanr(*both).statistic), 4)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import results
+from benchmarks.clouds import rank_correlation
 from benchmarks.cost_models import candidates
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.simulation import rank_correlation
 from plink.model.schedule import Schedule
 from solvers.checking.orders import spread
 from solvers.costs.closed_forms import Order
@@ -66,16 +66,10 @@ def in_segments(schedule: Schedule, segments: int) -> Schedule:
     )  # fmt: skip
 
 
-def simulated_s(schedule: Schedule, fabric: Fabric, orders: list[Order], estimated: bool = False) -> list[float]:
-    """Return the simulated seconds of each order, or those of the estimate of ``contention``."""
-    collective, network = PreparedCollective.of(schedule), SimulatedNetwork.of(fabric)
-    times_us = (
-        collective.estimate_us(network, order, SIZE_BYTES)
-        if estimated
-        else collective.run(network, order, SIZE_BYTES).makespan_us
-        for order in orders
-    )
-    return [time_us / 1e6 for time_us in times_us]
+def simulated_s(schedule: Schedule, fabric: Fabric, orders: list[Order]) -> list[float]:
+    """Return the simulated seconds of each order; AggEngine sends as soon as data are there."""
+    collective, network = PreparedCollective.of(schedule, lockstep=False), SimulatedNetwork.of(fabric)
+    return [collective.run(network, order, SIZE_BYTES).makespan_us / 1e6 for order in orders]
 
 
 def _plan(bench: BenchLab, algo: str, schedule: Schedule) -> str:
@@ -119,7 +113,7 @@ def compare(bench: BenchLab, fabric: Fabric, algo: str) -> dict[str, Any]:
     schedule, rng = schedule_for(algo, RANKS, ALGORITHMS[algo]), np.random.default_rng(_SEED)
     schedule = in_segments(schedule, _SEGMENTS) if algo in _SEGMENTED else schedule
     pool = candidates(fabric.group_of, rng)
-    costs = np.array(simulated_s(schedule, fabric, pool, estimated=True))
+    costs = np.array(simulated_s(schedule, fabric, pool))
     orders = [pool[k] for k in spread(costs, ORDERS, rng)]
     simulated = simulated_s(schedule, fabric, orders)
     samples = _measure(bench, fabric, _plan(bench, algo, schedule), orders)

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.clouds import Cloud, three_tier
+from benchmarks.clouds import Cloud, Order, fabric_of_cloud, network_of_cloud, options_for, orders_of, three_tier
 from benchmarks.record import Bar, each, record, seeds_of
-from benchmarks.simulation import Order, fabric_of_cloud, network_of_cloud, options_for, orders_of
 from plink.api.ordering import OrderRequest
 from plink.api.reordering import reorder
 from plink.model.network import Network

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from benchmarks.clouds import three_tier
+from benchmarks.clouds import Order, fabric_of_cloud, options_for, orders_of, three_tier
 from benchmarks.record import Bar, record, seeds_of
-from benchmarks.simulation import Order, fabric_of_cloud, options_for, orders_of
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.network import SimulatedNetwork
@@ -41,16 +40,22 @@ def has_simgrid() -> bool:
 def simgrid_us(
     folder: Path, network: SimulatedNetwork, collective: PreparedCollective, orders: Sequence[Order], size_bytes: float
 ) -> list[float]:
-    """Return the time that a collective takes by SimGrid in each order, microseconds.
+    """Return the time that a collective takes by SimGrid in each order, microseconds."""
+    return run_simgrid(folder, network, _RUNNER, [_job(network, collective, order, size_bytes) for order in orders])
+
+
+def run_simgrid(folder: Path, network: SimulatedNetwork, runner: Path, jobs: list[dict[str, Any]]) -> list[float]:
+    """Return the microseconds that each job takes by SimGrid.
 
     SimGrid gives flows shares of a link by one over their latencies, as TCP does and plink's simulator does not. So the
     platform has no latencies, with which all flows get equal shares, and the job adds them when a transfer has ended.
+
+    :param runner: the program that runs jobs of its own format.
     """
     platform = replace(network, latency_us=np.zeros_like(network.latency_us))
     (folder / "platform.xml").write_text(platform_xml(platform))
-    jobs = [_job(network, collective, order, size_bytes) for order in orders]
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    argv = [str(PYTHON), str(_RUNNER), str(folder / "platform.xml"), str(folder / "jobs.json"), *OPTIONS]
+    argv = [str(PYTHON), str(runner), str(folder / "platform.xml"), str(folder / "jobs.json"), *OPTIONS]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         raise RuntimeError(f"SimGrid: {done.stderr}")
@@ -80,7 +85,9 @@ def compare(algo: str, clouds: int) -> dict[str, Any]:
         cloud = three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2])
         network = SimulatedNetwork.of(fabric_of_cloud(cloud, seed))
         orders = orders_of(cloud, ORDERS, np.random.default_rng((seed, 3)), disturbed=ORDERS // 2)
-        collective = PreparedCollective.of(schedule_for(algo, HOSTS, options_for(algo, cloud, orders[0])))
+        collective = PreparedCollective.of(
+            schedule_for(algo, HOSTS, options_for(algo, cloud, orders[0])), lockstep=False
+        )
         ours = [collective.run(network, order, SIZE_BYTES).makespan_us for order in orders]
         with tempfile.TemporaryDirectory() as folder:
             theirs = simgrid_us(Path(folder), network, collective, orders, SIZE_BYTES)

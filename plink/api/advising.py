@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,14 +25,13 @@ from solvers.advice import (
     simulated_line,
 )
 from solvers.compilation import search_clock
-from solvers.costs.by_name import SIMULATED, model_for, priced_options, search_model_for
+from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, priced_options, search_model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import ALGORITHMS, Options
 from solvers.schedules.segmentation import options_at
-from solvers.simulation.contention import CONTENTION, ContentionCost
 from solvers.simulation.cost import SimulatedCost
 
 # The algorithms as such; what libraries run are cases of these.
@@ -42,8 +41,8 @@ _ALGORITHMS = (
 _ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
-_ESTIMATION_S = 5.0
-_MAX_ESTIMATED_TRANSFERS = 300_000  # of one line, all sizes together: some 3 s
+_CONTENTION_S = 5.0
+_MAX_TRANSFERS = 300_000  # of one line, all sizes together: some 3 s
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
 _log = logging.getLogger("plink.advise")
@@ -170,7 +169,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(intervals), left_out)
     if model == CONTENTION:
-        lines = _estimated_lines(network, request, fabric, orders, cost_lines_of_all)
+        lines = _lines_by_contention(network, request, fabric, orders, cost_lines_of_all)
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         return Advice(request, network, model, fabric.capacities, tuple(lines), tuple(intervals), left_out)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
@@ -190,32 +189,32 @@ def _ranked_by(lines: Sequence[CostLine], sizes: Sequence[float]) -> list[CostLi
     return [line for line, _ in Counter(line for row in best for line in row).most_common()]
 
 
-def _estimated_lines(
+def _lines_by_contention(
     network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
     fast_lines: Sequence[CostLine],
 ) -> list[SimulatedLine]:  # fmt: skip
-    """Estimate the costs of all lines, the fastest first. Very large ones stay by rounds, and those for which there is
+    """Simulate all lines, the fastest first. Very large ones stay by rounds, and those for which there is
     no time left."""
     sizes = _several(_sizes_of(request))
     ranked = _ranked_by(fast_lines, sizes)
     started, late, lines = search_clock(), 0, list[SimulatedLine]()
     for fast in [*ranked, *(line for line in fast_lines if line not in ranked)]:
         order, cost_of = orders[fast.family], cast(Callable[[float], float], fast.at)
-        if search_clock() > started + _ESTIMATION_S:
+        if search_clock() > started + _CONTENTION_S:
             late += 1
         else:
             options = _options(network, request, fabric, fast.algo, order)
             own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
-            sized = _SizedCost(ContentionCost, fast.algo, options, own_fabric, order)
-            if sum(sized.prepared(size).transfers for size in sizes) <= _MAX_ESTIMATED_TRANSFERS:
+            sized = _SizedCost(CONTENTION, fast.algo, options, own_fabric, order)
+            if sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
                 cost_of = sized
         lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
     if late:
         _log.info(
-            "%d of %d costs are counted round by round: estimating the others took %.0f s",
+            "%d of %d costs are counted round by round: simulating the others took %.0f s",
             late,
             len(lines),
-            _ESTIMATION_S,
+            _CONTENTION_S,
         )
     return lines
 
@@ -245,7 +244,7 @@ def _simulated_lines(
         options = _options(network, request, fabric, fast.algo, order)
         try:
             own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
-            sized = _SizedCost(SimulatedCost, fast.algo, options, own_fabric, order)
+            sized = _SizedCost(SIMULATED, fast.algo, options, own_fabric, order)
             lines.append(simulated_line(fast.algo, fast.family, sized, sizes))
         except NoAnswer as error:  # too large, or it takes too long
             failure = error
@@ -258,28 +257,27 @@ def _simulated_lines(
     return lines
 
 
-_Cost = TypeVar("_Cost", SimulatedCost, ContentionCost)
-
-
 @dataclass(frozen=True)
-class _SizedCost(Generic[_Cost]):
+class _SizedCost:
     """Cost of an algorithm in an order by the size, microseconds; prepared once for each number of segments."""
 
-    kind: type[_Cost]
+    model: str
     algo: str
     options: Options
     fabric: Fabric
     order: Order
-    by_segments: dict[int | None, _Cost] = field(default_factory=dict)
+    by_segments: dict[int | None, SimulatedCost] = field(default_factory=dict)
 
-    def prepared(self, size_bytes: float) -> _Cost:
+    def prepared(self, size_bytes: float) -> SimulatedCost:
         """Return the cost function of a size.
 
         :raises NoAnswer: for more transfers than can be simulated.
         """
         segments = options_at(self.options, self.algo, size_bytes).segments
         if segments not in self.by_segments:
-            self.by_segments[segments] = self.kind.of(self.algo, len(self.order), self.options, self.fabric, size_bytes)
+            self.by_segments[segments] = SimulatedCost.of(
+                self.algo, len(self.order), self.options, self.fabric, size_bytes, self.model
+            )
         return replace(self.by_segments[segments], size_bytes=size_bytes)
 
     def __call__(self, size_bytes: float) -> float:

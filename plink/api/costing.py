@@ -15,8 +15,7 @@ from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, part
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
-from solvers.simulation.contention import ContentionCost, cost_by_model
-from solvers.simulation.cost import SimulatedCost
+from solvers.simulation.cost import SimulatedCost, cost_by_model
 
 _MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
 _log = logging.getLogger("plink.cost")
@@ -79,7 +78,7 @@ def cost(
         [request.algo],
         groups,
     )
-    model = model_for(request.model, fabric, timed=True)
+    model = model_for(request.model, fabric, timed=True, algo=request.algo)
     warning = misranking_warning(request.algo, request.model)
     if warning:
         _log.warning("%s", warning)
@@ -90,7 +89,7 @@ def cost(
         return CollectiveCost(request, model, total, ranks, fabric, tuple(breakdowns), simulated)
     cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     total = cost_of(ranks)
-    part_costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, ContentionCost) else None
+    part_costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, SimulatedCost) else None
     parts: list[tuple[float, str, CostBreakdown]] = []
     if len(ranks) > _MAX_RANKS_WITH_ROUNDS:
         _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)

@@ -11,7 +11,7 @@ import numpy as np
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
 from plink.api.fast_tsp_process import FastTsp
-from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology, own_options
+from plink.api.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.api.search_data import (
     SearchData,
     prepare_search_data,
@@ -21,9 +21,8 @@ from plink.api.search_data import (
     without_unmeasured_bound,
 )
 from plink.errors import UsageError, no_choice
-from plink.model.network import Network
+from plink.model.network import Matrix, Network
 from plink.model.topology import Topology
-from plink.model.units import format_us
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     MIXED,
@@ -46,7 +45,8 @@ from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:
     from plink.api.smoothing import SmoothedLatencies
-    from solvers.ordering.simulated_choice import AccurateCost, SimulatedChoice
+    from solvers.ordering.simulated_choice import SimulatedChoice
+    from solvers.simulation.cost import SimulatedCost
 
 _log = logging.getLogger("plink.reorder")
 _UNLIMITED_MOVES = 1 << 50
@@ -210,15 +210,14 @@ def solve(
         )
         orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
         simulation_started = search_clock()
-        choice = choose_by_simulation(task, result, orders, accurate_cost, request.seed, is_before(1.0))
+        stated_cost = replace(accurate_cost, fabric=_without_guesses(task.fabric, data, data.all_us))
+        choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
         searched, result = result, choice.result
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
         else:
             if searched.lower_bound is not None:
                 notes.append(_bound_note(searched))
-            if choice.is_against_estimate:
-                notes.append(_disagreement_note(choice))
     elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
@@ -265,29 +264,25 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     return Solved(task, result, None, False, (note,), interrupted=stopped())
 
 
-def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderRequest) -> "AccurateCost | None":
+def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderRequest) -> "SimulatedCost | None":
     """Return the cost that chooses among the orders of a search; None where the search's own cost is the last word.
 
     Pairs without any data are as far as the farthest known one.
     """
     if request.model != SIMULATED and (task.model != "contention" or request.prove):
         return None  # bounds and proofs are of the closed form
-    from solvers.simulation.contention import ContentionCost
     from solvers.simulation.cost import SimulatedCost
 
-    fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
-    args = task.algo, len(task.baseline), task.options, fabric, task.size_bytes
-    if request.model == SIMULATED:
-        return SimulatedCost.of(*args)
-    cost = ContentionCost.of(*args)
-    names = [name for _, name in parts_of(task.algo, task.size_bytes)]
-    is_same = all(pattern_for(name, len(task.baseline), task.options).all_to_all_share for name in names)
-    if cost.is_closed_form or is_same:
-        return None
-    from solvers.ordering.simulated_choice import compile_own_simulation
+    fabric = _without_guesses(task.fabric, data, task.fabric.rtt_us)
+    model = SIMULATED if request.model == SIMULATED else task.model
+    cost = SimulatedCost.of(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, model)
+    return None if cost.is_closed_form else cost
 
-    compile_own_simulation(task, cost)
-    return cost
+
+def _without_guesses(fabric: Fabric, data: SearchData, rtt_us: Matrix) -> Fabric:
+    """Return the fabric with other round trips, and pairs without any data as far as the farthest known one."""
+    fabric = replace(fabric, rtt_us=rtt_us)
+    return fabric if data.unknown is None else with_farthest_for_unknown(fabric, data.unknown)
 
 
 def _is_probed(network: Network) -> bool:
@@ -306,20 +301,13 @@ def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
     )
 
 
-def _disagreement_note(choice: "SimulatedChoice") -> str:
-    baseline, chosen = (format_us(cost) for cost in (choice.decided.baseline_cost, choice.decided.cost))
-    return (
-        f"simulation, which decides against these estimates, says {baseline} for the given order, {chosen} for this one"
-    )
-
-
 def _bound_note(searched: OrderingResult) -> str:
     over = "the best one" if searched.is_optimal else f"at most {searched.gap or 0:.2%} above the best one"
     return f"counted round by round, as the search does, its order is {over}"
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
-    baseline = order_from(network, None)
+    baseline, fabric = order_from(network, None), fabric_of_algorithm(network, fabric, request.algo)
     constraints = constraints_from(request.pins, request.groups, network.hosts, fabric.rtt_us, request.groups_source)
     groups = rank_groups(fabric, baseline)
     if constraints.host_groups is not None:
@@ -380,7 +368,7 @@ def _validate(
     from solvers.ordering.simulated_choice import simulated_gain
 
     held_out = replace(fabric, rtt_us=np.where(data.held_out_us > 0, data.held_out_us, fabric.rtt_us))
-    return simulated_gain(choice.decided, task.baseline, choice.decided_by, held_out, gain)
+    return simulated_gain(choice, task.baseline, held_out, gain)
 
 
 def _no_proof(

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
 from plink.api.constraints import RequestedGroups, check_number, constraints_from
-from plink.api.interfaces import own_options
+from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
 from plink.model.schedule import Indices, Schedule
-from solvers.costs.by_name import SIMULATED, model_for, pattern_for
+from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
 from solvers.costs.patterns import Pattern
@@ -26,8 +26,7 @@ from solvers.planning.costing import WEIGHTS, AllReduce, random_groups_median, t
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options
 from solvers.schedules.masters import equal_chunks
-from solvers.simulation.contention import CONTENTION, cost_by_model
-from solvers.simulation.cost import transfers_of
+from solvers.simulation.cost import cost_by_model, transfers_of
 
 MAX_CHUNKS = 100_000
 _log = logging.getLogger("plink.plan")
@@ -102,8 +101,8 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     if algo is not None:
         request = replace(request, algo=algo)
     request.check()
-    fabric = fabric_from(network, request.smooth_latencies)
-    model = model_for(request.model, fabric, timed=True)
+    fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
+    model = model_for(request.model, fabric, timed=True, algo=request.algo)
     order = request.order or RankOrder("given", tuple(network.hosts.names), network=network.fingerprint())
     ranks = order_from(network, order, request.order_source)
     if request.algo == "2lha":

@@ -99,7 +99,7 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
         return _longest_hop(network, hops)
     fabric = fabric_from(network)
     named = order.details.get("model")
-    model = named if named in MODELS else model_for("auto", fabric, timed=True)
+    model = named if named in MODELS else model_for("auto", fabric, timed=True, algo=algorithm_of(order))
     if model == "latency":
         return None
     try:
@@ -109,9 +109,10 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     if result is None:
         return None
     links = result.links if fabric.measured else ()  # inferred groups are not in the tree of shared links
-    return RouteBottleneck(
-        result.kind, result.resources, result.hosts, result.time_us, result.cost_us, result.hops, links
-    )
+    # Counted round by round; its share is that of the order's cost, which is simulated.
+    cost_us = order.cost or result.cost_us
+    time_us = cost_us * result.time_us / result.cost_us
+    return RouteBottleneck(result.kind, result.resources, result.hosts, time_us, cost_us, result.hops, links)
 
 
 def _longest_hop(network: Network, hops: Indices) -> RouteBottleneck | None:

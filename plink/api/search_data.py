@@ -30,12 +30,14 @@ _UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a sea
 class SearchData:
     """Data for a search.
 
-    ``fabric``: complete. ``held_out_us``, shape (N, N): round trips for validation, None without. ``unknown``, shape
-    (N, N): pairs without any data, which are expensive in the fabric, None without. ``has_predictions``: whether some
+    ``fabric``: complete, by half of the samples. ``all_us``, shape (N, N): round trips by all samples, which costs are
+    stated by. ``held_out_us``, same shape: those for validation, None without. ``unknown``, same shape: pairs without
+    any data, which are expensive in the fabric, None without. ``has_predictions``: whether some
     round trips are predicted, not measured. ``smoothing``: how round trips were smoothed, if they were.
     """
 
     fabric: Fabric
+    all_us: Matrix
     held_out_us: Matrix | None
     unknown: npt.NDArray[np.bool_] | None
     has_predictions: bool = False
@@ -67,9 +69,11 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
     fit_us, held_out = (rtt, None) if halves is None else halves
     if smoothed is not None:
         fit_us = rtt  # fitted to what may be looked at
+        if halves is not None and not unknown.any():
+            rtt = fabric_from(network, smooth_latencies=True).rtt_us
     has_predictions = bool(missing > int(unknown.sum()) // 2)
     return SearchData(
-        replace(fabric, rtt_us=fit_us), held_out, unknown if unknown.any() else None, has_predictions, smoothed
+        replace(fabric, rtt_us=fit_us), rtt, held_out, unknown if unknown.any() else None, has_predictions, smoothed
     )
 
 

@@ -1,6 +1,7 @@
 """``plink cost``."""
 
 import contextlib
+import itertools
 import math
 import time
 from pathlib import Path
@@ -33,7 +34,10 @@ def cost(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
     ] = None,
-    random: Annotated[int, typer.Option(min=0, max=100_000, help="Random orders to compare with.")] = 200,
+    random: Annotated[
+        int | None,
+        typer.Option(min=0, max=100_000, help="Random orders to compare with; default 201, fewer if large."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Draws the random orders.")] = 0,
     smooth_latencies: Annotated[
         bool,
@@ -55,9 +59,10 @@ def cost(
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
+    from plink.records import workspace
     from plink.report.words import host_costs
     from solvers.costs.by_name import SIMULATED
-    from solvers.ordering.problem import expand_slots
+    from solvers.ordering.problem import number_of_random_orders, random_orders
 
     size_bytes, options = parse_bytes(size), parse_set_options(set_ or [])
     options_of(options, [algo])
@@ -65,12 +70,11 @@ def cost(
     request = CostRequest(algo, size_bytes, model, options, str(order), smooth_latencies)
     result = cost_of(network, None if order is None else read_order(order), request)
     ranks, fabric, model_name, total, detail = result.order, result.fabric, result.model, result.cost_us, result.parts
-    rng = np.random.default_rng(seed)
-    hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
+    if random is None:
+        random = number_of_random_orders(getattr(result.cost_of, "transfers", 0))
+    orders_at_random = random_orders(np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names)), seed)
     limit_s = _RANDOM_ORDERS_S if model_name in ("contention", SIMULATED) else None
-    random_costs = _costs_of_measured(
-        result.cost_of, (expand_slots(rng.permutation(hosts), slots) for _ in range(random)), random, limit_s
-    )
+    random_costs = _costs_of_measured(result.cost_of, itertools.islice(orders_at_random, random), random, limit_s)
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,
@@ -99,7 +103,10 @@ def cost(
     if as_json:
         print_json(document)
         return
-    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, model {model_name}: {format_us(total)}")
+    of = "hosts as they stand" if order is None else f"the order of {order}"
+    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, {of}, model {model_name}: {format_us(total)}")
+    if order is None and workspace.ORDER.exists():
+        say(f"{workspace.ORDER} is another order, which `plink launch` would take: --order {workspace.ORDER} prices it")
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
     if len(random_costs):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number
+_HOLDS = 0.15  # relative: what measured and predicted times may differ by
 _WORDS = (
     "round trips: added up around the ring of that order",
     "predicted: one all-reduce by plink's cost model; measured: the median of five with PyTorch (Gloo)",
@@ -187,6 +188,11 @@ def print_result(result: dict[str, Any], title: str) -> None:
     table.add_row("bound (link rates)", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
     console = Console()
     console.print(table)
+    for order_name, label in (("baseline", "given"), ("plink", "plink's")):
+        off = result[f"{order_name}_s"] / result[f"predicted_{order_name}_s"] - 1
+        if abs(off) > _HOLDS:
+            says = f"the prediction did not hold for the {label} order"
+            console.print(f"{says}: it took {abs(off):.0%} {'longer' if off > 0 else 'less'}", style="yellow")
     verdict = "every rack found" if result["racks_recovered"] else "racks NOT found"
     console.print(f"{verdict}; {result['speedup']:.2f} times as fast in plink's order")
     for line in _WORDS:

@@ -16,6 +16,7 @@ import numpy as np
 
 import plink.runtime
 from plink.api.algorithms import fabric_from
+from plink.api.interfaces import fabric_of_algorithm
 from plink.api.ordering import OrderRequest, solve
 from plink.api.planning import LIBRARY_ENVIRONMENT
 from plink.cli.screen import progress, say
@@ -30,7 +31,7 @@ from runners.job.runner import RunContext, Runner, RunObserver
 from solvers.checking.orders import Order, orders_between
 from solvers.costs.by_name import cost_function_for, model_for, search_model_for
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
-from solvers.simulation.contention import cost_by_model
+from solvers.simulation.cost import cost_by_model
 
 _SEARCH_MOVES = (
     20_000  # of the search for the cheapest order: with moves instead of seconds a seed gives the same orders
@@ -98,7 +99,7 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
     )
     task = solved.task
     ranks = len(task.baseline)
-    fabric = fabric_from(network)
+    fabric = fabric_of_algorithm(network, fabric_from(network), algo)
     model = model_for(config.model, fabric, algo=algo)
     search_model = search_model_for(model)
     cost_of = cost_function_for(algo, ranks, task.options, fabric, config.size_bytes, search_model)
@@ -126,7 +127,7 @@ def recompute_costs(series: BenchmarkRun, network: Network, model_name: str | No
     if series.algo is None or series.size_bytes is None or not all(timing.hosts for timing in series.orders):
         raise UsageError("--results: these runs lack algorithm, size or hosts; omit NETWORK")
     index_of = {name: k for k, name in enumerate(network.hosts.names)}
-    fabric = fabric_from(network)
+    fabric = fabric_of_algorithm(network, fabric_from(network), series.algo)
     slots = np.array([host.slots for host in network.hosts], dtype=np.intp)
     model = model_for((series.model or "auto") if model_name is None else model_name, fabric, algo=series.algo)
     if series.ranks not in (None, slots.sum()):

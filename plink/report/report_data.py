@@ -76,6 +76,11 @@ class RouteBottleneck:
     hops: Indices
     links: tuple[tuple[int, int, bool], ...] = ()
 
+    @property
+    def share(self) -> float:
+        """Return the share of the collective's time for which these are the busiest."""
+        return self.time_us / self.cost_us
+
 
 @dataclass(frozen=True)
 class Route:

@@ -149,20 +149,18 @@ def _order(data: ReportData) -> str:
 
 def blame(data: ReportData, bottleneck: RouteBottleneck) -> str:
     """Say in a sentence what takes most of the time, by the cost model."""
-    took = format_us(bottleneck.time_us)
     if bottleneck.kind == "hop":
         a, b = (data.names[host] for host in bottleneck.hosts)
-        return f"Its longest hop is {a} – {b}, {took}."
-    of_all = f"{took} of {format_us(bottleneck.cost_us)} ({bottleneck.time_us / bottleneck.cost_us:.0%})"
+        return f"Its longest hop is {a} – {b}, {format_us(bottleneck.time_us)}."
     if bottleneck.kind == "latency":
-        return f"Most of the time, {of_all}, is latency."
+        return f"Most of the time, {bottleneck.share:.0%}, is latency."
     links = bottleneck.resources
     named = links[0] if len(links) == 1 else f"{count(len(links), 'link')} that are equally busy"
     if 1 < len(links) <= _MAX_NAMED_LINKS:
         named += f" ({'; '.join(links)})"
     if bottleneck.kind == "links" and _is_inferred(data, bottleneck):
         named += ", of a capacity that is inferred from round trips, not measured"
-    return f"The bottleneck, for {of_all}, is {named}."
+    return f"The bottleneck, for {bottleneck.share:.0%} of the time, is {named}."
 
 
 def _is_inferred(data: ReportData, bottleneck: RouteBottleneck) -> bool:

@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.units import format_bytes, format_us
-from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
+from solvers.costs.by_name import CONTENTION, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric
 from solvers.costs.host_costs import with_host_costs
 from solvers.gain import CONFIDENCE
 from solvers.schedules.catalogue import Options
 from solvers.schedules.segmentation import options_at
-from solvers.simulation.contention import CONTENTION, ContentionCost
+from solvers.simulation.cost import SimulatedCost
 
 MIN_SIZES = 4
 _MIN_SIZE_RATIO = 16
@@ -30,7 +30,7 @@ _MIN_GROWTH = 1.2  # of the time from the smallest size to the largest
 _NOISE = 0.05  # relative: larger errors count less
 _US_PER_S, _NS_PER_US = 1e6, 1e3
 _EPSILON = 1e-12
-_STEP = 1e-3  # relative, of the differences that stand for derivatives: estimates go in coarse steps
+_STEP = 1e-3  # relative, of the differences that stand for derivatives
 _PRECISE = 1e-6
 
 
@@ -62,7 +62,7 @@ class CollectiveTiming:
         """Return what gives the cost, microseconds, on a fabric like ``fabric``, with other costs of hosts."""
         ranks = len(self.order)
         if model == CONTENTION:
-            prepared = ContentionCost.of(self.algo, ranks, self.options, fabric, self.size_bytes)
+            prepared = SimulatedCost.of(self.algo, ranks, self.options, fabric, self.size_bytes, model)
             return lambda other: replace(prepared, fabric=other)(self.order)
         return lambda other: cost_function_for(self.algo, ranks, self.options, other, self.size_bytes, model)(
             self.order

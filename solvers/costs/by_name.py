@@ -32,7 +32,7 @@ _CONTENDING = (
     "halving-doubling", "recursive-doubling", "bcube", "2lha", "openmpi-recursive-doubling", "openmpi-rabenseifner",
     *_TREES,
 )  # fmt: skip
-SIMULATED = "simulated"  # solvers.simulation.cost: no closed form
+CONTENTION, SIMULATED = "contention", "simulated"  # both by solvers.simulation.cost; only the first has a closed form
 
 
 def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
@@ -153,4 +153,4 @@ def misranking_warning(algo: str, model: str) -> str | None:
 
 def search_model_for(model: str) -> str:
     """Return the model that a search goes by: a closed form, for ``simulated`` that which sees shared links."""
-    return "contention" if model == SIMULATED else model
+    return CONTENTION if model == SIMULATED else model

@@ -1,5 +1,6 @@
 """The rank ordering problem and its solution."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,6 +16,8 @@ from solvers.schedules.catalogue import Options
 Order = npt.NDArray[np.intp]
 RINGS = ("ring", "ring-chunked", "gloo", "nccl-ring", "openmpi-ring")
 OBJECTIVES = ("auto", "time", "sum", "bottleneck")
+RANDOM_ORDERS, _LEAST_RANDOM_ORDERS = 201, 11
+_MAX_SIMULATED_TRANSFERS = 150_000
 _OPTIMALITY_TOLERANCE = 1e-6  # gap up to which an order counts as optimal
 
 
@@ -123,3 +126,16 @@ class OrderingResult:
 def expand_slots(hosts: Order, slots: npt.NDArray[np.intp]) -> Order:
     """Return the rank order, shape (N,), in which each of ``hosts`` has as many consecutive ranks as it has slots."""
     return np.repeat(hosts, slots[hosts])
+
+
+def random_orders(hosts: Order, slots: npt.NDArray[np.intp], seed: int) -> Iterator[Order]:
+    """Random rank orders without end, in which the ranks of a host are consecutive: of a seed always the same."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield expand_slots(rng.permutation(hosts), slots)
+
+
+def number_of_random_orders(transfers: int) -> int:
+    """Return how many random orders show what is usual, where one takes so many transfers to simulate: 201, or as many
+    as take about a second."""
+    return max(_LEAST_RANDOM_ORDERS, min(RANDOM_ORDERS, _MAX_SIMULATED_TRANSFERS // max(1, transfers)))

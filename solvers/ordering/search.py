@@ -19,13 +19,21 @@ from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.moves import moves_of
-from solvers.ordering.problem import OBJECTIVES, RINGS, Order, OrderingProblem, OrderingResult, expand_slots
+from solvers.ordering.problem import (
+    OBJECTIVES,
+    RANDOM_ORDERS,
+    RINGS,
+    Order,
+    OrderingProblem,
+    OrderingResult,
+    expand_slots,
+    random_orders,
+)
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.ring import longest_hop, search_bottleneck, search_ring
 from solvers.ordering.ring_orders import is_rotation_enough, penalised_costs, ring_lower_bound, search_ring_order
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
-_RANDOM_ORDERS = 201
 _EXHAUSTIVE_SEARCH_MAX_HOSTS = 7
 _EXHAUSTIVE_SEARCH_MAX_RANKS = 64  # with more of them on few hosts one evaluation takes long
 _MAX_EXCHANGES, _EXCHANGES_BETWEEN_CHECKS = 20_000, 256
@@ -154,10 +162,10 @@ def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_o
 
 
 def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int) -> float:
-    """Return the median cost of 201 random orders, in which the ranks of a host are consecutive."""
+    """Return the median cost of 201 random orders."""
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
-    rng, hosts = np.random.default_rng(seed), problem.hosts
-    return float(np.median([cost_of(expand_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
+    orders = itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), RANDOM_ORDERS)
+    return float(np.median([cost_of(order) for order in orders]))
 
 
 def _resolve_objective(problem: OrderingProblem) -> str:

@@ -8,22 +8,21 @@ in docs/results/order-models.md.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from solvers.costs.by_name import CONTENTION, cost_function_for
+from solvers.costs.closed_forms import CostFunction
 from solvers.ordering.aligned_orders import aligned_order
-from solvers.ordering.estimated_descent import exchange_blocks
+from solvers.ordering.exchanges import exchange_blocks
 from solvers.ordering.problem import Order, OrderingProblem
-from solvers.simulation.contention import ContentionCost
 
 _CAPACITY_DRAWS = 12  # beside the assumed capacities
-_MAX_DRAWN_TRANSFERS = 400_000  # of all orders together, by one draw: some 5 s by all
 _ALIGNED_ORDERS = 40
-_MAX_ALIGNED_TRANSFERS = 500_000  # by all draws together
 _MAX_EXCHANGES = 600
-_MAX_EXCHANGE_TRANSFERS = 2_000_000  # some 3 s
+_MAX_EVALUATIONS = 2_600  # of exchanges, all draws together
 _REJECTED_ABOVE = 1.01  # the cost by the first draws over the best order's, from which the other draws are left out
 _LEAST_US = 1e-9
 _HYPERCUBE_BASES = {
@@ -34,50 +33,45 @@ Vector = npt.NDArray[np.float64]
 
 
 def cheapest_on_average(
-    problem: OrderingProblem,
-    orders: Sequence[Order],
-    estimate: ContentionCost,
-    seed: int,
-    keep_going: Callable[[], bool],
+    problem: OrderingProblem, orders: Sequence[Order], seed: int, keep_going: Callable[[], bool]
 ) -> Order:
     """Return the order of the least mean cost over drawn capacities: one of ``orders``, or a better one.
 
     :param orders: feasible ones. :param keep_going: whether there is time for one more order.
     """
-    rng, transfers = np.random.default_rng(seed), max(1, estimate.transfers)
-    draws = _CAPACITY_DRAWS if transfers * len(orders) <= _MAX_DRAWN_TRANSFERS else 0
-    estimates = [estimate]
-    estimates += [replace(estimate, fabric=estimate.fabric.with_drawn_links(rng)) for _ in range(draws)]
+    rng = np.random.default_rng(seed)
+    fabrics = [problem.fabric, *(problem.fabric.with_drawn_links(rng) for _ in range(_CAPACITY_DRAWS))]
+    args = problem.algo, len(problem.baseline), problem.options
+    cost_functions = [cost_function_for(*args, fabric, problem.size_bytes, CONTENTION) for fabric in fabrics]
     base = problem.options.base if problem.algo == "bcube" else _HYPERCUBE_BASES.get(problem.algo)
     candidates, costs = list(orders), list[list[float]]()
-    if base is not None and draws:
-        number = min(_ALIGNED_ORDERS, _MAX_ALIGNED_TRANSFERS // (transfers * len(estimates)))
+    if base is not None:
         hosts, tiers = problem.hosts.tolist(), [tier.group_of for tier in problem.fabric.tiers]
-        aligned = (aligned_order(hosts, tiers, base, rng) for _ in range(number))
+        aligned = (aligned_order(hosts, tiers, base, rng) for _ in range(_ALIGNED_ORDERS))
         candidates += [problem.feasible.materialise(preference) for preference in aligned]
     for order in candidates:
         if costs and not keep_going():
             break
-        costs.append([cost_of(order) for cost_of in estimates])
+        costs.append([cost_of(order) for cost_of in cost_functions])
     of_order = np.array(costs)
     weights = 1 / np.maximum(of_order.min(axis=0), _LEAST_US)
     best = int(np.argmin(of_order @ weights))
-    if base is None or not draws:
+    if base is None:
         return candidates[best]
-    return _exchanged(problem, candidates[best], _MeanCost(estimates, weights), seed, keep_going)
+    return _exchanged(problem, candidates[best], _MeanCost(cost_functions, weights), seed, keep_going)
 
 
 @dataclass(frozen=True)
 class _MeanCost:
-    """Weighted sum of the costs by several draws of the capacities. ``weights``: one for each of ``estimates``."""
+    """Weighted sum of the costs by several draws of the capacities. ``weights``: one for each of ``cost_functions``."""
 
-    estimates: Sequence[ContentionCost]
+    cost_functions: Sequence[CostFunction]
     weights: Vector
 
     def partial_sums(self, order: Order, limits: Vector | None = None) -> Vector:
-        """Return the sums up to each estimate; they end with the first one that is not below its limit."""
+        """Return the sums up to each draw; they end with the first one that is not below its limit."""
         sums = list[float]()
-        for k, (weight, cost_of) in enumerate(zip(self.weights, self.estimates, strict=True)):
+        for k, (weight, cost_of) in enumerate(zip(self.weights, self.cost_functions, strict=True)):
             sums.append((sums[-1] if sums else 0.0) + float(weight) * cost_of(order))
             if limits is not None and sums[-1] >= limits[k]:
                 break
@@ -87,15 +81,14 @@ class _MeanCost:
 def _exchanged(
     problem: OrderingProblem, order: Order, mean_cost: _MeanCost, seed: int, keep_going: Callable[[], bool]
 ) -> Order:
-    """Exchange blocks of hosts as long as that lowers the mean cost, with a bounded number of estimates.
+    """Exchange blocks of hosts as long as that lowers the mean cost, with a bounded number of costs.
 
-    A candidate that costs more by the first estimates is rejected without the others.
+    A candidate that costs more by the first draws is rejected without the others.
     """
     rng, hosts = np.random.default_rng(seed), np.array(list(dict.fromkeys(order.tolist())))
     if len(hosts) < 2:
         return order
-    draws = len(mean_cost.estimates)
-    remaining = _MAX_EXCHANGE_TRANSFERS // max(1, mean_cost.estimates[0].transfers)
+    draws, remaining = len(mean_cost.cost_functions), _MAX_EVALUATIONS
     tolerance = np.where(np.arange(draws) < draws - 1, _REJECTED_ABOVE, 1.0)
     sums = mean_cost.partial_sums(order)
     for _ in range(_MAX_EXCHANGES):

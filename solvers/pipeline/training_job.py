@@ -295,7 +295,7 @@ class _Builder:
             for replica in range(replicas)
         ]
         algorithm = self._pipeline.algorithms[stage] if self._pipeline.algorithms else _RING
-        collective = PreparedCollective.of(schedule_for(algorithm, replicas))
+        collective = PreparedCollective.of(schedule_for(algorithm, replicas), lockstep=False)
         updates, buckets = len(waiting[0]), len(costs.buckets)
         is_small = len(collective.schedule) * buckets * updates <= MAX_REDUCE_TRANSFERS
         sizes = np.array([bucket.size_bytes for bucket in costs.buckets])
@@ -332,12 +332,12 @@ class _Builder:
         connections = zip(collective.source.tolist(), collective.target.tolist(), strict=True)
         queues = np.array([self._queue(self._rank((stage, a)), self._rank((stage, b)), 2) for a, b in connections])
         columns = {"source": hosts[source], "target": hosts[target], "queue": queues[collective.connection]}
-        offsets, needed = collective.after
+        waits = collective.waits
         own = np.arange(len(schedule))
         ends = [(own, source), (own, target)]
         return _Transfers(
             len(schedule), columns, sizes[:, None] * (schedule.count / schedule.chunks),
-            [(needed, np.repeat(own, np.diff(offsets)))], ends, ends,
+            [(waits.sooner, waits.later)], ends, ends,
         )  # fmt: skip
 
     def _flows(self, stage: int, sizes: Vector) -> "_Transfers":

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.schedule import forward_and_reverse
-from solvers.costs.by_name import SIMULATED
+from solvers.costs.by_name import CONTENTION, SIMULATED
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
@@ -16,8 +16,7 @@ from solvers.planning.bandwidth import bandwidth_weights
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.contention import CONTENTION, needs_closed_form
-from solvers.simulation.cost import check_transfers
+from solvers.simulation.cost import check_transfers, needs_closed_form
 from solvers.simulation.network import SimulatedNetwork
 
 WEIGHTS = ("sizes", "bandwidth")
@@ -54,8 +53,6 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
     if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern)):
         schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
         collective, network = PreparedCollective.of(schedule), SimulatedNetwork.of(request.fabric)
-        if request.model == CONTENTION:
-            return collective.estimate_us(network, request.order, request.size_bytes)
         return collective.run(network, request.order, request.size_bytes).makespan_us
     return closed_form(pattern, request.fabric, request.size_bytes, request.model)(request.order)
 

@@ -1,7 +1,10 @@
-"""Cost of an order by simulation: the model ``simulated``, beside the closed forms.
+"""Cost of an order by simulation: the models ``contention`` and ``simulated``.
 
-A simulation takes milliseconds to seconds where a closed form takes microseconds. So no search goes by it: it judges
-the orders that a search by a closed form found.
+Ranks play the schedule round by round, as libraries do (:mod:`solvers.simulation.collective`), over links that their
+flows share max-min fairly. A simulation takes milliseconds to seconds where a closed form takes
+microseconds. So searches and bounds go by the closed form of ``contention``, which adds up rounds by the busiest link
+of each as if all ranks waited for each other; simulations judge the orders that a search found, and are what commands
+print.
 """
 
 import functools
@@ -11,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plink.errors import NoAnswer
-from solvers.costs.by_name import SIMULATED, parts_of, pattern_for
-from solvers.costs.closed_forms import Order
+from solvers.costs.by_name import CONTENTION, SIMULATED, cost_function_for, parts_of, pattern_for
+from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from solvers.simulation.engine import Timeline
 
 MAX_SIMULATED_TRANSFERS = 4_000_000  # about 1 GB
+_MAX_TRANSFERS = 150_000  # under ``contention``, by the closed form above; a second or two
+_MAX_FLOWS_AT_ONCE = 20_000  # where all ranks exchange with all: 100 ranks
 _STEADY_RINGS = {"ring": 1, "nccl-ring": 1, "openmpi-ring": 1, "gloo": -1}  # the step to the next rank
 _STEADY_RING_MIN_RANKS = (
     257  # 256 ranks in a random order take 2 to 5 s; four times as many take a hundred times as long
@@ -38,38 +43,67 @@ class SimulatedCost:
     rank, shape (N,)).
 
     ``parts``: what the algorithm is made of, as (weight, name, job); each is simulated by itself, and their times are
-    weighted. A ring of more than 256 ranks is no job but a :class:`SteadyRing`. :func:`dataclasses.replace` gives the
-    costs on another fabric, or of another size in as many segments.
+    weighted. A ring of more than 256 ranks is no job but a :class:`SteadyRing`. A :class:`Pattern` is priced by the
+    closed form, as there is too much to simulate. :func:`dataclasses.replace` gives the costs on another fabric, or of
+    another size in as many segments.
     """
 
-    parts: tuple[tuple[float, str, PreparedCollective | SteadyRing], ...]
+    parts: tuple[tuple[float, str, PreparedCollective | SteadyRing | Pattern], ...]
     fabric: Fabric
     size_bytes: float
 
     @classmethod
-    def of(cls, algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float) -> "SimulatedCost":
+    def of(
+        cls, algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str = SIMULATED
+    ) -> "SimulatedCost":
         """Return the cost function of an algorithm by its name, in the segments that its library takes for the size.
 
+        :param model: ``simulated`` or ``contention``, which has the closed form for what is too large.
         :raises UsageError: for unknown names and what does not fit.
-        :raises NoAnswer: for more transfers than can be simulated.
+        :raises NoAnswer: for more transfers than can be simulated, under ``simulated``.
         """
-        compile_simulator()  # not in the time that simulations may take
-        options, parts = options_at(options, algo, size_bytes), []
-        for weight, name in parts_of(algo, size_bytes):
-            parts.append((weight, name, _prepared(name, ranks, options)))
+        options = options_at(options, algo, size_bytes)
+        parts = [(weight, name, _prepared(name, ranks, options, model)) for weight, name in parts_of(algo, size_bytes)]
+        if not all(isinstance(part, Pattern) for _, _, part in parts):
+            compile_simulator()  # not in the time that simulations may take
         return cls(tuple(parts), fabric, size_bytes)
 
     def __call__(self, order: Order) -> float:
         """Return the simulated time of an order.
 
-        :raises NoAnswer: for an order that uses a pair which was not measured, or a collective that does not end.
+        :raises UsageError: for a size that is not positive. :raises NoAnswer: for an order that uses a pair which was
+            not measured, or a collective that does not end.
         """
-        return sum(weight * self._run(part, order).makespan_us for weight, _, part in self.parts)
+        return sum(weight * cost_us for weight, _, cost_us in self.part_costs(order))
+
+    @property
+    def is_closed_form(self) -> bool:
+        """Whether the closed form prices all parts, so that a search's costs are these."""
+        return all(isinstance(part, Pattern) for _, _, part in self.parts)
+
+    @property
+    def transfers(self) -> int:
+        """Number of transfers that one cost simulates; rings of many ranks, and closed forms, have none."""
+        return sum(len(part.schedule) for _, _, part in self.parts if isinstance(part, PreparedCollective))
+
+    def part_costs(self, order: Order) -> list[tuple[float, str, float]]:
+        """Return what the algorithm is made of, as (weight, name, microseconds)."""
+        return [
+            (
+                weight, name,
+                closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
+                if isinstance(part, Pattern)
+                else self._run(part, order).makespan_us,
+            )
+            for weight, name, part in self.parts
+        ]  # fmt: skip
 
     def breakdowns(self, order: Order) -> list[tuple[float, str, CostBreakdown]]:
-        """Return what the algorithm is made of, as (weight, name, cost with its bottleneck)."""
+        """Return what the algorithm is made of, as (weight, name, cost with its bottleneck), without closed forms."""
         return [
-            (weight, name, self._breakdown(part, self._run(part, order), order)) for weight, name, part in self.parts
+            (weight, name, self._breakdown(part, self._run(part, order), order))
+            for weight, name, part in self.parts
+            if not isinstance(part, Pattern)
         ]
 
     def _run(self, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
@@ -96,12 +130,20 @@ def steady_ring(name: str, ranks: int) -> SteadyRing | None:
     return None
 
 
-def _prepared(name: str, ranks: int, options: Options) -> PreparedCollective | SteadyRing:
+def _prepared(name: str, ranks: int, options: Options, model: str) -> PreparedCollective | SteadyRing | Pattern:
     ring = steady_ring(name, ranks)
     if ring is not None:
         return ring
-    check_transfers(name, pattern_for(name, ranks, options))
+    pattern = pattern_for(name, ranks, options)
+    if model == CONTENTION and needs_closed_form(pattern):
+        return pattern
+    check_transfers(name, pattern)
     return PreparedCollective.of(schedule_for(name, ranks, options))
+
+
+def needs_closed_form(pattern: Pattern) -> bool:
+    """Return whether ``contention`` prices a pattern by rounds, as there is too much to simulate."""
+    return transfers_of(pattern) > (_MAX_FLOWS_AT_ONCE if pattern.all_to_all_share else _MAX_TRANSFERS)
 
 
 @functools.cache
@@ -131,3 +173,15 @@ def transfers_of(pattern: Pattern) -> float:
     if pattern.all_to_all_share:
         hops = np.full(len(pattern.repeat), float(pattern.ranks * (pattern.ranks - 1)))
     return float(np.sum(hops * pattern.repeat))
+
+
+def cost_by_model(
+    algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str
+) -> CostFunction:
+    """Return the cost function of an algorithm by any model.
+
+    :raises UsageError, NoAnswer: as :class:`SimulatedCost` and :func:`solvers.costs.by_name.cost_function_for`.
+    """
+    if model in (CONTENTION, SIMULATED):
+        return SimulatedCost.of(algo, ranks, options, fabric, size_bytes, model)
+    return cost_function_for(algo, ranks, options, fabric, size_bytes, model)

@@ -64,6 +64,7 @@ class _Problem(NamedTuple):
     queue_of: Integers
     priority: Integers
     dependent_offsets: Integers
+    dependent_middles: Integers
     dependents: Integers
     change_us: Vector
     change_resource: Integers
@@ -92,18 +93,20 @@ def simulate(
     """
     changes = changes or CapacityChanges()
     check(resources, tasks, changes)
-    dependents, waits_for = dependents_of(tasks.after), np.diff(tasks.after[0]).astype(np.int64)
-    if _circular(waits_for.copy(), *dependents):
+    (offsets, middles, waiting), waits_for = dependents_of(tasks), np.diff(tasks.after[0]).astype(np.int64)
+    if _circular(waits_for.copy(), offsets, waiting):
         raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
     m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
     problem = _Problem(
         np.minimum(resources.capacity, UNLIMITED), _limiting(resources, changes),
         np.minimum(resources.limit, UNLIMITED), tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue,
-        tasks.priority, *dependents, changes.at_us, changes.resource, np.minimum(changes.capacity, UNLIMITED),
+        tasks.priority, offsets, middles, waiting, changes.at_us, changes.resource,
+        np.minimum(changes.capacity, UNLIMITED),
     )  # fmt: skip
     begin, end = np.full(m, np.nan), np.full(m, np.nan)
     state = np.zeros(m, dtype=np.int8)
-    flows_at_once = max(1, int((tasks.queue < 0).sum()) + min(m, 2 * queues))  # one that ends, one that begins
+    unqueued = int(((tasks.queue < 0) & (tasks.amount > 0)).sum())
+    flows_at_once = max(1, unqueued + min(m, 2 * queues))  # one that ends, one that begins
     limits = _Limits(limit_us, max_events, refresh_us)
     run = run_state(m, flows_at_once, queues, len(resources.capacity), problem.routes.shape[1])
     is_limited = bool((problem.limits < UNLIMITED).any())
@@ -127,22 +130,12 @@ def _limiting(resources: Resources, changes: CapacityChanges) -> Integers:
     return np.ascontiguousarray(np.take_along_axis(routes, order, axis=1), dtype=np.int64)
 
 
-def longest_chain(tasks: Tasks) -> int:
-    """Return how many tasks the longest chain of tasks that wait for each other has.
-
-    :raises UsageError: for tasks that wait for each other in a circle.
-    """
-    chain = _chain(np.diff(tasks.after[0]).astype(np.int64), *dependents_of(tasks.after))
-    if chain < 0:
-        raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
-    return int(chain)
-
-
 def _circle(tasks: Tasks) -> str:
     """One circle of tasks that wait for each other, as text."""
     offsets, needed = tasks.after
     remaining = np.diff(offsets).astype(np.int64)
-    _circular(remaining, *dependents_of(tasks.after))
+    begins, _, waiting = dependents_of(tasks)
+    _circular(remaining, begins, waiting)
     task = int(np.flatnonzero(remaining > 0)[0])
     path: list[int] = []
     while task not in path:
@@ -191,33 +184,10 @@ def _circular(waits_for: Any, offsets: Any, waiting: Any) -> bool:
 
 
 @njit(cache=True)
-def _chain(waits_for: Any, offsets: Any, waiting: Any) -> int:
-    """Length of the longest chain; -1 where some tasks can never begin."""
-    m = len(waits_for)
-    ready, length = np.empty(m, dtype=np.int64), np.ones(m, dtype=np.int64)
-    number, done, longest = 0, 0, 0
-    for task in range(m):
-        if waits_for[task] == 0:
-            ready[number] = task
-            number += 1
-    while done < number:
-        task = ready[done]
-        done += 1
-        longest = max(longest, length[task])
-        for k in range(offsets[task], offsets[task + 1]):
-            length[waiting[k]] = max(length[waiting[k]], length[task] + 1)
-            waits_for[waiting[k]] -= 1
-            if waits_for[waiting[k]] == 0:
-                ready[number] = waiting[k]
-                number += 1
-    return longest if number == m else -1
-
-
-@njit(cache=True)
 def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, limits_of_run: Any) -> Any:
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
     capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
-    offsets, waiting, change_us, change_resource, change_capacity = problem[9:]
+    offsets, middles, waiting, change_us, change_resource, change_capacity = problem[9:]
     begin_us, end_us, state = results
     limit_us, max_events, refresh_us = limits_of_run
     table, order, place_of, task_of, rate, remaining, since, due, times, events, child, sibling = run[:12]
@@ -240,7 +210,7 @@ def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, li
                 task = complete[complete_done]
                 complete_done += 1
                 state[task], end_us[task] = _DONE, now
-                for k in range(offsets[task], offsets[task + 1]):
+                for k in range(middles[task], offsets[task + 1]):
                     waits_for[waiting[k]] -= 1
                     if waits_for[waiting[k]] == 0:
                         ready[ready_end] = waiting[k]
@@ -248,6 +218,11 @@ def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, li
             elif ended_done < ended_end:
                 task = ended[ended_done]
                 ended_done += 1
+                for k in range(offsets[task], middles[task]):
+                    waits_for[waiting[k]] -= 1
+                    if waits_for[waiting[k]] == 0:
+                        ready[ready_end] = waiting[k]
+                        ready_end += 1
                 if lag_us[task] > 0:
                     state[task] = _LAGGING
                     size = add_event(times, events, size, now + lag_us[task], 2 * task + _COMPLETES)

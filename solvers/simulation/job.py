@@ -37,7 +37,9 @@ class Tasks:
 
     ``route``, shape (M,): over which resources ``amount``, shape (M,), is moved or worked off; an amount of 0 takes no
     time. ``lead_us``, ``lag_us``, shape (M,): time before the first and after the last of it, in which the task uses no
-    resource (handshakes, latency). ``after``: the tasks that each one waits for, as (offsets of shape (M + 1,), tasks).
+    resource (handshakes, latency). ``after``: the tasks that each one waits for, as (offsets of shape (M + 1,), tasks
+    of shape (E,)). ``before_lag``, shape (E,): which of these it waits for only until their amount is done, not for
+    their lag (a sender does not see its bytes arrive); None: of none.
     ``queue``, shape (M,): tasks of one queue use their resources one after the other (a connection, a processor's
     kernel stream), the lowest ``priority`` first, then the lowest number; -1: no queue. The queue goes on when the
     amount is done, before the lag. ``describe``: a task's name in errors, by its number.
@@ -51,6 +53,7 @@ class Tasks:
     queue: Integers
     priority: Integers
     describe: Callable[[int], str] = "task {}".format
+    before_lag: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.route)
@@ -73,14 +76,17 @@ def amounts_moved(resources: Resources, tasks: Tasks) -> Vector:
     return np.bincount(resources.routes[used], weights, len(resources.capacity)).astype(np.float64)
 
 
-def dependents_of(after: tuple[Integers, Integers]) -> tuple[Integers, Integers]:
-    """Return the tasks that wait for each one, as ``after`` of :class:`Tasks` has those that each one waits for."""
-    offsets, needed = after
+def dependents_of(tasks: Tasks) -> tuple[Integers, Integers, Integers]:
+    """Return the tasks that wait for each one, as (offsets of shape (M + 1,), middles of shape (M,), tasks): those from
+    an offset to its middle wait for the amount alone, those from there to the next offset for the lag, too."""
+    offsets, needed = tasks.after
     number = len(offsets) - 1
+    early = np.zeros(len(needed), np.bool_) if tasks.before_lag is None else tasks.before_lag
     waiting = np.repeat(np.arange(number), np.diff(offsets))
-    order = np.argsort(needed, kind="stable")
-    counts = np.bincount(needed, minlength=number)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), waiting[order].astype(np.int64)
+    order = np.argsort(2 * needed + ~early, kind="stable")
+    begins = np.concatenate([[0], np.cumsum(np.bincount(needed, minlength=number))]).astype(np.int64)
+    middles = begins[:-1] + np.bincount(needed[early], minlength=number)
+    return begins, middles.astype(np.int64), waiting[order].astype(np.int64)
 
 
 def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
@@ -92,7 +98,8 @@ def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
     """
     offsets, needed = tasks.after
     shapes = {len(column) for column in (tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority)}
-    if shapes - {len(tasks)} or len(offsets) != len(tasks) + 1 or (len(needed) != offsets[-1]):
+    early = needed if tasks.before_lag is None else tasks.before_lag
+    if shapes - {len(tasks)} or len(offsets) != len(tasks) + 1 or not len(needed) == len(early) == offsets[-1]:
         raise UsageError("tasks: their columns have different lengths")
     if len(tasks) and not (tasks.route.min() >= 0 and tasks.route.max() < len(resources.routes)):
         task = int(np.argmax((tasks.route < 0) | (tasks.route >= len(resources.routes))))

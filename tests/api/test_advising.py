@@ -3,8 +3,7 @@
 import pytest
 
 import plink
-from benchmarks.clouds import three_tier
-from benchmarks.simulation import network_of_cloud
+from benchmarks.clouds import network_of_cloud, three_tier
 
 
 @pytest.mark.parametrize("model", ["contention", "simulated"])

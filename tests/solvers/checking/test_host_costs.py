@@ -10,7 +10,7 @@ from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
 from solvers.costs.fabric import Fabric
 from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import Options
-from solvers.simulation.contention import cost_by_model
+from solvers.simulation.cost import cost_by_model
 from tests.solvers.synthetic import random_costs
 
 HOSTS, REPEATS, NOISE = 16, 15, 0.05

@@ -14,7 +14,7 @@ from solvers.ordering.problem import OrderingProblem
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
-from solvers.simulation.contention import cost_by_model
+from solvers.simulation.cost import cost_by_model
 from tests.solvers.costs.test_cost_models import SIZE, fabric, options_for
 
 HOSTS, OVERHEAD_US = 8, 50.0

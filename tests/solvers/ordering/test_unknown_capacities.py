@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.aligned_orders import aligned_order
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.problem import OrderingProblem
 from solvers.ordering.unknown_capacities import cheapest_on_average
 from solvers.schedules.catalogue import Options
-from solvers.simulation.contention import ContentionCost
+from solvers.simulation.cost import SimulatedCost
 
 N, SIZE = 16, 16e6
 
@@ -26,8 +27,8 @@ def problem(algo: str, base: int = 2) -> OrderingProblem:
     return OrderingProblem(fabric, np.arange(N), algo, Options(base=base), SIZE, "contention")
 
 
-def estimate_of(task: OrderingProblem) -> ContentionCost:
-    return ContentionCost.of(task.algo, N, task.options, task.fabric, SIZE)
+def cost_of(task: OrderingProblem, fabric: Fabric | None = None) -> SimulatedCost:
+    return SimulatedCost.of(task.algo, N, task.options, fabric or task.fabric, task.size_bytes)
 
 
 @pytest.mark.parametrize(("base", "sizes"), [(2, [8, 4, 2, 2]), (2, [16, 8, 8]), (4, [4, 16, 4, 4, 4])])
@@ -66,16 +67,15 @@ def test_any_number_of_hosts_has_an_aligned_order(hosts: int) -> None:
 def test_hypercube_orders_keep_racks_together(algo: str, base: int) -> None:
     """From the worst order alone: on average over other draws of the capacities than those that chose."""
     task = problem(algo, base)
-    estimate = estimate_of(task)
-    order = cheapest_on_average(task, [task.baseline], estimate, 0, lambda: True)
-    draws = [replace(estimate, fabric=task.fabric.with_drawn_links(np.random.default_rng(99 + k))) for k in range(9)]
+    order = cheapest_on_average(task, [task.baseline], 0, lambda: True)
+    draws = [cost_of(task, task.fabric.with_drawn_links(np.random.default_rng(99 + k))) for k in range(9)]
     mean, baseline, by_racks = (
-        sum(cost_of(hosts) for cost_of in draws)
+        sum(by_draw(hosts) for by_draw in draws)
         for hosts in (order, task.baseline, np.argsort(task.fabric.group_of, kind="stable"))
     )
     assert mean < 0.8 * baseline
     assert mean <= 1.01 * by_racks
-    assert np.array_equal(order, cheapest_on_average(task, [task.baseline], estimate, 0, lambda: True))
+    assert np.array_equal(order, cheapest_on_average(task, [task.baseline], 0, lambda: True))
 
 
 @pytest.mark.extended
@@ -87,17 +87,16 @@ def test_exchanges_improve_uneven_racks() -> None:
     fabric = replace(task.fabric, rtt_us=np.sqrt(rtt * rtt.T) * (1 - np.eye(N)), group_of=rack)
     task = replace(task, fabric=replace(fabric, group_out_gbps=np.full(4, 10.0), group_in_gbps=np.full(4, 10.0)))
     task = replace(task, size_bytes=1e3)  # latencies count
-    estimate = replace(estimate_of(task), size_bytes=1e3)
     rng = np.random.default_rng(1)
     aligned = [np.array(aligned_order(range(N), [rack], 2, rng)) for _ in range(100)]
-    order = cheapest_on_average(task, aligned[:2], estimate, 0, lambda: True)
-    assert estimate(order) < min(map(estimate, aligned))
+    order = cheapest_on_average(task, aligned[:2], 0, lambda: True)
+    by_rounds = cost_function_for(task.algo, N, task.options, task.fabric, task.size_bytes, "contention")
+    assert by_rounds(order) < min(map(by_rounds, aligned))
 
 
 def test_constraints_hold_where_capacities_are_unknown() -> None:
     task = replace(problem("halving-doubling"), constraints=PlacementConstraints(pinned_ranks={0: 0, 6: 9}))
-    estimate = estimate_of(task)
-    order = cheapest_on_average(task, [task.baseline[::-1]], estimate, 0, lambda: True)
+    order = cheapest_on_average(task, [task.baseline[::-1]], 0, lambda: True)
     assert (order[0], order[9]) == (0, 6)
     assert sorted(order.tolist()) == list(range(N))
 
@@ -105,12 +104,12 @@ def test_constraints_hold_where_capacities_are_unknown() -> None:
 def test_timeout_leaves_the_first_order() -> None:
     task = problem("halving-doubling")
     orders = [task.baseline[::-1].copy(), task.baseline]
-    order = cheapest_on_average(task, orders, estimate_of(task), 0, lambda: False)
+    order = cheapest_on_average(task, orders, 0, lambda: False)
     assert np.array_equal(order, orders[0])
 
 
 def test_other_algorithms_choose_among_the_orders() -> None:
     task = problem("tree")
     orders = [task.baseline, np.argsort(task.fabric.group_of, kind="stable")]
-    order = cheapest_on_average(task, orders, estimate_of(task), 0, lambda: True)
+    order = cheapest_on_average(task, orders, 0, lambda: True)
     assert any(np.array_equal(order, candidate) for candidate in orders)

@@ -1,5 +1,7 @@
 """Collectives on simulated networks, against what can be worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
 from solvers.costs.fabric import BYTES_PER_US
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
-from solvers.simulation.collective import simulate_collective
+from solvers.simulation.collective import EAGER_BYTES, simulate_collective
 from solvers.simulation.network import SimulatedNetwork, TierLinks
 
 SIZE = 8e6
@@ -72,6 +74,33 @@ def test_measured_rate_of_a_pair_limits_its_flow() -> None:
     schedule = make_schedule("one", 2, 1, [[0, 0, 1, 0, 1, 1]], "broadcast")
     result = simulate_collective(schedule, limited, np.arange(2), SIZE)
     assert result.makespan_us == pytest.approx(4 * SIZE / (GBPS * BYTES_PER_US) + LATENCY_US, rel=1e-9)
+
+
+def slow_receiver(host: int) -> SimulatedNetwork:
+    """Return four hosts, one of which receives at a quarter of the others' rate."""
+    even = network(4)
+    rates = np.where(np.arange(4) == host, GBPS / 4, GBPS)
+    return replace(even, in_gbps=rates)
+
+
+def test_rank_goes_on_when_all_it_sent_has_left() -> None:
+    """Rank 0 sends to 1 and 2, which is slow; what it sends to 3 waits for both, and not for the latency."""
+    schedule = make_schedule("three", 4, 1, [[0, 0, 1, 0, 1, 1], [0, 0, 2, 0, 1, 1], [1, 0, 3, 0, 1, 1]], "broadcast")
+    alone_us = SIZE / (GBPS * BYTES_PER_US)
+    lockstep = simulate_collective(schedule, slow_receiver(2), np.arange(4), SIZE)
+    assert lockstep.begin_us[2] == pytest.approx(4 * alone_us)
+    assert lockstep.makespan_us == pytest.approx(5 * alone_us + LATENCY_US)
+    assert simulate_collective(schedule, slow_receiver(2), np.arange(4), SIZE, lockstep=False).begin_us[2] == 0
+
+
+@pytest.mark.parametrize(("size", "begins", "ends"), [(SIZE, 4, 8), (65_536.0, 1, 8)])
+def test_large_message_waits_for_its_receiver(size: float, begins: float, ends: float) -> None:
+    """Rank 1 receives slowly from 0, then from 2, which is ready earlier. A small message shares what 1 receives."""
+    schedule = make_schedule("two", 4, 1, [[0, 0, 1, 0, 1, 1], [0, 2, 3, 0, 1, 1], [1, 2, 1, 0, 1, 1]], "broadcast")
+    alone_us, waits = size / (GBPS * BYTES_PER_US), size > EAGER_BYTES
+    result = simulate_collective(schedule, slow_receiver(1), np.arange(4), size)
+    assert result.begin_us[2] == pytest.approx(begins * alone_us + LATENCY_US * waits)
+    assert result.end_us[2] == pytest.approx(ends * alone_us + LATENCY_US * (1 + waits))
 
 
 def test_lockstep_ring_waits_for_more_than_it_has_to() -> None:

@@ -7,13 +7,12 @@ import pytest
 
 from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
-from solvers.costs.by_name import model_for, parts_of, search_model_for
+from solvers.costs.by_name import cost_function_for, model_for, parts_of, search_model_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation import collective, cost
 from solvers.simulation.collective import PreparedCollective, simulate_collective
-from solvers.simulation.contention import cost_by_model
-from solvers.simulation.cost import SimulatedCost, transfers_of
+from solvers.simulation.cost import SimulatedCost, cost_by_model, transfers_of
 from solvers.simulation.network import SimulatedNetwork
 
 SIZE, GBPS, RTT_US = 8e6, 2.0, 20.0
@@ -39,12 +38,14 @@ def test_symmetric_collective_costs_as_by_contention(algo: str) -> None:
 def test_nccl_is_the_weighted_mean_of_its_parts() -> None:
     size, order = 4e6, np.random.default_rng(1).permutation(8)
     parts = [
-        (w, SimulatedCost.of(name, 8, Options(), fabric(8, 1.0), size)(order)) for w, name in parts_of("nccl", size)
+        (w, name, SimulatedCost.of(name, 8, Options(), fabric(8, 1.0), size)(order))
+        for w, name in parts_of("nccl", size)
     ]
     assert len(parts) == 2
     mixed = SimulatedCost.of("nccl", 8, Options(), fabric(8, 1.0), size)
-    assert mixed(order) == pytest.approx(sum(weight * us for weight, us in parts), rel=1e-12)
-    assert [part.cost_us for _, _, part in mixed.breakdowns(order)] == pytest.approx([us for _, us in parts])
+    assert mixed.part_costs(order) == parts
+    assert mixed(order) == pytest.approx(sum(weight * us for weight, _, us in parts), rel=1e-12)
+    assert [part.cost_us for _, _, part in mixed.breakdowns(order)] == pytest.approx([us for _, _, us in parts])
 
 
 def test_breakdown_names_the_busiest_link() -> None:
@@ -152,3 +153,58 @@ def test_link_without_capacity_is_named() -> None:
     dead = replace(fabric(4), outer_tiers=(TierLinks(np.arange(4) // 2, np.array([1.0, 0.0]), np.ones(2)),))
     with pytest.raises(UsageError, match="the way out of the tier-2 group of h2 has no capacity"):
         SimulatedCost.of("ring", 4, Options(), dead, SIZE)(np.arange(4))
+
+
+@pytest.mark.parametrize("model", ["contention", "simulated"])
+def test_tree_of_two_ranks_in_segments(model: str) -> None:
+    """P segments up, each followed by its way down, one hop of latency either way: (P + 1) S / (P B) + c."""
+    segments, size, network = 10, 8e6, fabric(2)
+    cost = cost_by_model("tree", 2, Options(segments=segments), network, size, model)(np.arange(2))
+    assert cost == pytest.approx((segments + 1) * size / segments / (2.0 * BYTES_PER_US) + 20.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", ["alpha-beta", "contention", "simulated"])
+@pytest.mark.parametrize(("algo", "size", "segments"), [("nccl-tree", 20e6, 20), ("nccl", 4e6, 4)])
+def test_nccl_trees_cost_as_in_segments_of_512_kib(model: str, algo: str, size: float, segments: int) -> None:
+    order, network = np.random.default_rng(5).permutation(16), fabric(16, 1.0)
+    by_size, cut, whole = (
+        cost_by_model(algo, 16, Options(segments=count), network, size, model)(order) for count in (None, segments, 1)
+    )
+    assert by_size == cut < whole
+
+
+def test_segments_do_not_change_latencies() -> None:
+    order, network = np.random.default_rng(5).permutation(16), fabric(16, 1.0)
+    network.rtt_us[:] = np.arange(16)[:, None] + np.arange(16)[None, :]
+    costs = {
+        cost_by_model("nccl-tree", 16, Options(segments=count), network, 100e6, "latency")(order)
+        for count in (None, 1, 7)
+    }
+    assert len(costs) == 1
+
+
+@pytest.mark.parametrize("segments", [4, 16, 64])
+def test_overlapping_rounds_of_a_segmented_tree_take_as_long_as_simulated(segments: int) -> None:
+    """Equal hosts: the way back overlaps the way there, so that rounds add up to the pipeline's time."""
+    order, network = np.arange(32), fabric(32)
+    args = "nccl-tree", 32, Options(segments=segments), network, 50e6
+    rounds, simulated = cost_function_for(*args, "contention")(order), cost_by_model(*args, "simulated")(order)
+    assert rounds == pytest.approx(simulated, rel=0.1)
+
+
+@pytest.mark.parametrize("algo", ["flat", "halving-doubling"])
+def test_very_large_collectives_go_by_rounds(monkeypatch: pytest.MonkeyPatch, algo: str) -> None:
+    network, order = fabric(16, 1.0), np.random.default_rng(2).permutation(16)
+    assert not SimulatedCost.of(algo, 16, Options(), network, SIZE, "contention").is_closed_form
+    monkeypatch.setattr(cost, "_MAX_TRANSFERS", 10)
+    monkeypatch.setattr(cost, "_MAX_FLOWS_AT_ONCE", 10)
+    large = SimulatedCost.of(algo, 16, Options(), network, SIZE, "contention")
+    assert large.is_closed_form
+    assert large(order) == cost_function_for(algo, 16, Options(), network, SIZE, "contention")(order)
+
+
+def test_unmeasured_pair_is_named() -> None:
+    network = fabric(8)
+    network.rtt_us[0, 1] = network.rtt_us[1, 0] = np.nan
+    with pytest.raises(NoAnswer, match="h0 - h1"):
+        SimulatedCost.of("halving-doubling", 8, Options(), network, SIZE)(np.arange(8))

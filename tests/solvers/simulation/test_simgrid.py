@@ -11,7 +11,7 @@ from benchmarks.clouds import three_tier
 from benchmarks.simgrid import has_simgrid, simgrid_us
 from plink.errors import NoAnswer
 from solvers.schedules.catalogue import Options, schedule_for
-from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.network import SimulatedNetwork, TierLinks
 from solvers.simulation.simgrid import deployment_xml, platform_xml
 from tests.cli.files import refusal, write
@@ -31,8 +31,9 @@ def test_simgrid_takes_as_long(algo: str, tmp_path: Path) -> None:
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if algo == "2lha" else Options()
     order, size = np.random.default_rng(1).permutation(8), 1e8
     schedule = schedule_for(algo, 8, options)
-    simulated = simulate_collective(schedule, values, order, size).makespan_us
-    (by_simgrid,) = simgrid_us(tmp_path, values, PreparedCollective.of(schedule), [order], size)
+    collective = PreparedCollective.of(schedule, lockstep=False)
+    simulated = collective.run(values, order, size).makespan_us
+    (by_simgrid,) = simgrid_us(tmp_path, values, collective, [order], size)
     assert simulated == pytest.approx(by_simgrid, rel=1e-3)
 
 
@@ -48,7 +49,7 @@ def test_simgrid_ranks_orders_alike(tmp_path: Path) -> None:
     values = SimulatedNetwork(names, np.full((16, 16), 20.0), None, rates, rates, tiers)
     rng, schedule = np.random.default_rng(0), schedule_for("ring", 16)
     orders = [np.lexsort((cloud.rack_of, cloud.pod_of)), *(rng.permutation(16) for _ in range(5))]
-    collective = PreparedCollective.of(schedule)
+    collective = PreparedCollective.of(schedule, lockstep=False)
     ours = [collective.run(values, order, 1e8).makespan_us for order in orders]
     theirs = simgrid_us(tmp_path, values, collective, orders, 1e8)
     assert np.array(ours) == pytest.approx(np.array(theirs), rel=1e-3)

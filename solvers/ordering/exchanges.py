@@ -1,8 +1,7 @@
-"""Improve an order by the estimate of ``contention``: exchanges of blocks of hosts, as long as they bring something.
+"""Improve an order by exchanges of blocks of hosts, as long as they bring something.
 
-A search goes by rounds, where it tries a million orders. The best of them for that formula is not the best for the
-network: a longer search may be simulated slower. Some hundred exchanges by the estimate bring 5 to 20 % on clouds of
-racks under pods (docs/results/orders.md).
+A search goes by a closed form, where it tries a million orders. The best of them for that formula is not the best for
+the network; some exchanges by its simulation find a better one.
 """
 
 from collections.abc import Callable
@@ -11,17 +10,17 @@ import numpy as np
 
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.problem import Order
-from solvers.simulation.contention import ContentionCost
+from solvers.simulation.cost import SimulatedCost
 
-_MAX_EVALUATIONS = 300
-_MAX_TRANSFERS = 2_000_000  # of all evaluations: some 4 s
+_MAX_EVALUATIONS = 100
+_MAX_TRANSFERS = 100_000  # of all evaluations: about a second
 _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of two
 
 
 def descend(
-    order: Order, feasible: FeasibleOrders, cost_of: ContentionCost, seed: int, keep_going: Callable[[], bool]
+    order: Order, feasible: FeasibleOrders, cost_of: SimulatedCost, seed: int, keep_going: Callable[[], bool]
 ) -> Order:
-    """Return the order after up to 300 exchanges of two blocks of hosts, of which those that are cheaper stay.
+    """Return the order after up to 100 exchanges of two blocks of hosts, of which those that are cheaper stay.
 
     :param order: a feasible one. :param keep_going: whether there is time for one more.
     """

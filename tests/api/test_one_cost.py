@@ -1,0 +1,66 @@
+"""All commands state the same time for the same order, network and size."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.clouds import network_of_cloud, three_tier
+from plink.api.advising import AdviseRequest, advise
+from plink.api.costing import CostRequest, cost
+from plink.api.ordering import OrderRequest
+from plink.api.planning import PlanRequest, plan
+from plink.api.reordering import reorder
+from plink.api.routes import route_of, work_of
+from plink.model.network import Network
+from plink.model.order import RankOrder
+from solvers.costs.by_name import NAMES
+from solvers.schedules.catalogue import ALGORITHMS
+
+SIZE = 16e6
+_QUICK = ("halving-doubling", "2lha", "nccl")
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["measured", "assumed"])
+def network(request: pytest.FixtureRequest) -> Network:
+    """Return racks under pods, whose shared links were measured or not; hosts' own rates were."""
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    if request.param:
+        return made
+    return replace(made, details={key: value for key, value in made.details.items() if key != "shared_links"})
+
+
+@pytest.mark.parametrize(
+    "algo",
+    [pytest.param(name, marks=() if name in _QUICK else pytest.mark.extended) for name in NAMES if name != "lightgbm"],
+)
+def test_every_command_states_the_same_time(network: Network, algo: str) -> None:
+    """``reorder``, ``cost``, ``plan``, ``advise`` and ``report``; ``check`` has its test beside its options."""
+    order = reorder(network, OrderRequest(algo, SIZE, max_moves=300, force=True))
+    request = CostRequest(algo, SIZE)
+    model = order.details["model"]
+    stated, given = {"cost": cost(network, order, request).cost_us}, {"cost": cost(network, None, request).cost_us}
+    if model != "latency":  # a sum of round trips, by the half of the samples that bounds are by
+        stated["reorder"], given["reorder"] = order.cost, order.baseline["given"]
+    assert cost(network, order, request).model == model
+    if algo in ALGORITHMS:
+        planned = plan(network, PlanRequest(algo, SIZE, order=order))
+        stated["plan"] = planned.cost_us
+        assert planned.model == model
+    if algo in ALGORITHMS and model != "latency":
+        lines = advise(network, AdviseRequest(SIZE, SIZE, algorithms=(algo,))).lines
+        given["advise"] = next(line.at(SIZE) for line in lines if line.family == "given")
+    bottleneck = route_of(network, order, work_of(network, order)).bottleneck
+    if bottleneck is not None:
+        stated["report"] = bottleneck.cost_us
+    for costs in (stated, given):
+        assert costs == pytest.approx(dict.fromkeys(costs, costs["cost"]), rel=1e-6, abs=2e-3)
+
+
+def test_median_of_random_orders_is_the_same(network: Network) -> None:
+    order = reorder(network, OrderRequest("halving-doubling", SIZE, max_moves=300))
+    cost_of = cost(network, None, CostRequest("halving-doubling", SIZE)).cost_of
+    rng = np.random.default_rng(0)
+    drawn = [cost_of(rng.permutation(8)) for _ in range(201)]
+    assert order.baseline["random_median"] == pytest.approx(float(np.median(drawn)), abs=1e-3)
+    assert isinstance(order, RankOrder)
