@@ -49,7 +49,7 @@ def test_latencies_alone(here: Path) -> None:
     done = typed("cost", "n.json", "--random", "50", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "ring, 4 ranks, 100 MB, model latency: 400 us\n"
+        "ring, 4 ranks, 100 MB, hosts as they stand, model latency: 400 us\n"
         "  slowest pair used: a - b\n"
         "  the cost is the sum of all hops, not of the rounds:\n"
         "  rounds 1-3: 100 us farthest hop\n"

@@ -24,8 +24,9 @@ def cloud(tmp_path: Path) -> Path:
 
 
 def cost_of(cloud: Path, *words: str) -> Any:
-    """What `plink cost` says of a BCube, without random orders."""
-    done = typed("cost", "n.json", "--algo", "bcube", "--random", "0", "--json", *words, cwd=cloud)
+    """What `plink cost` says of a BCube, without random orders and the same in every order."""
+    words = ("--model", "latency", "--random", "0", "--json", *words)
+    done = typed("cost", "n.json", "--algo", "bcube", *words, cwd=cloud)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

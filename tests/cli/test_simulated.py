@@ -70,7 +70,7 @@ def test_random_orders_end_with_the_time(
     ) in (None, 0)
     done = capsys.readouterr()
     assert json.loads(done.out)["random"] is None
-    assert "0 of 200 random orders were priced" in done.err
+    assert "0 of 201 random orders were priced" in done.err
 
 
 def test_reorder_takes_the_fastest_simulated_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

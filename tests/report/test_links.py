@@ -160,7 +160,7 @@ def test_bottleneck_of_an_assumed_capacity_is_called_so() -> None:
         assert "inferred from round trips" in blame(subject, replace(bottleneck, links=links))
     many = replace(bottleneck, kind="hosts", resources=tuple(f"h{k}, out" for k in range(20)))
     assert "20 links that are equally busy." in blame(subject, many)
-    assert blame(subject, replace(bottleneck, kind="latency")).startswith("Most of the time, 300 us of 500 us (60%)")
+    assert blame(subject, replace(bottleneck, kind="latency")).startswith("Most of the time, 60%")
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_the_summary_says_it_all(text: str) -> None:
         "50%",
     ):
         assert part in words
-    assert "The bottleneck, for 300 us of 500 us (60%), is host0, in." in words
+    assert "The bottleneck, for 60% of the time, is host0, in." in words
     assert "longest hop" not in words
     assert "One thing looks wrong: slow host" in words
 
