@@ -40,6 +40,7 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
+from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search
@@ -211,14 +212,13 @@ def solve(
         orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
         simulation_started = search_clock()
         choice = choose_by_simulation(task, result, orders, accurate_cost, request.seed, is_before(1.0))
-        searched, result = result, choice.result
+        # What an accurate cost executes has limits of pairs, too.
+        bound = link_bound(replace(task, fabric=accurate_cost.fabric, model=SIMULATED))
+        result = choice.result.with_bound(bound, LINKS)
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
-        else:
-            if searched.lower_bound is not None:
-                notes.append(_bound_note(searched))
-            if choice.is_against_estimate:
-                notes.append(_disagreement_note(choice))
+        elif choice.is_against_estimate:
+            notes.append(_disagreement_note(choice))
     elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
@@ -261,6 +261,7 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     cost = cost_function_for(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
     random_median = median_of_random(task, cost, seed)
     result = OrderingResult(order, cost(order), None, None, cost(task.baseline), random_median, 0)
+    result = result.with_bound(link_bound(task), LINKS)
     note = f"interfaces form a BCube({shape.base},{shape.levels}): ranks are the hosts' digits, without a search"
     return Solved(task, result, None, False, (note,), interrupted=stopped())
 
@@ -311,11 +312,6 @@ def _disagreement_note(choice: "SimulatedChoice") -> str:
     return (
         f"simulation, which decides against these estimates, says {baseline} for the given order, {chosen} for this one"
     )
-
-
-def _bound_note(searched: OrderingResult) -> str:
-    over = "the best one" if searched.is_optimal else f"at most {searched.gap or 0:.2%} above the best one"
-    return f"counted round by round, as the search does, its order is {over}"
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:

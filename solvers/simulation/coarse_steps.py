@@ -64,7 +64,7 @@ def estimate_us(resources: Resources, tasks: Tasks, dependents: tuple[Integers, 
     if not len(tasks):
         return 0.0
     capacity = np.minimum(resources.capacity, UNLIMITED)
-    step_us = 0.0
+    step_us = busiest_us = 0.0
     if len(tasks) > _EXACT_MAX_TASKS:
         busiest_us = float((amounts_moved(resources, tasks) / np.maximum(capacity, 1 / UNLIMITED)).max(initial=0.0))
         least_us = busiest_us + rounds * float(tasks.lag_us.mean() + tasks.lead_us.mean())
@@ -77,7 +77,7 @@ def estimate_us(resources: Resources, tasks: Tasks, dependents: tuple[Integers, 
     end = float(_estimate(job, np.diff(tasks.after[0]).astype(np.int64), queues, step_us))
     if end < 0:
         raise NoAnswer("no estimate: some transfers wait for each other in a circle")
-    return end
+    return max(end, busiest_us)  # what a step's rates are out of date may be more than links carry
 
 
 @njit_inner()

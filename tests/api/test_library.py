@@ -17,6 +17,7 @@ import pytest
 
 import plink
 from benchmarks.clouds import three_tier
+from plink.model.hosts import Host, Hosts
 from tests.docs.pages import ROOT, blocks
 
 
@@ -69,6 +70,22 @@ def test_an_order_that_costs_what_it_says(
     assert fitted.cost_of(baseline.order) == baseline.cost_us
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("model", ["auto", "simulated"])
+def test_costs_have_a_bound_by_links(model: str) -> None:
+    """Ten hosts of 1 Gbit/s in two racks that are as slow: 18/10 of the vector leaves each host, and each rack."""
+    names = [f"host{k}" for k in range(10)]
+    measured = {f"{way}_{key}": value for way in ("out", "in") for key, value in
+                (("gbps", 1.0), ("limited_by", "link"), ("one_flow_gbps", 1.0), ("flows", 5))}  # fmt: skip
+    tier = {"groups": [{"members": names[k::2], **measured} for k in range(2)]}
+    hosts = Hosts(tuple(Host(name, f"10.0.0.{k}") for k, name in enumerate(names)))
+    network = plink.Network(hosts, 100.0 * ~np.eye(10, dtype=bool), None, {"shared_links": [tier]})
+    order = plink.reorder(network, plink.OrderRequest(algo="nccl", model=model, max_moves=500))
+    assert order.details["bound_by"] == "links"
+    assert order.lower_bound is not None
+    assert order.cost is not None
+    assert 1.8 * 8e5 <= order.lower_bound <= order.cost <= 1.01 * order.lower_bound
 
 
 def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
