@@ -14,6 +14,7 @@ from plink.api.fast_tsp_process import FastTsp
 from plink.api.interfaces import BCUBE_ALGORITHMS, interface_topology, own_options
 from plink.api.search_data import (
     SearchData,
+    avoiding_unknown_pairs,
     prepare_search_data,
     recompute_costs_without_guesses,
     unknown_pairs,
@@ -176,6 +177,7 @@ def solve(
     task = _task(network, data.fabric, request)
     if shape is not None:
         return _by_digits(task, shape, request.seed, stopped)
+    task, data = avoiding_unknown_pairs(task, data, request.seed)
     started = search_clock()
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None

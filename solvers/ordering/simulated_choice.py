@@ -91,7 +91,7 @@ def improved_candidates(
 
     :param keep_going: whether there is time for one more estimate.
     """
-    estimate = ContentionCost(cost_of.parts, cost_of.fabric, cost_of.size_bytes)
+    estimate = ContentionCost(cost_of.parts, problem.fabric, cost_of.size_bytes)
     if problem.fabric.measured:
         estimate = _in_fewer_segments(problem, estimate)
         if estimate.transfers > MAX_ESTIMATED_TRANSFERS:
@@ -163,8 +163,12 @@ def choose_by_simulation(
     the baseline are simulated whatever the time; then the others, then random orders for their median, of which at
     least one is. Where an order is not done within the longest simulated time, estimates decide.
 
-    :param keep_going: whether there is time for one more. :raises NoAnswer: as ``cost_of``.
+    :param cost_of: of its fabric are the costs in the result. That of the problem, by which orders are chosen, may make
+        some pairs expensive. :param keep_going: whether there is time for one more. :raises NoAnswer: as ``cost_of``.
     """
+    shown_cost, has_avoided_pairs = cost_of, cost_of.fabric is not problem.fabric
+    if has_avoided_pairs:
+        cost_of = replace(cost_of, fabric=problem.fabric)
     simulation, simulated_orders = _quick_simulation(problem, orders, cost_of) if keep_going() else (None, orders)
     try:
         decision = _cheapest(problem, simulated_orders, simulation or cost_of, keep_going)
@@ -177,20 +181,24 @@ def choose_by_simulation(
     if simulation is not None and isinstance(cost_of, ContentionCost):
         left = _MAX_SIMULATED_TRANSFERS // max(1, cost_of.transfers) - len(costs)
         chosen, chosen_cost = _exchanged_again(problem, chosen, (cost_of, simulation), seed, keep_going, left)
+    decides = simulation or cost_of
+    if has_avoided_pairs:
+        decides = replace(decides, fabric=shown_cost.fabric)
+        chosen_cost, baseline_cost = decides(chosen), decides(problem.baseline)
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
     rng, random_costs = np.random.default_rng(seed), []
     for k in range(_RANDOM_ORDERS):
         if k and not keep_going():
             break
-        random_costs.append(cost_of(expand_slots(rng.permutation(problem.hosts), slots)))
+        random_costs.append(shown_cost(expand_slots(rng.permutation(problem.hosts), slots)))
     decided = replace(
         result, order=chosen, cost=chosen_cost, lower_bound=None, bound_by=None, metrics={},
         baseline_cost=baseline_cost, random_median=float(np.median(random_costs)),
     )  # fmt: skip
     shown = decided if simulation is None else replace(
-        decided, cost=cost_of(chosen), baseline_cost=cost_of(problem.baseline)
+        decided, cost=shown_cost(chosen), baseline_cost=shown_cost(problem.baseline)
     )  # fmt: skip
-    return SimulatedChoice(shown, simulated, len(orders), problem.model, simulation or cost_of, decided)
+    return SimulatedChoice(shown, simulated, len(orders), problem.model, decides, decided)
 
 
 def _cheapest(
