@@ -14,6 +14,7 @@ from plink.api.fast_tsp_process import FastTsp
 from plink.api.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.api.search_data import (
     SearchData,
+    avoiding_unknown_pairs,
     prepare_search_data,
     recompute_costs_without_guesses,
     unknown_pairs,
@@ -28,7 +29,6 @@ from solvers.costs.by_name import (
     MIXED,
     NAMES,
     SIMULATED,
-    cost_function_for,
     misranking_warning,
     model_for,
     parts_of,
@@ -39,6 +39,7 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
+from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search
@@ -175,6 +176,7 @@ def solve(
     task = _task(network, data.fabric, request)
     if shape is not None:
         return _by_digits(task, shape, request.seed, stopped)
+    task, data = avoiding_unknown_pairs(task, data, request.seed)
     started = search_clock()
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
@@ -212,12 +214,11 @@ def solve(
         simulation_started = search_clock()
         stated_cost = replace(accurate_cost, fabric=_without_guesses(task.fabric, data, data.all_us))
         choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
-        searched, result = result, choice.result
+        # What an accurate cost executes has limits of pairs, too.
+        bound = link_bound(replace(task, fabric=stated_cost.fabric, model=SIMULATED))
+        result = choice.result.with_bound(bound, LINKS)
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
-        else:
-            if searched.lower_bound is not None:
-                notes.append(_bound_note(searched))
     elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
@@ -257,25 +258,24 @@ def _bcube_of(network: Network, request: OrderRequest) -> BCube | None:
 def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable[[], bool]) -> Solved:
     """Return the order in which ranks are the hosts' digits: every exchange is between hosts on one switch."""
     order = np.array(shape.rank_order(), dtype=np.intp)
-    cost = cost_function_for(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
+    from solvers.simulation.cost import cost_by_model
+
+    cost = cost_by_model(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
     random_median = median_of_random(task, cost, seed)
     result = OrderingResult(order, cost(order), None, None, cost(task.baseline), random_median, 0)
+    result = result.with_bound(link_bound(task), LINKS)
     note = f"interfaces form a BCube({shape.base},{shape.levels}): ranks are the hosts' digits, without a search"
     return Solved(task, result, None, False, (note,), interrupted=stopped())
 
 
 def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderRequest) -> "SimulatedCost | None":
-    """Return the cost that chooses among the orders of a search; None where the search's own cost is the last word.
-
-    Pairs without any data are as far as the farthest known one.
-    """
+    """Return the cost that chooses among the orders of a search; None where the search's own cost is the last word."""
     if request.model != SIMULATED and (task.model != "contention" or request.prove):
         return None  # bounds and proofs are of the closed form
     from solvers.simulation.cost import SimulatedCost
 
-    fabric = _without_guesses(task.fabric, data, task.fabric.rtt_us)
     model = SIMULATED if request.model == SIMULATED else task.model
-    cost = SimulatedCost.of(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, model)
+    cost = SimulatedCost.of(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, model)
     return None if cost.is_closed_form else cost
 
 
@@ -299,11 +299,6 @@ def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
         f"the search went by {choice.search_model}; {number} candidate orders were simulated in "
         f"{seconds:.1f} s, and the fastest is taken"
     )
-
-
-def _bound_note(searched: OrderingResult) -> str:
-    over = "the best one" if searched.is_optimal else f"at most {searched.gap or 0:.2%} above the best one"
-    return f"counted round by round, as the search does, its order is {over}"
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:

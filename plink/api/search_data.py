@@ -14,7 +14,7 @@ from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.cross_validation import split_halves
-from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random
 from solvers.prediction.topology import filled, levels_apart
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("plink.reorder")
 _UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
+_COSTLY_ORDERS = 20  # random ones: any order with such a pair costs more than these
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,33 @@ def _smoothed(network: Network, half: tuple[Matrix, Matrix] | None) -> "Smoothed
     return smooth(network) if half is None else smooth(replace(network, latency_us=half[0]), all_samples=False)
 
 
+def avoiding_unknown_pairs(task: OrderingProblem, data: SearchData, seed: int) -> tuple[OrderingProblem, SearchData]:
+    """Return the task with unknown pairs so far apart that an order which needs none of them is always cheaper.
+
+    Under ``alpha-beta`` pairs whose bandwidth alone is missing are unknown, too. ``latency`` has what it needs.
+    """
+    unknown, rates = data.unknown, task.fabric.pair_gbps
+    if task.model == "alpha-beta" and rates is not None:
+        missing = np.isnan(rates) & ~np.eye(len(rates), dtype=bool)
+        unknown = missing | missing.T | (False if unknown is None else unknown)
+    if task.model == "latency" or unknown is None or not unknown.any():
+        return task, data
+    fabric = with_farthest_for_unknown(task.fabric, unknown)
+    cost_of = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
+    slots, rng = np.bincount(task.baseline, minlength=len(fabric.names)), np.random.default_rng(seed)
+    orders = [task.baseline, *(expand_slots(rng.permutation(task.hosts), slots) for _ in range(_COSTLY_ORDERS))]
+    # A hop counts by half of its round trip at least, in rings as in rounds.
+    rtt = np.where(unknown, 2 * max(cost_of(order) for order in orders), fabric.rtt_us)
+    return replace(task, fabric=replace(fabric, rtt_us=rtt)), replace(data, unknown=unknown)
+
+
 def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
-    """Return the fabric with unknown pairs as far as the farthest known one."""
+    """Return the fabric with unknown pairs as far, and as slow, as the farthest and the slowest known ones."""
     rtt = np.where(unknown, np.max(fabric.rtt_us, initial=0.0, where=~unknown), fabric.rtt_us)
-    return replace(fabric, rtt_us=rtt)
+    rates = fabric.pair_gbps
+    if rates is not None:
+        rates = np.where(unknown & np.isnan(rates), np.nanmin(rates), rates)
+    return replace(fabric, rtt_us=rtt, pair_gbps=rates)
 
 
 def recompute_costs_without_guesses(
@@ -108,10 +132,11 @@ def without_unmeasured_bound(
     unknown_used = unknown_pairs(task, result.order, unknown)
     if not unknown_used:
         return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
+    option = " --bandwidth" if task.model == "alpha-beta" and task.fabric.pair_gbps is not None else ""
     named = ", ".join(f"{a} - {b}" for a, b in unknown_used[:4]) + (", ..." if len(unknown_used) > 4 else "")
     return replace(result, lower_bound=None, bound_by=None, metrics={}), (
         f"no order was found without pairs that were not measured: {named}; they are taken to be as far as the "
-        "farthest; `plink probe HOSTS --resume` measures them"
+        f"farthest; `plink probe HOSTS --resume{option}` measures them"
     )
 
 

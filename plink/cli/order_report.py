@@ -26,7 +26,9 @@ def summary(solved: Solved) -> list[str]:
             if solved.estimated
             else f"; no order{of} costs less than {bound}"
         )
-        if not solved.estimated and result.gap is not None and result.gap <= _MAX_GAP and not result.is_optimal:
+        if not solved.estimated and result.is_optimal:
+            line += " (optimal)"
+        elif not solved.estimated and bound != costs[1] and result.gap is not None and result.gap <= _MAX_GAP:
             line += f" (found is at most {result.gap:.2%} above the best)"
     lines = [line, *solved.notes]
     validation = solved.validation

@@ -110,8 +110,8 @@ class OrderDocument(TypedDict):
     """True: lower_bound and proven speak of orders without the pairs that nobody measured; absent where all pairs are
     known."""
     bound_by: NotRequired[str | None]
-    """What the bound rests on: all rings, 1-tree, 2-connected threshold, rounds, z3, cp-sat, all orders (each was
-    tried), or that all orders cost the same; null when no bound is known."""
+    """What the bound rests on: all rings, 1-tree, 2-connected threshold, links, rounds, z3, cp-sat, all orders (each
+    was tried), or that all orders cost the same; null when no bound is known."""
     estimated_bound: NotRequired[bool]
     """True: lower_bound and gap rest on predicted round trips, so an order below the bound may exist; absent else."""
     proven: NotRequired[bool]

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 
 
@@ -86,6 +86,20 @@ def pattern_bound(
             return float(max((longest.max(initial=0.0)), _depth(pattern) * nearest[:, 0].min()))
         return float(longest @ pattern.reduce_repeat)
     sent_bytes = pattern.share * size_bytes
+    worst = np.zeros(rounds)
+    rates = rates_of_hosts(fabric, hosts, model)
+    for ends, rate in zip((pattern.source, pattern.target), rates, strict=True):
+        load = np.bincount(key + ends, sent_bytes, rounds * n).reshape(rounds, n)
+        # The largest loads on the fastest hosts: no assignment does better in the worst of the quotients.
+        quotient = np.sort(load, axis=1) / (np.sort(rate)[None, :] * BYTES_PER_US)
+        np.maximum(worst, quotient.max(axis=1), out=worst)
+    if model == "contention" and pattern.timing == "pipeline":
+        longest = np.full(rounds, nearest[:, 0].min())  # the mean of all hops counts
+    return float((longest / 2 + worst) @ pattern.repeat)
+
+
+def rates_of_hosts(fabric: Fabric, hosts: npt.NDArray[np.intp], model: str) -> tuple[Vector, Vector]:
+    """Return the most that each host sends, and receives, by a model with bytes, Gbit/s, two of shape (H,)."""
     rate_out, rate_in = (ends.host_gbps()[hosts] for ends in fabric.resources)
     if model == "alpha-beta" and fabric.pair_gbps is not None:
         # A pair without a measured rate might be fast; a host sends nothing to itself, whatever its diagonal says.
@@ -95,15 +109,7 @@ def pattern_bound(
         if fabric.paths is not None:  # interfaces send side by side, none faster than the best pair
             interfaces = np.bincount(fabric.paths.host_of)[hosts]
             rate_out, rate_in = rate_out * interfaces, rate_in * interfaces
-    worst = np.zeros(rounds)
-    for ends, rate in ((pattern.source, rate_out), (pattern.target, rate_in)):
-        load = np.bincount(key + ends, sent_bytes, rounds * n).reshape(rounds, n)
-        # The largest loads on the fastest hosts: no assignment does better in the worst of the quotients.
-        quotient = np.sort(load, axis=1) / (np.sort(rate)[None, :] * BYTES_PER_US)
-        np.maximum(worst, quotient.max(axis=1), out=worst)
-    if model == "contention" and pattern.timing == "pipeline":
-        longest = np.full(rounds, nearest[:, 0].min())  # the mean of all hops counts
-    return float((longest / 2 + worst) @ pattern.repeat)
+    return rate_out, rate_in
 
 
 def _depth(pattern: Pattern) -> int:

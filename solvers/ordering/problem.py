@@ -110,6 +110,12 @@ class OrderingResult:
             random_median=self.random_median + overhead_us,
         )
 
+    def with_bound(self, lower_bound: float | None, bound_by: str) -> "OrderingResult":
+        """Return the result with this lower bound where it is greater than its own; None: there is none."""
+        if lower_bound is None or (self.lower_bound is not None and lower_bound <= self.lower_bound):
+            return self
+        return replace(self, lower_bound=lower_bound, bound_by=bound_by)
+
     @property
     def gap(self) -> float | None:
         """Optimality gap: the cost over the lower bound, less 1 (0.02 is 2 %); None: unknown."""

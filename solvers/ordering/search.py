@@ -18,6 +18,7 @@ from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
+from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.moves import moves_of
 from solvers.ordering.problem import (
     OBJECTIVES,
@@ -127,6 +128,7 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
     as_ring = problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible))
     if _is_small(problem) and not as_ring and objective != "bottleneck":
         return _search_exhaustively(problem, start, cost_of)
+    start = start.with_bound(link_bound(problem), LINKS)
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
     pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
@@ -157,8 +159,9 @@ def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_o
     if costs[0] <= costs[best] * (1 + _EPSILON):  # the first permutation is the baseline
         best = 0
     result = replace(start, order=list(orders.values())[best], cost=costs[best], moves=len(costs))
-    has_bound = problem.feasible.has_equal_groups
-    return replace(result, lower_bound=min(costs), bound_by="all orders") if has_bound else result
+    if problem.feasible.has_equal_groups:
+        return replace(result, lower_bound=min(costs), bound_by="all orders")
+    return result.with_bound(link_bound(problem), LINKS)
 
 
 def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int) -> float:
@@ -259,7 +262,8 @@ def _anneal(
     budget: SearchBudget,
 ) -> OrderingResult:
     """Search by simulated annealing from several start orders."""
-    bound = _lower_bound(problem, pattern)
+    bound_by = "1-tree" if problem.is_latency_ring else "rounds"
+    start = start.with_bound(_lower_bound(problem, pattern), bound_by)
     starts = _start_orders(problem, cost_of, seed, budget.keep_going)
     # A pipeline's steady state ranks its orders as all of its rounds do, which are eight times as many hops.
     searched = pattern if problem.model == "latency" else steady_state(pattern)
@@ -267,15 +271,14 @@ def _anneal(
     # Moves exchange blocks of ranks: only orders whose hosts and groups begin at the same ranks can share them.
     classes = problem.feasible.exchange_classes(min(starts, key=cost_of))
     same_blocks = [order for order in starts if problem.feasible.exchange_classes(order) == classes]
-    target = bound if searched is pattern else None
+    target = start.lower_bound if searched is pattern else None
     annealed = annealer.search(same_blocks, moves_of(classes, len(problem.baseline)), seed, budget, target)
     order = annealed.order if searched is pattern else min((annealed.order, *same_blocks), key=cost_of)
     cost, baseline_cost = cost_of(order), start.baseline_cost
     is_feasible = np.array_equal(starts[0], problem.baseline)
     if is_feasible and cost >= baseline_cost - _EPSILON * abs(baseline_cost):
         order, cost = problem.baseline, baseline_cost
-    bound_by = None if bound is None else "1-tree" if problem.is_latency_ring else "rounds"
-    return replace(start, order=order, cost=cost, lower_bound=bound, bound_by=bound_by, moves=annealed.moves)
+    return replace(start, order=order, cost=cost, moves=annealed.moves)
 
 
 def _start_orders(

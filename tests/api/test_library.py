@@ -17,6 +17,9 @@ import pytest
 
 import plink
 from benchmarks.clouds import three_tier
+from plink.model.hosts import Host, Hosts
+from solvers.costs.by_name import pattern_for
+from solvers.schedules.catalogue import Options
 from tests.docs.pages import ROOT, blocks
 
 
@@ -69,6 +72,47 @@ def test_an_order_that_costs_what_it_says(
     assert fitted.cost_of(baseline.order) == baseline.cost_us
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
+
+
+def racks_of_1_gbps(hosts: int, racks: int) -> plink.Network:
+    """Hosts of 1 Gbit/s in racks that share as much."""
+    names = [f"host{k}" for k in range(hosts)]
+    measured = {f"{way}_{key}": value for way in ("out", "in") for key, value in
+                (("gbps", 1.0), ("limited_by", "link"), ("one_flow_gbps", 1.0), ("flows", hosts // racks))}  # fmt: skip
+    tier = {"groups": [{"members": names[k::racks], **measured} for k in range(racks)]}
+    members = tuple(Host(name, f"10.0.0.{k}") for k, name in enumerate(names))
+    return plink.Network(Hosts(members), 100.0 * ~np.eye(hosts, dtype=bool), None, {"shared_links": [tier]})
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("model", ["alpha-beta", "contention", "simulated"])
+@pytest.mark.parametrize("algo", ["ring", pytest.param("halving-doubling", marks=pytest.mark.extended)])
+def test_pairs_that_were_not_measured_are_avoided_at_any_size(algo: str, model: str, pairs: bool) -> None:
+    """Those of the hosts in a rack, next to each other in the fastest order; with rates of all other pairs, or none."""
+    network, unknown = racks_of_1_gbps(9, 3), np.zeros((9, 9), dtype=bool)
+    unknown[0:9:3, 0:9:3] = ~np.eye(3, dtype=bool)
+    rates = np.where(unknown | np.eye(9, dtype=bool), np.nan, 1.0) if pairs else None
+    latency_us = np.where(unknown, np.nan, network.latency_us)
+    network = dataclasses.replace(network, latency_us=latency_us, bandwidth_gbps=rates)
+    order = plink.reorder(network, plink.OrderRequest(algo=algo, model=model, max_moves=500))
+    hosts = np.array([network.hosts.names.index(name) for name in order.hosts])
+    pattern = pattern_for(algo, 9, Options())
+    assert not unknown[hosts[pattern.source], hosts[pattern.target]].any()
+    assert order.details["measured_pairs_only"]
+    assert order.lower_bound is not None
+    assert order.cost is not None
+    assert order.lower_bound <= order.cost < 3.1 * 2 * 8 / 9 * 8e5 * (1 if algo == "ring" else 2)
+
+
+@pytest.mark.parametrize("model", ["auto", "simulated"])
+def test_costs_have_a_bound_by_links(model: str) -> None:
+    """18/10 of the vector leaves each host, and each rack."""
+    network = racks_of_1_gbps(10, 2)
+    order = plink.reorder(network, plink.OrderRequest(algo="nccl", model=model, max_moves=500))
+    assert order.details["bound_by"] == "links"
+    assert order.lower_bound is not None
+    assert order.cost is not None
+    assert 1.8 * 8e5 <= order.lower_bound <= order.cost <= 1.01 * order.lower_bound
 
 
 def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from tests.conftest import typed
 RING = ["a", "b", "d", "c"]
 SUMMARY = (
     "plink: ring of 4 hosts, sum of round trips: given 400 us, found 220 us, median of random orders 220 us; "
-    "no order costs less than 220 us\n"
+    "no order costs less than 220 us (optimal)\n"
 )
 
 

@@ -14,6 +14,7 @@ from solvers.costs.evaluator import reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.constraints import PlacementConstraints
+from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.one_tree import ring_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
@@ -310,7 +311,8 @@ def test_all_to_all_orders_cost_the_same() -> None:
 def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
     algo: str, base: int, n: int, model: str
 ) -> None:
-    """The larger of the two, for the hosts that have ranks; blocks only under latency and with a power of the base."""
+    """The largest of them and of that by links, for the hosts that have ranks; blocks only under latency and with a
+    power of the base."""
     values = np.random.default_rng(n).permutation(n + 2)[:n]
     results = with_rtt(racks([n // 2 + 1, n + 1 - n // 2], 3)[0])
     task = OrderingProblem(results, values, algo, Options(base=base), 1e6, model)
@@ -318,8 +320,8 @@ def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
     rounds = next((k for k in range(1, 5) if base**k == n), None)
     if model == "latency" and rounds is not None:
         bound = max(bound, hypercube_bound(results.rtt_us[np.ix_(values, values)], base, rounds))
-    result = search(task, 1, SearchBudget(0, never))
-    assert (result.lower_bound, result.bound_by) == (bound, "rounds")
+    result, links = search(task, 1, SearchBudget(0, never)), link_bound(task) or 0.0
+    assert (result.lower_bound, result.bound_by) == ((links, LINKS) if links > bound else (bound, "rounds"))
 
 
 def test_several_ranks_a_host_have_a_bound_for_rings_only() -> None:
