@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from solvers.simulation.contention import cost_by_model
 
 from solvers.costs.by_name import NAMES, SIMULATED, cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
@@ -13,7 +12,8 @@ from solvers.ordering.link_bounds import least_leaving, link_bound
 from solvers.ordering.problem import Order, OrderingProblem, expand_slots
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
-from solvers.simulation.collective import collective_job, simulate_collective
+from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.cost import cost_by_model
 from solvers.simulation.job import CapacityChanges
 from solvers.simulation.network import SimulatedNetwork
 from tests.solvers.costs.test_cost_models import fabric, fitting, options_for
@@ -51,20 +51,20 @@ def some_network(algo: str, seed: int) -> tuple[OrderingProblem, list[Order]]:
 @pytest.mark.parametrize("algo", NAMES)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_order_is_faster(algo: str, seed: int) -> None:
-    """By rounds, one port, the estimate, the simulation, and the simulation of ranks that wait for whole rounds."""
+    """By rounds, one port, the simulation, and that of ranks that send as soon as their data are there."""
     problem, orders = some_network(algo, seed)
     args = algo, len(problem.baseline), problem.options, problem.fabric, problem.size_bytes
     options, network = options_at(problem.options, algo, problem.size_bytes), SimulatedNetwork.of(problem.fabric)
     parts = [(weight, schedule_for(name, args[1], options)) for weight, name in parts_of(algo, problem.size_bytes)]
 
-    def in_lockstep(order: Order) -> float:
-        runs = [(w, simulate_collective(part, network, order, problem.size_bytes, lockstep=True)) for w, part in parts]
+    def eagerly(order: Order) -> float:
+        runs = [(w, simulate_collective(part, network, order, problem.size_bytes, lockstep=False)) for w, part in parts]
         return sum(weight * run.makespan_us for weight, run in runs)
 
     executions = {
         "alpha-beta": [cost_function_for(*args, "alpha-beta")],
         "contention": [cost_function_for(*args, "contention")],
-        SIMULATED: [cost_by_model(*args, SIMULATED), cost_by_model(*args, "contention"), in_lockstep],
+        SIMULATED: [cost_by_model(*args, SIMULATED), eagerly],
     }
     for model, costs in executions.items():
         bound = link_bound(replace(problem, model=model))
@@ -76,10 +76,10 @@ def test_no_order_is_faster(algo: str, seed: int) -> None:
 def test_a_plain_simulator_is_not_faster(seed: int) -> None:
     for algo in ("ring", "halving-doubling", "tree", "2lha"):
         problem, orders = some_network(algo, seed)
-        resources, tasks = collective_job(
-            schedule_for(algo, len(orders[0]), options_at(problem.options, algo, problem.size_bytes)),
-            SimulatedNetwork.of(problem.fabric), orders[0], problem.size_bytes,
-        )  # fmt: skip
+        schedule = schedule_for(algo, len(orders[0]), options_at(problem.options, algo, problem.size_bytes))
+        resources, tasks = PreparedCollective.of(schedule, lockstep=False).job(
+            SimulatedNetwork.of(problem.fabric), orders[0], problem.size_bytes
+        )
         offsets, needed = tasks.after
         rows = [
             Task(int(tasks.route[k]), float(tasks.amount[k]), float(tasks.lead_us[k]), float(tasks.lag_us[k]),

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.clouds import three_tier
+from benchmarks.referee import played_us
 from benchmarks.simgrid import has_simgrid, simgrid_us
 from plink.errors import NoAnswer
 from solvers.schedules.catalogue import Options, schedule_for
-from solvers.simulation.collective import PreparedCollective
+from solvers.simulation.collective import PreparedCollective, simulate_collective
 from solvers.simulation.network import SimulatedNetwork, TierLinks
 from solvers.simulation.simgrid import deployment_xml, platform_xml
 from tests.cli.files import refusal, write
@@ -35,6 +36,18 @@ def test_simgrid_takes_as_long(algo: str, tmp_path: Path) -> None:
     simulated = collective.run(values, order, size).makespan_us
     (by_simgrid,) = simgrid_us(tmp_path, values, collective, [order], size)
     assert simulated == pytest.approx(by_simgrid, rel=1e-3)
+
+
+@needs_simgrid
+@pytest.mark.parametrize("size", [1e8, 4e5])
+@pytest.mark.parametrize("algo", ["halving-doubling", "recursive-doubling", "bcube", "2lha", "tree"])
+def test_ranks_that_wait_as_mpi_does_take_as_long(algo: str, size: float, tmp_path: Path) -> None:
+    """Played by actors in SimGrid, with messages above and below the size up to which nobody waits for a receiver."""
+    values = network(8, racks(8, 2, 4.0), latency_us=200.0)
+    options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if algo == "2lha" else Options()
+    schedule, order = schedule_for(algo, 8, options), np.random.default_rng(1).permutation(8)
+    (played,) = played_us(tmp_path, values, schedule, [order], size)
+    assert simulate_collective(schedule, values, order, size).makespan_us == pytest.approx(played, rel=2e-3)
 
 
 @needs_simgrid
