@@ -35,8 +35,8 @@ Ints = npt.NDArray[np.int64]
 def link_bound(problem: OrderingProblem) -> float | None:
     """Return a lower bound of the time of every order, microseconds; None under ``latency``, which knows no bytes.
 
-    The model says what limits transfers: the pairs (``alpha-beta``), links of hosts and groups (``contention``), or
-    both (``simulated``, by which also orders under ``contention`` are chosen). Constraints of the orders are left out.
+    The model says what limits transfers: the pairs (``alpha-beta``), links of hosts and groups (``contention`` by
+    rounds), or both (``simulated``, by which also orders under ``contention`` are chosen). Constraints of the orders are left out.
     """
     if problem.model == "latency" or len(problem.hosts) < 2:
         return None
@@ -45,7 +45,11 @@ def link_bound(problem: OrderingProblem) -> float | None:
 
 def _bound(problem: OrderingProblem, name: str) -> float:
     pattern = pattern_for(name, len(problem.baseline), problem.priced_options)
-    return max(_traffic_bound(problem, pattern), _chain_bound(problem, name, pattern)) * _ROUNDED_DOWN
+    traffic_us = _traffic_bound(problem, pattern)
+    if name in RINGS and problem.model == "contention":  # rounds take what links need and the mean latency
+        mean_us = ring_bound(problem.fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)] / 2) / pattern.ranks
+        traffic_us += float(pattern.repeat.sum()) * mean_us
+    return max(traffic_us, _chain_bound(problem, name, pattern)) * _ROUNDED_DOWN
 
 
 def _traffic_bound(problem: OrderingProblem, pattern: Pattern) -> float:
@@ -180,9 +184,10 @@ def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float
         hops, share = 2 * (ranks - 1), float(pattern.share.min())
         block = np.minimum(*(each := latency + share * problem.size_bytes * us_per_byte, each.T))
         whole = hops / ranks * problem.size_bytes * np.minimum(us_per_byte, us_per_byte.T)
-        if len(hosts) == 2:
-            return max(hops / ranks * 2 * float(block[0, 1]), float(whole[0, 1]))
-        return max(hops / ranks * ring_bound(np.where(apart, block, 0.0)), two_connected_threshold(whole))
+        slowest = two_connected_threshold(whole) if len(hosts) > 2 else float(whole[0, 1])
+        return max(hops / ranks * ring_bound(np.where(apart, block, 0.0)), slowest)
+    if problem.model == "contention" and pattern.timing == "pipeline" and len(hosts) < ranks:
+        return 0.0  # a mean of hops, of which some are within hosts
     shortest, fastest = float(latency[apart].min()), float(us_per_byte[apart].min())
     if pattern.all_to_all_share:
         hop = shortest + pattern.all_to_all_share * problem.size_bytes * fastest

@@ -19,10 +19,11 @@ class SteadyRing:
     ``connection``, shape (N,), that of each transfer of a round.
 
     N blocks go round. Each is passed on 2(N-1) times, and no connection works on two at once. So a round takes, on
-    average, the longer of two times: the one that the busiest resource needs for all the blocks that cross it, and the
-    mean, over the ring, of the time from one rank to the next of a block that waits for nothing (the two kinds of
-    cycles of the event graph; Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, 2.5.3). What
-    flows lose to each other is left out where both are about equal. docs/cost-models.md compares it with simulations.
+    average, the longer of two times: the one that the busiest resource needs for all the blocks that cross it (a
+    connection that is slow by itself is one), and the mean, over the ring, of the time from one rank to the next of a
+    block that waits for nothing (the two kinds of cycles of the event graph; Baccelli, Cohen, Olsder and Quadrat,
+    Synchronization and Linearity, 1992, 2.5.3). What flows lose to each other is left out where both are about equal.
+    docs/cost-models.md compares it with simulations.
     """
 
     ranks: int
@@ -70,6 +71,7 @@ class SteadyRing:
         rates = np.where(used >= 0, resources.capacity[used], np.inf).min(axis=1)
         hop_us = tasks.lag_us + tasks.amount / np.minimum(rates, resources.limit[tasks.route])
         rounds = 2 * (self.ranks - 1)
-        busiest_us = float((moved / resources.capacity).max())
+        pairs_us = tasks.amount / resources.limit[tasks.route]  # a connection has one block at a time
+        busiest_us = max(float((moved / resources.capacity).max()), float(pairs_us.max()))
         makespan_us = rounds * max(busiest_us, float(hop_us.mean()))
         return Timeline(np.zeros(self.ranks), hop_us, makespan_us, rounds * moved)

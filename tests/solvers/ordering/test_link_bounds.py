@@ -8,8 +8,10 @@ import pytest
 
 from solvers.costs.by_name import NAMES, SIMULATED, cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
-from solvers.ordering.link_bounds import least_leaving, link_bound
+from solvers.ordering.link_bounds import LINKS, least_leaving, link_bound
 from solvers.ordering.problem import Order, OrderingProblem, expand_slots
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective, simulate_collective
@@ -143,6 +145,16 @@ def test_ring_of_equal_hosts_meets_its_bound(model: str) -> None:
     expected = 10 * (50 + 1e6 / 6 / BYTES_PER_US)
     assert cost_by_model("ring", 6, Options(), result, 1e6, model)(np.arange(6)) == pytest.approx(expected)
     assert link_bound(problem) == pytest.approx(expected)
+
+
+def test_ring_by_rounds_is_proven_by_links_and_latencies() -> None:
+    """Racks one after the other, each of which is left once; all round trips are the same."""
+    result = slow_groups(12, 3, 10.0, np.inf)
+    result = replace(result, rtt_us=50.0 * ~np.eye(12, dtype=bool), group_out_gbps=np.array([5.0, 1.0, 5.0]))
+    scattered = np.random.default_rng(0).permutation(12)
+    problem = OrderingProblem(result, scattered, "ring", Options(), 1e6, "contention")
+    best = search(problem, 0, SearchBudget(20_000, lambda _: True))
+    assert (best.is_optimal, best.bound_by) == (True, LINKS)
 
 
 def test_ring_has_a_slow_hop_into_each_group() -> None:

@@ -83,13 +83,19 @@ def test_too_large_a_collective_is_refused_before_it_runs(monkeypatch: pytest.Mo
     assert transfers_of(cost.pattern_for("flat", 8, Options())) == 2 * 8 * 7
 
 
-@pytest.mark.parametrize("uplink_gbps", [np.inf, 0.5])
+@pytest.mark.parametrize(("uplink_gbps", "pair_gbps"), [(np.inf, None), (0.5, None), (np.inf, 0.2)])
 @pytest.mark.parametrize("size", [1e4, 8e6])
 def test_steady_ring_takes_the_time_of_the_simulated_one(
-    monkeypatch: pytest.MonkeyPatch, uplink_gbps: float, size: float
+    monkeypatch: pytest.MonkeyPatch, uplink_gbps: float, pair_gbps: float | None, size: float
 ) -> None:
-    """Latency or the uplinks hold it; the rounds in which it begins and ends are what the steady state leaves out."""
-    args, order = ("gloo", 24, Options(), fabric(24, uplink_gbps), size), np.random.default_rng(2).permutation(24)
+    """Latency, the uplinks or a slow pair hold it; the rounds in which it begins and ends are what the steady state
+    leaves out."""
+    order, result = np.random.default_rng(2).permutation(24), fabric(24, uplink_gbps)
+    if pair_gbps is not None:
+        rates = np.full((24, 24), GBPS)
+        rates[order[1], order[0]] = pair_gbps
+        result = replace(result, pair_gbps=rates)
+    args = "gloo", 24, Options(), result, size
     simulated = SimulatedCost.of(*args)
     monkeypatch.setattr(cost, "_STEADY_RING_MIN_RANKS", 24)
     steady = SimulatedCost.of(*args)
