@@ -36,7 +36,8 @@ def link_bound(problem: OrderingProblem) -> float | None:
     """Return a lower bound of the time of every order, microseconds; None under ``latency``, which knows no bytes.
 
     The model says what limits transfers: the pairs (``alpha-beta``), links of hosts and groups (``contention`` by
-    rounds), or both (``simulated``, by which also orders under ``contention`` are chosen). Constraints of the orders are left out.
+    rounds), or both (``simulated``, by which also orders under ``contention`` are chosen). Constraints of the orders
+    are left out.
     """
     if problem.model == "latency" or len(problem.hosts) < 2:
         return None
