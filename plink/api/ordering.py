@@ -55,7 +55,6 @@ _PROOF_S = 60.0
 # Of the time where an accurate cost chooses: when its parts end. The rest is for simulations.
 _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
-_EXACT_MAX_RANKS = 10  # Z3 solves the whole order up to here
 CONFIDENCE = 0.95
 
 
@@ -219,7 +218,7 @@ def solve(
                 notes.append(_bound_note(searched))
             if choice.is_against_estimate:
                 notes.append(_disagreement_note(choice))
-    elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
+    elif request.prove:
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
     validation = _validate(task, result, data, request.seed, choice)

@@ -6,7 +6,6 @@ to 300 hosts the subtour relaxation, and a little branching, raise it (:mod:`sol
 """
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ from solvers.latency import ring_cost
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 
 Tour = npt.NDArray[np.intp]
-EXHAUSTIVE_SEARCH_MAX_HOSTS = 8
+EXHAUSTIVE_SEARCH_MAX_HOSTS = 10
 _CANDIDATES = 5
 _SERIES_PERTURBATIONS_PER_HOST = 20
 _BATCH_PERTURBATIONS = 20_000  # between two calls of keep_going
@@ -118,8 +117,8 @@ def search_bottleneck(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
 
 def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, budget: SearchBudget) -> Tour:
     """Search for the ring with the least sum and no hop above ``longest``, starting from such a ring."""
-    if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
-        return order
+    if 3 < len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
+        return _cheapest_ring(np.where(cost <= longest, cost, np.inf), np.add)
     tour = _tour_below(cost, order, longest, seed, budget.keep_going)
     tour.improve(budget.max_moves, False)
     return tour.order if longest_hop(cost, tour.order) <= longest else order
@@ -267,11 +266,35 @@ def _penalise_long_hops(cost: Matrix, threshold: float) -> Matrix:
 
 
 def _search_all_rings(cost: Matrix, longest_first: bool) -> Tour:
-    """Return the cheapest of all rings; a tie goes to the first, the hosts in order of their numbers."""
-    n = len(cost)
-    orders = np.array([(0, *rest) for rest in itertools.permutations(range(1, n))], dtype=np.intp).reshape(-1, n)
-    hops = cost[orders, np.roll(orders, 1, axis=1)]
-    sums = hops.sum(axis=1)
-    best = int(np.lexsort((sums, hops.max(axis=1)))[0] if longest_first else np.argmin(sums))
-    cheapest: Tour = orders[best]
-    return cheapest
+    """Return the cheapest of all rings; of equals, the hosts in order of their numbers if that is one."""
+    n, numbered = len(cost), np.arange(len(cost))
+    if n < 4:
+        return numbered
+    order = _cheapest_ring(cost, np.maximum if longest_first else np.add)
+    if longest_first:
+        longest = longest_hop(cost, order)
+        order = _cheapest_ring(np.where(cost <= longest, cost, np.inf), np.add)
+        if longest_hop(cost, numbered) > longest:
+            return order
+    return numbered if ring_cost(cost, numbered) <= ring_cost(cost, order) else order
+
+
+def _cheapest_ring(cost: Matrix, combine: np.ufunc) -> Tour:
+    """Return the ring of the least sum, or of the shortest longest hop, by dynamic programming over sets of hosts.
+
+    The least paths through every set from host 0 to each of its members (Held and Karp 1962).
+    """
+    others = len(cost) - 1
+    hops, sets = cost[1:, 1:], 1 << others
+    least = np.full((sets, others), np.inf)
+    least[1 << np.arange(others), np.arange(others)] = cost[0, 1:]
+    for members in range(1, sets - 1):
+        added = np.flatnonzero(~members >> np.arange(others) & 1)
+        paths = combine(least[members][:, None], hops[:, added]).min(axis=0)
+        grown = members | 1 << added
+        least[grown, added] = np.minimum(least[grown, added], paths)
+    members, order = sets - 1, [int(np.argmin(combine(least[-1], cost[1:, 0])))]
+    while members != 1 << order[-1]:
+        members ^= 1 << order[-1]
+        order.append(int(np.argmin(combine(least[members], hops[:, order[-1]]))))
+    return np.array([0, *(host + 1 for host in order)], dtype=np.intp)

@@ -231,16 +231,12 @@ def test_the_minimum_sum_respects_the_hop_limit() -> None:
         assert loop_cost(cost, free) == pytest.approx(best_of_all(cost, plus))
 
 
-def test_of_few_hosts_every_ring_was_tried_already() -> None:
-    """Up to eight, without a look at the clock; the least sum leaves such a ring as it is."""
-    for n, few in ((8, True), (9, False)):
+def test_of_few_hosts_every_ring_is_tried_without_time() -> None:
+    for n, few in ((10, True), (11, False)):
         cost = random_costs(n, 3)
-        start = np.random.default_rng(1).permutation(n)
-        assert (least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000)).tolist() == start.tolist()) is few
         result = search_ring(cost, 1, SearchBudget(500, until(0)))
         assert result.perturbations == 0
-        if few:
-            assert result.cost == result.lower_bound == pytest.approx(best_of_all(cost, plus))
+        assert (result.lower_bound == result.cost == pytest.approx(best_of_all(cost, plus))) is few
 
 
 class FinishedEngine:
