@@ -184,8 +184,7 @@ def solve(
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
         _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient,
-        None if search_deadline is None or request.time_limit_s is None
-        else search_deadline + time.monotonic() - search_clock(), FastTsp,
+        None if search_deadline is None else search_deadline + time.monotonic() - search_clock(), FastTsp,
     )  # fmt: skip
     result = search(task, request.seed, budget)
     _log.debug("%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, search_clock() - started)

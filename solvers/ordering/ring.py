@@ -6,6 +6,7 @@ to 300 hosts the subtour relaxation, and a little branching, raise it (:mod:`sol
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,7 @@ _INITIAL_TEMPERATURE = 0.3  # of the median hop: the mean increase of cost that 
 _MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
 _THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
 _RING_ENGINE_MIN_HOSTS = 100  # smaller rings are optimal in a second
+_RING_ENGINE_S_PER_HOST = 0.01  # not exhaustive: it has so much time
 _MAX_SUBTOUR_HOSTS = 300  # one to three seconds; of 512 hosts ten
 _BRANCH_NODES, _BRANCH_IDLE_SERIES = 200, 2
 _EPSILON = 1e-9
@@ -54,7 +56,8 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
 
     :param cost: shape (N, N), symmetric, complete.
     :param budget: its moves are perturbations; ``keep_going`` is called between batches of them. With a deadline
-        its ring engine searches beside, from 100 hosts on, and the better ring is taken.
+        its ring engine searches beside, from 100 hosts on, and the better ring is taken: until the deadline, or, where
+        the search is not exhaustive, for a time by the number of hosts.
     """
     longest_bound = _longest_hop_bound(cost)  # before the search, which may use all the time
     if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
@@ -63,7 +66,8 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
     with contextlib.ExitStack() as ending:
         engine = None
         if budget.ring_engine and budget.deadline is not None and len(cost) >= _RING_ENGINE_MIN_HOSTS:
-            engine = budget.ring_engine(cost, budget.deadline)
+            usual_end = np.inf if budget.exhaustive else time.monotonic() + _RING_ENGINE_S_PER_HOST * len(cost)
+            engine = budget.ring_engine(cost, min(budget.deadline, usual_end))
             ending.callback(engine.end)
         tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
         tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)

@@ -244,6 +244,7 @@ class FinishedEngine:
 
     def __init__(self, cost: Matrix, deadline: float) -> None:
         self.order, self.ended = search_ring(cost, 0, SearchBudget(20_000)).order, False
+        self.seconds = deadline - time.monotonic()
 
     def tour(self, keep_going: Callable[[], bool]) -> npt.NDArray[np.int64] | None:
         return self.order.astype(np.int64)
@@ -268,3 +269,16 @@ def test_deadline_adds_the_ring_engine(hosts: int, takes_part: bool) -> None:
     assert [engine.ended for engine in engines] == [True] * takes_part
     assert (together.cost < alone.cost) is takes_part
     assert together.cost == pytest.approx(ring_cost(cost, together.order))
+
+
+def test_ring_engine_has_a_time_by_the_number_of_hosts() -> None:
+    """Where the search ends by itself; else it has all of it."""
+    cost, engines = random_costs(120, 3), list[FinishedEngine]()
+
+    def start(cost: Matrix, deadline: float) -> FinishedEngine:
+        engines.append(FinishedEngine(cost, deadline))
+        return engines[-1]
+
+    for exhaustive in (False, True):
+        search_ring(cost, 0, SearchBudget(1, until(10**6), exhaustive, time.monotonic() + 6000.0, start))
+    assert engines[0].seconds < 60 < 600 < engines[1].seconds
