@@ -56,7 +56,6 @@ _PROOF_S = 60.0
 # Of the time where an accurate cost chooses: when its parts end. The rest is for simulations.
 _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
-_EXACT_MAX_RANKS = 10  # Z3 solves the whole order up to here
 CONFIDENCE = 0.95
 
 
@@ -187,8 +186,7 @@ def solve(
     patient = not timed or (request.time_limit_s is not None and not request.prove)
     budget = SearchBudget(
         _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient,
-        None if search_deadline is None or request.time_limit_s is None
-        else search_deadline + time.monotonic() - search_clock(), FastTsp,
+        None if search_deadline is None else search_deadline + time.monotonic() - search_clock(), FastTsp,
     )  # fmt: skip
     result = search(task, request.seed, budget)
     _log.debug("%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, search_clock() - started)
@@ -219,7 +217,7 @@ def solve(
         result = choice.result.with_bound(bound, LINKS)
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
-    elif request.prove or (len(task.baseline) <= _EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
+    elif request.prove:
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
     validation = _validate(task, result, data, request.seed, choice)

@@ -6,7 +6,7 @@ to 300 hosts the subtour relaxation, and a little branching, raise it (:mod:`sol
 """
 
 import contextlib
-import itertools
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ from solvers.latency import ring_cost
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 
 Tour = npt.NDArray[np.intp]
-EXHAUSTIVE_SEARCH_MAX_HOSTS = 8
+EXHAUSTIVE_SEARCH_MAX_HOSTS = 10
 _CANDIDATES = 5
 _SERIES_PERTURBATIONS_PER_HOST = 20
 _BATCH_PERTURBATIONS = 20_000  # between two calls of keep_going
@@ -26,6 +26,7 @@ _INITIAL_TEMPERATURE = 0.3  # of the median hop: the mean increase of cost that 
 _MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
 _THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
 _RING_ENGINE_MIN_HOSTS = 100  # smaller rings are optimal in a second
+_RING_ENGINE_S_PER_HOST = 0.01  # not exhaustive: it has so much time
 _MAX_SUBTOUR_HOSTS = 300  # one to three seconds; of 512 hosts ten
 _BRANCH_NODES, _BRANCH_IDLE_SERIES = 200, 2
 _EPSILON = 1e-9
@@ -55,7 +56,8 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
 
     :param cost: shape (N, N), symmetric, complete.
     :param budget: its moves are perturbations; ``keep_going`` is called between batches of them. With a deadline
-        its ring engine searches beside, from 100 hosts on, and the better ring is taken.
+        its ring engine searches beside, from 100 hosts on, and the better ring is taken: until the deadline, or, where
+        the search is not exhaustive, for a time by the number of hosts.
     """
     longest_bound = _longest_hop_bound(cost)  # before the search, which may use all the time
     if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
@@ -64,7 +66,8 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
     with contextlib.ExitStack() as ending:
         engine = None
         if budget.ring_engine and budget.deadline is not None and len(cost) >= _RING_ENGINE_MIN_HOSTS:
-            engine = budget.ring_engine(cost, budget.deadline)
+            usual_end = np.inf if budget.exhaustive else time.monotonic() + _RING_ENGINE_S_PER_HOST * len(cost)
+            engine = budget.ring_engine(cost, min(budget.deadline, usual_end))
             ending.callback(engine.end)
         tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
         tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)
@@ -118,8 +121,8 @@ def search_bottleneck(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
 
 def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, budget: SearchBudget) -> Tour:
     """Search for the ring with the least sum and no hop above ``longest``, starting from such a ring."""
-    if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
-        return order
+    if 3 < len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
+        return _cheapest_ring(np.where(cost <= longest, cost, np.inf), np.add)
     tour = _tour_below(cost, order, longest, seed, budget.keep_going)
     tour.improve(budget.max_moves, False)
     return tour.order if longest_hop(cost, tour.order) <= longest else order
@@ -267,11 +270,35 @@ def _penalise_long_hops(cost: Matrix, threshold: float) -> Matrix:
 
 
 def _search_all_rings(cost: Matrix, longest_first: bool) -> Tour:
-    """Return the cheapest of all rings; a tie goes to the first, the hosts in order of their numbers."""
-    n = len(cost)
-    orders = np.array([(0, *rest) for rest in itertools.permutations(range(1, n))], dtype=np.intp).reshape(-1, n)
-    hops = cost[orders, np.roll(orders, 1, axis=1)]
-    sums = hops.sum(axis=1)
-    best = int(np.lexsort((sums, hops.max(axis=1)))[0] if longest_first else np.argmin(sums))
-    cheapest: Tour = orders[best]
-    return cheapest
+    """Return the cheapest of all rings; of equals, the hosts in order of their numbers if that is one."""
+    n, numbered = len(cost), np.arange(len(cost))
+    if n < 4:
+        return numbered
+    order = _cheapest_ring(cost, np.maximum if longest_first else np.add)
+    if longest_first:
+        longest = longest_hop(cost, order)
+        order = _cheapest_ring(np.where(cost <= longest, cost, np.inf), np.add)
+        if longest_hop(cost, numbered) > longest:
+            return order
+    return numbered if ring_cost(cost, numbered) <= ring_cost(cost, order) else order
+
+
+def _cheapest_ring(cost: Matrix, combine: np.ufunc) -> Tour:
+    """Return the ring of the least sum, or of the shortest longest hop, by dynamic programming over sets of hosts.
+
+    The least paths through every set from host 0 to each of its members (Held and Karp 1962).
+    """
+    others = len(cost) - 1
+    hops, sets = cost[1:, 1:], 1 << others
+    least = np.full((sets, others), np.inf)
+    least[1 << np.arange(others), np.arange(others)] = cost[0, 1:]
+    for members in range(1, sets - 1):
+        added = np.flatnonzero(~members >> np.arange(others) & 1)
+        paths = combine(least[members][:, None], hops[:, added]).min(axis=0)
+        grown = members | 1 << added
+        least[grown, added] = np.minimum(least[grown, added], paths)
+    members, order = sets - 1, [int(np.argmin(combine(least[-1], cost[1:, 0])))]
+    while members != 1 << order[-1]:
+        members ^= 1 << order[-1]
+        order.append(int(np.argmin(combine(least[members], hops[:, order[-1]]))))
+    return np.array([0, *(host + 1 for host in order)], dtype=np.intp)

@@ -1,7 +1,8 @@
 """Search for the cheapest rank order of any algorithm under any cost model.
 
-:func:`search` picks the method. Few hosts: all orders. Rings under ``latency``: a travelling salesman's tour. All
-else: simulated annealing from several start orders. Each method comes with a lower bound where there is one.
+:func:`search` picks the method. Few hosts: all orders, one by one or by branch and bound. Rings under ``latency``: a
+travelling salesman's tour. All else: simulated annealing from several start orders. Each method comes with a lower
+bound where there is one.
 """
 
 import itertools
@@ -35,8 +36,9 @@ from solvers.ordering.ring import longest_hop, search_bottleneck, search_ring
 from solvers.ordering.ring_orders import is_rotation_enough, penalised_costs, ring_lower_bound, search_ring_order
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
-_EXHAUSTIVE_SEARCH_MAX_HOSTS = 7
-_EXHAUSTIVE_SEARCH_MAX_RANKS = 64  # with more of them on few hosts one evaluation takes long
+_EXHAUSTIVE_SEARCH_MAX_HOSTS = 10
+_TRIED_MAX_HOSTS = 7  # without compiled code, which takes half a second to load
+_TRIED_MAX_RANKS = 64  # with more of them on few hosts one evaluation takes long
 _MAX_EXCHANGES, _EXCHANGES_BETWEEN_CHECKS = 20_000, 256
 _MIN_EVALUATED_ROTATIONS = 1024  # even after the deadline
 _START_PERTURBATIONS_PER_HOST = 100  # for a ring that only is a start order
@@ -69,12 +71,11 @@ def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderi
     tried = [_search_in_sequence(candidate, seed, short) for candidate in problems]
     best = int(np.argmin([result.cost for result in tried]))
     result, total = tried[best], sum(candidate.moves for candidate in tried)
-    if not _is_small(problem):
-        left = replace(budget, max_moves=max(1, budget.max_moves - total))
-        longer = _search_in_sequence(problems[best], seed, left)
-        total += longer.moves
-        is_better = longer.cost <= result.cost
-        result = longer if is_better else replace(result, lower_bound=longer.lower_bound, bound_by=longer.bound_by)
+    left = replace(budget, max_moves=max(1, budget.max_moves - total))
+    longer = _search_in_sequence(problems[best], seed, left)
+    total += longer.moves
+    is_better = longer.cost <= result.cost
+    result = longer if is_better else replace(result, lower_bound=longer.lower_bound, bound_by=longer.bound_by)
     start = tried[0]  # of the baseline's own sequence
     result = replace(result, baseline_cost=start.baseline_cost, random_median=start.random_median, moves=total)
     is_feasible = np.array_equal(problem.feasible.materialise(problem.hosts.tolist()), problem.baseline)
@@ -83,18 +84,13 @@ def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderi
     return result
 
 
-def _is_small(problem: OrderingProblem) -> bool:
-    """Whether all orders of the hosts can be tried."""
-    few_hosts = len(problem.hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS
-    return few_hosts and len(problem.baseline) <= _EXHAUSTIVE_SEARCH_MAX_RANKS
-
-
 def _baselines_by_size_sequence(problem: OrderingProblem, seed: int) -> list[Order]:
     """Return the baseline, and feasible orders in which groups of other sizes come first, for up to 12 sequences."""
     feasible, algos = problem.feasible, [name for _, name in parts_of(problem.algo, problem.size_bytes)]
     groups = feasible.host_groups
     is_ring = problem.is_latency_ring and is_rotation_enough(feasible)
-    if groups is None or feasible.has_equal_groups or feasible.pinned_ranks or is_ring or "2lha" in algos:
+    few = len(problem.hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS
+    if groups is None or feasible.has_equal_groups or feasible.pinned_ranks or is_ring or "2lha" in algos or few:
         return [problem.baseline]
     sizes = [int(feasible.slots[group].sum()) for group in groups]
     baseline_groups = list(dict.fromkeys(feasible.group_of[host] for host in feasible.hosts))
@@ -126,8 +122,10 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
     median = median_of_random(problem, cost_of, seed)
     start = OrderingResult(baseline, baseline_cost, None, None, baseline_cost, median, 0, objective)
     as_ring = problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible))
-    if _is_small(problem) and not as_ring and objective != "bottleneck":
-        return _search_exhaustively(problem, start, cost_of)
+    if len(hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS and not as_ring and objective != "bottleneck":
+        result = _search_exhaustively(problem, start, cost_of)
+        if result is not None:
+            return result
     start = start.with_bound(link_bound(problem), LINKS)
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
@@ -147,21 +145,39 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
     return _anneal(problem, pattern, start, cost_of, seed, budget)
 
 
-def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_of: CostFunction) -> OrderingResult:
-    """Evaluate every feasible order of the hosts; a tie goes to the order that is nearest to the baseline.
+def _search_exhaustively(
+    problem: OrderingProblem, start: OrderingResult, cost_of: CostFunction
+) -> OrderingResult | None:
+    """Return the cheapest of all feasible orders of few hosts, the baseline if it is as cheap; None: that takes long.
 
-    Groups of different sizes keep the baseline's sequence of sizes, so that then the minimum is no lower bound.
+    No clock ends it, so that it is found however busy the machine is.
     """
-    preferences = itertools.permutations(problem.hosts.tolist())
-    orders = {order.tobytes(): order for order in map(problem.feasible.materialise, preferences)}
-    costs = [cost_of(order) for order in orders.values()]
-    best = int(np.argmin(costs))
-    if costs[0] <= costs[best] * (1 + _EPSILON):  # the first permutation is the baseline
-        best = 0
-    result = replace(start, order=list(orders.values())[best], cost=costs[best], moves=len(costs))
-    if problem.feasible.has_equal_groups:
-        return replace(result, lower_bound=min(costs), bound_by="all orders")
-    return result.with_bound(link_bound(problem), LINKS)
+    feasible, few_hosts = problem.feasible, problem.hosts.tolist()
+    nearest = feasible.materialise(few_hosts)
+    is_feasible = np.array_equal(nearest, problem.baseline)
+    few = len(few_hosts) <= _TRIED_MAX_HOSTS and len(nearest) <= _TRIED_MAX_RANKS
+    if few and feasible.has_equal_groups:
+        orders = {order.tobytes(): order for order in map(feasible.materialise, itertools.permutations(few_hosts))}
+        costs = [cost_of(order) for order in orders.values()]
+        best, moves = list(orders.values())[int(np.argmin(costs))], len(costs)
+    else:
+        from solvers.ordering.branch_and_bound import cheapest_order
+
+        names = [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+        if any(pattern_for(name, len(nearest), problem.priced_options).all_to_all_share for name in names):
+            return None
+        cheapest = cheapest_order(problem, nearest, cost_of(nearest))
+        if not cheapest.is_optimal:
+            return None
+        best, moves = cheapest.order, cheapest.moves
+    cost = cost_of(best)
+    bound = cost
+    if is_feasible and start.baseline_cost <= cost * (1 + _EPSILON):
+        best, cost = problem.baseline, start.baseline_cost
+    result = replace(start, order=best, cost=cost, moves=moves)
+    if "2lha" in problem.algo and not feasible.has_equal_groups:  # the baseline's sequence of sizes alone was tried
+        return result.with_bound(link_bound(problem), LINKS)
+    return replace(result, lower_bound=bound, bound_by="all orders")
 
 
 def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int) -> float:

@@ -1,6 +1,6 @@
 """Symmetries of a pattern: rank permutations that change no order's cost, and the choices that they make redundant."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -68,3 +68,14 @@ def redundant_choices(pattern: Pattern, model: str, rtt_us: Matrix) -> Iterator[
         for v in range(n):
             for t in range(v):
                 yield (1, v), (int(mirrors[0][1]), t)
+
+
+def ordered_ranks(patterns: Sequence[Pattern], model: str) -> list[tuple[int, int]]:
+    """Return pairs of ranks, the lower one first: some cheapest order has the lower-numbered host at the first of each.
+
+    Of the orders that symmetries of all patterns make of one another the lexicographically least is meant: a symmetry
+    that changes no rank below k cannot bring a lower host to k. Hosts may have any numbers.
+    """
+    common = set.intersection(*({tuple(s.tolist()) for s in symmetries(pattern, model)} for pattern in patterns))
+    first_moved = ((next((k for k, rank in enumerate(s) if rank != k), None), s) for s in common)
+    return sorted({(k, s[k]) for k, s in first_moved if k is not None})

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from plink.api.fast_tsp_process import FastTsp, whole_numbers
-from plink.model.network import Matrix
+from plink.api.ordering import OrderRequest, solve
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
 
@@ -27,6 +29,24 @@ def test_deadline_adds_fast_tsp() -> None:
     together = search_ring(cost, 0, SearchBudget(1, deadline=time.monotonic() + 6.0, ring_engine=FastTsp))
     assert sorted(together.order.tolist()) == list(range(300))
     assert together.cost < 0.99 * alone.cost
+
+
+@pytest.mark.parametrize(("max_moves", "takes_part"), [(None, True), (1000, False)])
+def test_fast_tsp_takes_part_unless_moves_are_the_limit(
+    monkeypatch: pytest.MonkeyPatch, max_moves: int | None, takes_part: bool
+) -> None:
+    started: list[int] = []
+
+    class Recorded(FastTsp):
+        def __init__(self, cost: Matrix, deadline: float) -> None:
+            started.append(len(cost))
+            super().__init__(cost, deadline)
+
+    monkeypatch.setattr("plink.api.ordering.FastTsp", Recorded)
+    members = tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(120))
+    network = Network(Hosts(members), distances(120, 3), None, {})
+    solve(network, OrderRequest(model="latency", max_moves=max_moves))
+    assert started == [120] * takes_part
 
 
 def test_interrupted_ring_does_not_wait_for_the_deadline() -> None:

@@ -231,16 +231,12 @@ def test_the_minimum_sum_respects_the_hop_limit() -> None:
         assert loop_cost(cost, free) == pytest.approx(best_of_all(cost, plus))
 
 
-def test_of_few_hosts_every_ring_was_tried_already() -> None:
-    """Up to eight, without a look at the clock; the least sum leaves such a ring as it is."""
-    for n, few in ((8, True), (9, False)):
+def test_of_few_hosts_every_ring_is_tried_without_time() -> None:
+    for n, few in ((10, True), (11, False)):
         cost = random_costs(n, 3)
-        start = np.random.default_rng(1).permutation(n)
-        assert (least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000)).tolist() == start.tolist()) is few
         result = search_ring(cost, 1, SearchBudget(500, until(0)))
         assert result.perturbations == 0
-        if few:
-            assert result.cost == result.lower_bound == pytest.approx(best_of_all(cost, plus))
+        assert (result.lower_bound == result.cost == pytest.approx(best_of_all(cost, plus))) is few
 
 
 class FinishedEngine:
@@ -248,6 +244,7 @@ class FinishedEngine:
 
     def __init__(self, cost: Matrix, deadline: float) -> None:
         self.order, self.ended = search_ring(cost, 0, SearchBudget(20_000)).order, False
+        self.seconds = deadline - time.monotonic()
 
     def tour(self, keep_going: Callable[[], bool]) -> npt.NDArray[np.int64] | None:
         return self.order.astype(np.int64)
@@ -272,3 +269,16 @@ def test_deadline_adds_the_ring_engine(hosts: int, takes_part: bool) -> None:
     assert [engine.ended for engine in engines] == [True] * takes_part
     assert (together.cost < alone.cost) is takes_part
     assert together.cost == pytest.approx(ring_cost(cost, together.order))
+
+
+def test_ring_engine_has_a_time_by_the_number_of_hosts() -> None:
+    """Where the search ends by itself; else it has all of it."""
+    cost, engines = random_costs(120, 3), list[FinishedEngine]()
+
+    def start(cost: Matrix, deadline: float) -> FinishedEngine:
+        engines.append(FinishedEngine(cost, deadline))
+        return engines[-1]
+
+    for exhaustive in (False, True):
+        search_ring(cost, 0, SearchBudget(1, until(10**6), exhaustive, time.monotonic() + 6000.0, start))
+    assert engines[0].seconds < 60 < 600 < engines[1].seconds
