@@ -67,11 +67,11 @@ def pairs_across(
 ) -> list[Pair]:
     """Return disjoint (near, far) pairs across the boundary of one group.
 
-    :param needs: how many flows fill the link of each far group: the first ones are filled first. Empty: all groups
-        have as many.
+    :param needs: how many flows fill the link of each far group: the first ones are filled first. None, or 0:
+        all groups have as many.
     """
     columns = [_spread(tier, other, rng) for other in far_groups]
-    if not needs:
+    if not any(needs):
         rng.shuffle(columns)
     ranked = sorted(
         (k >= need, *((place, k) if k < need else (k, place)), host)

@@ -35,7 +35,7 @@ class LinkCapacity:
 
 
 @dataclass(frozen=True)
-class Run:
+class FlowRun:
     """Total rates of groups in one run, Gbit/s, and the number of their flows, by (first host, way)."""
 
     totals: dict[Side, float]
@@ -48,10 +48,10 @@ class GroupRuns:
     def __init__(self, session: ProbeSession, groups: Sequence[HostGroup], seconds: float) -> None:
         self._session, self._seconds = session, seconds
         self._group_of = {host: group[0] for group in groups for host in group}
-        self.runs = list[Run]()
+        self.runs = list[FlowRun]()
         self.errors = dict[int, str]()  # by the first host of a group
 
-    def add(self, flows: list[Pair]) -> Run:
+    def add(self, flows: list[Pair]) -> FlowRun:
         """Run (source, sink) flows. A group of which one flow failed has no total in this run."""
         rates, errors = flow_rates(self._session, flows, self._seconds)
         totals, counts, failed = dict[Side, float](), dict[Side, int](), set[Side]()
@@ -65,11 +65,18 @@ class GroupRuns:
                 if flow in errors:
                     failed.add(side)
                     self.errors[side[0]] = errors[flow]
-        self.runs.append(Run({side: rate for side, rate in totals.items() if side not in failed}, counts))
+        self.runs.append(FlowRun({side: rate for side, rate in totals.items() if side not in failed}, counts))
         return self.runs[-1]
 
     def merge(self, other: "GroupRuns") -> None:
-        """Add the runs of a search, or a test, of some of the groups."""
+        """Add the runs of another search; of each group and way only those count in which it carried more."""
+        before, after = self.capacities(), other.capacities()
+        for side, capacity in after.items():
+            if side in before and capacity.gbps <= before[side].gbps:
+                for run in other.runs:
+                    run.totals.pop(side, None)
+            else:
+                self.supersede(side)
         self.runs += other.runs
         self.errors |= other.errors
 

@@ -27,9 +27,9 @@ class LimitTest:
 def may_gain(group: HostGroup, others: Sequence[HostGroup], capacities: Capacities) -> bool:
     """Return whether a group may carry more with partners of other groups, or with more of them."""
     possible = min(len(group), sum(map(len, others)))
-    known = [capacities[side] for way in WAYS if (side := (group[0], way)) in capacities]
+    measured = [capacities[side] for way in WAYS if (side := (group[0], way)) in capacities]
     one_flow = median(way.one_flow for way in capacities.values()) if capacities else 0.0
-    return len(others) > 1 and any(MIN_GROWTH * way.gbps < possible * max(one_flow, way.one_flow) for way in known)
+    return len(others) > 1 and any(MIN_GROWTH * way.gbps < possible * max(one_flow, way.one_flow) for way in measured)
 
 
 def carried(capacities: Capacities, first: int, way: str) -> float:
@@ -38,9 +38,10 @@ def carried(capacities: Capacities, first: int, way: str) -> float:
 
 
 def flows_to_fill(first: int, group: HostGroup, capacities: Capacities) -> float:
-    """Return how many flows of a group fill the slower way of the link of the group of that first host."""
-    one_flow = max(capacities[side].one_flow for way in WAYS if (side := (group[0], way)) in capacities)
-    return min(carried(capacities, first, way) for way in WAYS) / max(one_flow, 1e-12)
+    """Return how many flows of a group fill the slower way of the link of the group of that first host; 0 where one of
+    both is not known."""
+    one_flow = max((capacities[side].one_flow for way in WAYS if (side := (group[0], way)) in capacities), default=0.0)
+    return min(carried(capacities, first, way) for way in WAYS) / one_flow if one_flow else 0.0
 
 
 def limit_tests(

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probes.boundary_pairs import HostGroup, Pair, TierGroups, pairs_across, pairs_between
-from probes.group_runs import MIN_GROWTH, STEADY_SHARE, WAYS, GroupRuns, Run, Side, is_unsteady
+from probes.group_runs import MIN_GROWTH, STEADY_SHARE, WAYS, FlowRun, GroupRuns, Side, is_unsteady
 from probes.limit_tests import Capacities, LimitTest, carried, flows_to_fill, limit_tests, may_gain
 from probes.session import ProbeSession
 
@@ -83,10 +83,10 @@ def shared_links(
     tested = search.test_limits(done, runs)
     if len(at_once) > 1 and search.is_disturbed(done, tested, runs):
         _log.info("flows of several groups disturb each other: each group is measured by itself")
-        runs, again, tested = GroupRuns(session, groups, settings.seconds), list(done), {group[0] for group in done}
-        done.clear()
-        for group in again:
-            measure_alone(group)
+        tested = set()
+        for group in done:
+            if keep_going() and search.alone(group, runs):
+                tested.add(group[0])
     rows = [_row(session, tier, group, groups, runs, tested) for group in sorted(done)]
     for row in rows:
         _log_unsteady(row)
@@ -165,7 +165,7 @@ class _Search:
                     gained.add(side[0])
                 if earlier is None or side[0] in gained or run.flows[side] > earlier.flows:
                     more[side] = total
-            runs.runs.append(Run(more, run.flows))
+            runs.runs.append(FlowRun(more, run.flows))
             capacities, finished = runs.capacities(), list[LimitTest]()
             for test in tests:
                 others, sides = self._others(test.group), [(test.group[0], way) for way in WAYS]
@@ -185,7 +185,7 @@ class _Search:
             capacities = runs.capacities()
         return tested
 
-    def _tested(self, tests: Sequence[LimitTest], capacities: Capacities, runs: GroupRuns) -> Run:
+    def _tested(self, tests: Sequence[LimitTest], capacities: Capacities, runs: GroupRuns) -> FlowRun:
         """Run tests at once, both ways, and return what the tested groups carried."""
         alone = GroupRuns(self.session, [test.group for test in tests], self.settings.seconds)
         pairs = [self._across(test.group, test.far_groups, test.flows, capacities) for test in tests]
@@ -210,11 +210,7 @@ class _Search:
         slow = [group for group in complete if shares[group[0]] < _MIN_USUAL_SHARE and group is not usual[0]]
         for group in gaining + slow[:_MAX_SUSPECTS]:
             if self.keep_going() and (group in gaining or self._gains(group, capacities)):
-                again = GroupRuns(self.session, [group], self.settings.seconds)
-                if self.alone(group, again):
-                    for way in WAYS:
-                        runs.supersede((group[0], way))
-                    runs.merge(again)
+                self.alone(group, runs)
         return False
 
     def _gains(self, group: HostGroup, capacities: Capacities) -> bool:
@@ -223,7 +219,7 @@ class _Search:
             capacity = capacities[group[0], way]
             # More flows than before: what filled the link then may have been the other groups' flows.
             number = len(group) if capacity.limited_by == "hosts" else 2 * capacity.flows
-            flows = _one_way(self._across(group, self._others(group), number), way)
+            flows = _one_way(self._across(group, self._others(group), number, capacities), way)
             run = GroupRuns(self.session, [group], self.settings.seconds).add(flows)
             if run.totals.get((group[0], way), 0.0) > _MIN_GAIN * capacity.gbps:
                 return True
@@ -231,6 +227,7 @@ class _Search:
 
     def alone(self, group: HostGroup, runs: GroupRuns) -> bool:
         """Measure one group, one way after the other, while nothing else is sent; return whether nothing stopped it."""
+        capacities = runs.capacities()
         for way in WAYS:
             others = self._others(group)
             max_flows = min(len(groups_hosts(side)) for side in (_remaining(self.session, [group]), others))
@@ -239,7 +236,7 @@ class _Search:
                 continue
 
             def flows(number: int, way: str = way) -> list[Pair]:
-                return _one_way(self._across(group, self._others(group), number), way)
+                return _one_way(self._across(group, self._others(group), number, capacities), way)
 
             one_way = GroupRuns(self.session, [group], self.settings.seconds)
             if not self._saturate([group], flows, max_flows, one_way):
@@ -248,22 +245,21 @@ class _Search:
         return True
 
     def _others(self, group: HostGroup) -> list[HostGroup]:
-        """Return the other groups that have hosts left."""
+        """Return the other groups that have hosts left, those of its family first."""
+        families = sorted(self.families, key=lambda family: group not in family)
         return [
-            other
-            for other in itertools.chain(*self.families)
-            if other is not group and _remaining(self.session, [other])
+            other for other in itertools.chain(*families) if other is not group and _remaining(self.session, [other])
         ]
 
     def _across(
-        self, group: HostGroup, far_groups: Sequence[HostGroup], number: int, capacities: Capacities | None = None
+        self, group: HostGroup, far_groups: Sequence[HostGroup], number: int, capacities: Capacities
     ) -> list[Pair]:
         """Return pairs of a group with others, of which the first are filled first by what they are known to carry."""
         near = _remaining(self.session, [group])
         far = [(other[0], left[0]) for other in far_groups if (left := _remaining(self.session, [other]))]
         if not near or not far:
             return []
-        needs = [] if capacities is None else [flows_to_fill(first, group, capacities) for first, _ in far]
+        needs = [flows_to_fill(first, group, capacities) for first, _ in far]
         return pairs_across(self.tier, near[0], [left for _, left in far], number, self.rng, needs)
 
     def _saturate(

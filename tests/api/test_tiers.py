@@ -1,5 +1,6 @@
 """Tiers of shared links, found and measured: by simulated flows that share the links of racks and pods evenly."""
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -257,6 +258,25 @@ def _busy(fabric: Tree, link: str) -> float:
     """What a link carries: the first rack's uplink half as much in the sixth run."""
     rate = Tree.rate(fabric, link)
     return rate / 2 if link == "ra out" and len(fabric.runs) == 6 else rate
+
+
+def test_racks_measured_by_themselves_do_not_have_the_rates_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All uplinks carry half at first; later on racks send to other pods, too, whose links are narrower."""
+    for seed in range(10):
+        racks, pods = {f"r{name}": 2.0 for name in "abcd"}, {"px": 1.0, "py": 1.0}
+        fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, **pods)
+        monkeypatch.setattr(fabric, "rate", functools.partial(_slow_at_first, fabric))
+        session = session_on(fabric, monkeypatch)
+        measure_shared_links(session, SharedLinkSettings(seed=seed))
+        inner, outer = session.measurements.details["shared_links"]
+        assert {*rates(inner).values()} == {(2.0, "link")}
+        assert {gbps for gbps, _ in rates(outer).values()} == {1.0}
+
+
+def _slow_at_first(fabric: Tree, link: str) -> float:
+    """What a link carries: uplinks of racks half as much in the first runs."""
+    rate = Tree.rate(fabric, link)
+    return rate / 2 if link.startswith("r") and len(fabric.runs) <= 7 else rate
 
 
 def test_up_and_down_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
