@@ -19,13 +19,15 @@ class TierGroups:
 
     ``family_of``: the family of each group, a group of the tier above; None when all are one. ``part_of``: the part of
     its group that a host is in, a group of the tier below; a host that is not in it is a part by itself. ``measured``:
-    hosts whose groups are measured; None for all.
+    hosts whose groups are measured; None for all. ``known_gbps``: what others carry, by their first host and ``out`` or
+    ``in``.
     """
 
     groups: list[HostGroup]
     family_of: Sequence[int] | None = None
     part_of: Mapping[int, int] = field(default_factory=dict)
     measured: frozenset[int] | None = None
+    known_gbps: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
     def part(self, host: int) -> int:
         """Return the part of a host; negative for one that is a part by itself."""
@@ -56,13 +58,27 @@ def pairs_between(
 
 
 def pairs_across(
-    tier: TierGroups, group: HostGroup, far_groups: list[HostGroup], flows: int, rng: random.Random
+    tier: TierGroups,
+    group: HostGroup,
+    far_groups: list[HostGroup],
+    flows: int,
+    rng: random.Random,
+    needs: Sequence[float] = (),
 ) -> list[Pair]:
-    """Return disjoint (near, far) pairs across the boundary of one group."""
-    near = _spread(tier, group, rng)[:flows]
-    columns = [_spread(tier, other, rng) for other in rng.sample(far_groups, len(far_groups))]
-    far = [column[k] for k in range(max(map(len, columns), default=0)) for column in columns if k < len(column)]
-    return list(zip(near, far[:flows], strict=False))
+    """Return disjoint (near, far) pairs across the boundary of one group.
+
+    :param needs: how many flows fill the link of each far group: the first ones are filled first. None, or 0:
+        all groups have as many.
+    """
+    columns = [_spread(tier, other, rng) for other in far_groups]
+    if not any(needs):
+        rng.shuffle(columns)
+    ranked = sorted(
+        (k >= need, *((place, k) if k < need else (k, place)), host)
+        for place, (column, need) in enumerate(zip(columns, needs or [0.0] * len(columns), strict=True))
+        for k, host in enumerate(column)
+    )
+    return list(zip(_spread(tier, group, rng)[:flows], [host for *_, host in ranked], strict=False))
 
 
 def _spread(tier: TierGroups, group: HostGroup, rng: random.Random) -> HostGroup:

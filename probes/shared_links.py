@@ -4,52 +4,34 @@ A pairwise test does not see an oversubscribed uplink: alone, a pair across it g
 pairs send across the boundaries of groups at once, more and more of them, until their sums stop growing.
 
 All groups of a tier, both ways, are measured at once. Flows of a group go to others of its own family where it has one
-(racks of the same pod), so that they do not meet on links of a higher tier. Then a usual group and the slow ones are
-measured by themselves, one way at a time. If this brings a usual group more, the flows did disturb each other, and all
-groups are measured by themselves.
+(racks of the same pod), so that they do not meet on links of a higher tier. What limits a group then may be its own
+link, or those of the groups that it sends to. So each group sends more flows to, and receives more from, groups that
+have carried far more together; those tests run at the same time, as far as their groups differ. A group that gets no
+more is limited by its own link. One that gets more is tested with still more groups, in the end with all of them.
+
+Then a usual group and the slow ones are measured by themselves, one way at a time. If this brings a usual group more,
+the flows did disturb each other, and all groups are measured by themselves.
 """
 
-import functools
 import itertools
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from probes.boundary_pairs import HostGroup, Pair, TierGroups, pairs_across, pairs_between
-from probes.methods import FlowLimits, run_flows
-from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
+from probes.group_runs import MIN_GROWTH, STEADY_SHARE, WAYS, FlowRun, GroupRuns, Side, is_unsteady
+from probes.limit_tests import Capacities, LimitTest, carried, flows_to_fill, limit_tests, may_gain
 from probes.session import ProbeSession
 
-_MIN_GROWTH = 1.1  # of the sum when flows double: with less the link is full
-_MIN_FLOW_SHARE = 0.8  # of the rate of a flow alone: flows with more are limited by their hosts
 _MIN_USUAL_SHARE = 0.8  # of the median of the groups: those with less are measured by themselves
-_MIN_GAIN = 1.15  # of a group by itself: less is noise
-_STEADY_SHARE = 0.85  # of the best run: repeats with less had other traffic beside them
+_MIN_GAIN = 1.15  # of a group by itself, or of what the others carry to what it carries: less is noise
+_MIN_UNSTEADY_GROWTH = 1.05  # of a group whose runs differ, for it sent to different others
+_USUAL_GROUPS = 2  # that show whether flows disturb each other
 _MAX_SUSPECTS = 8
-_SLOW_SHARE = 0.5  # of the median of the groups: with less a group makes those slow that send to it
-_WAYS = ("out", "in")
-_Rows = dict[int, dict[str, Any]]  # by the first host of a group
+_MAX_TEST_ROUNDS = 16  # more than any number of like groups takes
 _log = logging.getLogger("plink.probe")
-
-
-@dataclass(frozen=True)
-class LinkCapacity:
-    """Capacity of one direction of one group's boundary.
-
-    ``gbps``: the median of the runs with the number of flows that filled the link, or the best where one had far less;
-    ``low`` and ``high``: their range. ``limited_by``: ``link``, or ``hosts`` when the sum grew to the end (the link
-    then carries at least this much). ``one_flow``: the rate of one flow alone.
-    """
-
-    gbps: float
-    low: float
-    high: float
-    flows: int
-    limited_by: str
-    one_flow: float
 
 
 @dataclass(frozen=True)
@@ -59,45 +41,6 @@ class SharedLinkSettings:
     seconds: float = 0.6
     repeats: int = 2
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Total rates of groups in one run, Gbit/s, and the number of their flows, by (first host, way)."""
-
-    totals: dict[tuple[int, str], float]
-    flows: dict[tuple[int, str], int]
-
-
-class _Runs:
-    """Runs of groups at the same time, and why flows failed."""
-
-    def __init__(self, session: ProbeSession, groups: list[HostGroup], seconds: float) -> None:
-        self._session, self._seconds = session, seconds
-        self._group_of = {host: group[0] for group in groups for host in group}
-        self.runs = list[_Run]()
-        self.errors = dict[int, str]()  # by the first host of a group
-
-    def add(self, flows: list[Pair]) -> _Run:
-        """Run (source, sink) flows. A group of which one flow failed has no total in this run."""
-        rates, errors = flow_rates(self._session, flows, self._seconds)
-        totals, counts, failed = dict[tuple[int, str], float](), dict[tuple[int, str], int](), set[tuple[int, str]]()
-        for flow in flows:
-            for host, way in zip(flow, _WAYS, strict=True):
-                if host not in self._group_of:
-                    continue
-                side = (self._group_of[host], way)
-                counts[side] = counts.get(side, 0) + 1
-                totals[side] = totals.get(side, 0.0) + rates.get(flow, 0.0)
-                if flow in errors:
-                    failed.add(side)
-                    self.errors[side[0]] = errors[flow]
-        self.runs.append(_Run({side: rate for side, rate in totals.items() if side not in failed}, counts))
-        return self.runs[-1]
-
-    def samples(self, side: tuple[int, str]) -> list[tuple[int, float]]:
-        """Return (flows, total) of each run that has one of this group and way."""
-        return [(run.flows[side], run.totals[side]) for run in self.runs if side in run.totals]
 
 
 def shared_links(
@@ -119,21 +62,35 @@ def shared_links(
     if len(groups) < 2:
         return []
     measured = [group for group in groups if tier.measured is None or not tier.measured.isdisjoint(group)]
-    search = _Search(session, tier, settings, random.Random(settings.seed), keep_going)
-    rows: _Rows = {}
+    search = _Search(session, tier, settings, random.Random(settings.seed), keep_going, families)
+    runs, done = GroupRuns(session, groups, settings.seconds), list[HostGroup]()
+
+    def measure_alone(group: HostGroup) -> None:
+        if keep_going() and search.alone(group, runs):
+            done.append(group)
+            on_done(len(done), len(measured))
+
     together = [family for family in families if len(families) == 1 or _is_balanced(family)]
-    if sum(group in measured for family in together for group in family) > 1:
-        rows |= search.at_once(together, measured)
-        if not keep_going() and not rows:
+    at_once = [group for family in together for group in family if group in measured]
+    if len(at_once) > 1:
+        if not search.at_once(together, runs):
             return []
-        on_done(len(rows), len(measured))
+        done += at_once
+        on_done(len(done), len(measured))
     for group in measured:
-        if group[0] not in rows and keep_going():
-            rows |= search.alone(group, [other for other in groups if other is not group])
-            on_done(len(rows), len(measured))
-    for row in rows.values():
+        if group not in done:
+            measure_alone(group)
+    tested = search.test_limits(done, runs)
+    if len(at_once) > 1 and search.is_disturbed(done, tested, runs):
+        _log.info("flows of several groups disturb each other: each group is measured by itself")
+        tested = set()
+        for group in done:
+            if keep_going() and search.alone(group, runs):
+                tested.add(group[0])
+    rows = [_row(session, tier, group, groups, runs, tested) for group in sorted(done)]
+    for row in rows:
         _log_unsteady(row)
-    return [rows[group[0]] for group in sorted(measured) if group[0] in rows]
+    return rows
 
 
 def _families(session: ProbeSession, tier: TierGroups) -> list[list[HostGroup]]:
@@ -150,36 +107,29 @@ def _is_balanced(family: list[HostGroup]) -> bool:
     return all(hosts - len(group) >= len(group) / 2 for group in family)
 
 
-def _shares(rows: _Rows) -> dict[int, float]:
+def _shares(groups: Sequence[HostGroup], capacities: Capacities) -> dict[int, float]:
     """Return what share of the usual capacity a group has, by first host, without those of which a way is unknown."""
-    complete = {first: row for first, row in rows.items() if all(row[f"{way}_gbps"] is not None for way in _WAYS)}
+    complete = [group[0] for group in groups if all((group[0], way) in capacities for way in WAYS)]
     # The upper median: of two groups that send to each other a slow one makes both slow.
     usual = {
-        way: sorted(row[f"{way}_gbps"] for row in complete.values())[len(complete) // 2] for way in _WAYS if complete
+        way: sorted(capacities[first, way].gbps for first in complete)[len(complete) // 2] for way in WAYS if complete
     }
-    return {first: min(row[f"{way}_gbps"] / max(usual[way], 1e-12) for way in _WAYS) for first, row in complete.items()}
+    return {first: min(capacities[first, way].gbps / max(usual[way], 1e-12) for way in WAYS) for first in complete}
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Searches for the number of flows that fills links. Methods return rows by the first host of their groups."""
+    """Searches for the number of flows that fills links, and tests of what is their limit."""
 
     session: ProbeSession
     tier: TierGroups
     settings: SharedLinkSettings
     rng: random.Random
     keep_going: Callable[[], bool]
+    families: list[list[HostGroup]]
 
-    def at_once(self, families: list[list[HostGroup]], measured: list[HostGroup]) -> _Rows:
-        """Measure all groups of families at the same time, and verify a usual group and slow ones.
-
-        Empty when the flows of the groups disturb each other.
-        """
-        rows = self._without_slow(families, self._together(families, measured))
-        return self._verified(rows, [group for family in families for group in family])
-
-    def _together(self, families: list[list[HostGroup]], measured: list[HostGroup]) -> _Rows:
-        """Measure all groups of families at the same time, both ways."""
+    def at_once(self, families: list[list[HostGroup]], runs: GroupRuns) -> bool:
+        """Measure all groups of families at the same time, both ways; return whether that was not stopped."""
         groups = [group for family in families for group in family]
         max_flows = max(
             min(len(group), len(groups_hosts(family)) - len(group)) for family in families for group in family
@@ -190,95 +140,143 @@ class _Search:
             run_number, pairs = next(run_numbers), list[Pair]()
             for family in families:
                 pairs += pairs_between(self.tier, _remaining(self.session, family), number, self.rng, run_number)
-            return [flow for a, b in pairs for flow in ((a, b), (b, a))]
+            return _both_ways(pairs)
 
-        counted = [group for group in groups if group in measured]
-        runs = self._saturate(counted, flows, max_flows, len(groups) > 2)
-        return {} if runs is None else {group[0]: _row(self.session, group, runs, _WAYS) for group in counted}
+        return self._saturate(groups, flows, max_flows, runs, len(groups) > 2)
 
-    def _without_slow(self, families: list[list[HostGroup]], rows: _Rows) -> _Rows:
-        """Measure groups again without slow ones, which those that sent to them waited for; return the larger rows."""
-        shares = _shares(rows)
-        fast = [[group for group in family if shares.get(group[0], 0.0) >= _SLOW_SHARE] for family in families]
-        if fast == families or not self.keep_going():
-            return rows
-        fast = [family for family in fast if len(family) > 1 and _is_balanced(family)]
-        again = self._together(fast, [group for family in fast for group in family if group[0] in rows]) if fast else {}
-        return rows | {first: _with_larger(rows[first], row) for first, row in again.items()}
+    def test_limits(self, groups: Sequence[HostGroup], runs: GroupRuns) -> set[int]:
+        """Test groups with others that carry far more than they do, and add what they carry then to the runs.
 
-    def _verified(self, rows: _Rows, groups: list[HostGroup]) -> _Rows:
-        """Measure a usual group by itself, then slow ones; none is right if the usual one has more by itself."""
-        shares = _shares(rows)
-        complete = [group for group in groups if group[0] in shares]
-        if not complete or not self.keep_going():
-            return rows
-        usual = min(complete, key=lambda group: abs(shares[group[0]] - 1))
-        if self._gains(rows[usual[0]], usual, groups):
-            _log.info("flows of several groups disturb each other: each group is measured by itself")
-            return {}
-        suspects = [group for group in complete if self._is_suspect(rows[group[0]], shares[group[0]], group, groups)]
-        for group in sorted(suspects, key=lambda group: shares[group[0]])[:_MAX_SUSPECTS]:
-            if group is not usual and self.keep_going() and self._gains(rows[group[0]], group, groups):
-                rows = rows | self.alone(group, [other for other in groups if other is not group])
-        return rows
+        Return the first hosts of the groups that were tested so, or need no test.
+        """
+        capacities = runs.capacities()
+        pending = [group for group in groups if may_gain(group, self._others(group), capacities)]
+        tested, gained = {group[0] for group in groups if group not in pending}, set[int]()
+        for _ in range(_MAX_TEST_ROUNDS):
+            if not pending or not self.keep_going():
+                break
+            tests = limit_tests(pending, self.families, capacities)
+            run, before = self._tested(tests, capacities, runs), capacities
+            more = dict[Side, float]()
+            for side, total in run.totals.items():
+                earlier = before.get(side)
+                if earlier is None or total > max(_MIN_UNSTEADY_GROWTH * earlier.gbps, MIN_GROWTH * earlier.low):
+                    runs.supersede(side)
+                    gained.add(side[0])
+                if earlier is None or side[0] in gained or run.flows[side] > earlier.flows:
+                    more[side] = total
+            runs.runs.append(FlowRun(more, run.flows))
+            capacities, finished = runs.capacities(), list[LimitTest]()
+            for test in tests:
+                others, sides = self._others(test.group), [(test.group[0], way) for way in WAYS]
+                with_all = len(test.far_groups) == len(others) and test.flows >= len(test.group)
+                grew = any(
+                    run.totals.get(side, 0.0) > MIN_GROWTH * before[side].gbps for side in sides if side in before
+                )
+                if with_all or not grew or not may_gain(test.group, others, capacities):
+                    pending.remove(test.group)
+                    tested.add(test.group[0])
+                    finished.append(test)
+            # What a group carried in one test only has no repeats yet.
+            repeated = [test for test in finished if test.group[0] in gained]
+            for _ in range(self.settings.repeats if repeated else 0):
+                if self.keep_going():
+                    runs.runs.append(self._tested(repeated, capacities, runs))
+            capacities = runs.capacities()
+        return tested
 
-    def _is_suspect(self, row: dict[str, Any], share: float, group: HostGroup, groups: list[HostGroup]) -> bool:
-        """Return whether a group is slow, or had fewer flows than it can have by itself, and its link is not full."""
-        possible = min(len(group), len(groups_hosts(groups)) - len(group))
-        return share < _MIN_USUAL_SHARE or any(
-            row[f"{way}_limited_by"] == "hosts" and row[f"{way}_flows"] < possible for way in _WAYS
-        )
+    def _tested(self, tests: Sequence[LimitTest], capacities: Capacities, runs: GroupRuns) -> FlowRun:
+        """Run tests at once, both ways, and return what the tested groups carried."""
+        alone = GroupRuns(self.session, [test.group for test in tests], self.settings.seconds)
+        pairs = [self._across(test.group, test.far_groups, test.flows, capacities) for test in tests]
+        run = alone.add(_both_ways([*itertools.chain(*pairs)]))
+        runs.errors |= alone.errors
+        return run
 
-    def _gains(self, row: dict[str, Any], group: HostGroup, groups: list[HostGroup]) -> bool:
+    def is_disturbed(self, groups: Sequence[HostGroup], tested: Collection[int], runs: GroupRuns) -> bool:
+        """Return whether usual groups carry more by themselves; if not, measure others that do by themselves.
+
+        :param tested: the first hosts of groups that the others' links do not limit.
+        """
+        capacities = runs.capacities()
+        shares = _shares(groups, capacities)
+        complete = sorted((group for group in groups if group[0] in shares), key=lambda group: shares[group[0]])
+        usual = sorted((group for group in complete if group[0] in tested), key=lambda group: abs(shares[group[0]] - 1))
+        if not usual or not self.keep_going():
+            return False
+        gaining = [*itertools.takewhile(lambda group: self._gains(group, capacities), usual[:_USUAL_GROUPS])]
+        if len(gaining) == len(usual[:_USUAL_GROUPS]):
+            return True
+        slow = [group for group in complete if shares[group[0]] < _MIN_USUAL_SHARE and group is not usual[0]]
+        for group in gaining + slow[:_MAX_SUSPECTS]:
+            if self.keep_going() and (group in gaining or self._gains(group, capacities)):
+                self.alone(group, runs)
+        return False
+
+    def _gains(self, group: HostGroup, capacities: Capacities) -> bool:
         """Return whether a group carries more by itself, one way at a time."""
-        others = _remaining(self.session, [other for other in groups if other is not group])
-        possible = min(len(group), len(groups_hosts(others)))
-        for way in _WAYS:
+        for way in WAYS:
+            capacity = capacities[group[0], way]
             # More flows than before: what filled the link then may have been the other groups' flows.
-            number = possible if row[f"{way}_limited_by"] == "hosts" else min(possible, 2 * row[f"{way}_flows"])
-            flows = self._across(group, others, way, number)
-            run = _Runs(self.session, [group], self.settings.seconds).add(flows)
-            if run.totals.get((group[0], way), 0.0) > _MIN_GAIN * row[f"{way}_gbps"]:
+            number = len(group) if capacity.limited_by == "hosts" else 2 * capacity.flows
+            flows = _one_way(self._across(group, self._others(group), number, capacities), way)
+            run = GroupRuns(self.session, [group], self.settings.seconds).add(flows)
+            if run.totals.get((group[0], way), 0.0) > _MIN_GAIN * capacity.gbps:
                 return True
         return False
 
-    def alone(self, group: HostGroup, far_groups: list[HostGroup]) -> _Rows:
-        """Measure one group, one way after the other, while nothing else is sent."""
-        row: dict[str, Any] = {}
-        for way in _WAYS:
-            remaining = _remaining(self.session, [group])
-            others = _remaining(self.session, far_groups)
-            max_flows = min(len(groups_hosts(remaining)), len(groups_hosts(others)))
+    def alone(self, group: HostGroup, runs: GroupRuns) -> bool:
+        """Measure one group, one way after the other, while nothing else is sent; return whether nothing stopped it."""
+        capacities = runs.capacities()
+        for way in WAYS:
+            others = self._others(group)
+            max_flows = min(len(groups_hosts(side)) for side in (_remaining(self.session, [group]), others))
             if max_flows == 0:
-                runs = _Runs(self.session, [group], self.settings.seconds)
                 runs.errors[group[0]] = "one of the two sides has no hosts left"
-            else:
-                flows = functools.partial(self._across, group, far_groups, way)
-                result = self._saturate([group], flows, max_flows)
-                if result is None:
-                    return {}
-                runs = result
-            _merge(row, _row(self.session, group, runs, (way,)))
-        return {group[0]: row}
+                continue
 
-    def _across(self, group: HostGroup, far_groups: list[HostGroup], way: str, number: int) -> list[Pair]:
-        near, far = _remaining(self.session, [group]), _remaining(self.session, far_groups)
+            def flows(number: int, way: str = way) -> list[Pair]:
+                return _one_way(self._across(group, self._others(group), number, capacities), way)
+
+            one_way = GroupRuns(self.session, [group], self.settings.seconds)
+            if not self._saturate([group], flows, max_flows, one_way):
+                return False
+            runs.merge(one_way)
+        return True
+
+    def _others(self, group: HostGroup) -> list[HostGroup]:
+        """Return the other groups that have hosts left, those of its family first."""
+        families = sorted(self.families, key=lambda family: group not in family)
+        return [
+            other for other in itertools.chain(*families) if other is not group and _remaining(self.session, [other])
+        ]
+
+    def _across(
+        self, group: HostGroup, far_groups: Sequence[HostGroup], number: int, capacities: Capacities
+    ) -> list[Pair]:
+        """Return pairs of a group with others, of which the first are filled first by what they are known to carry."""
+        near = _remaining(self.session, [group])
+        far = [(other[0], left[0]) for other in far_groups if (left := _remaining(self.session, [other]))]
         if not near or not far:
             return []
-        pairs = pairs_across(self.tier, near[0], far, number, self.rng)
-        return pairs if way == "out" else [(b, a) for a, b in pairs]
+        needs = [flows_to_fill(first, group, capacities) for first, _ in far]
+        return pairs_across(self.tier, near[0], [left for _, left in far], number, self.rng, needs)
 
     def _saturate(
-        self, groups: list[HostGroup], flows: Callable[[int], list[Pair]], max_flows: int, several: bool = False
-    ) -> _Runs | None:
-        """Run 1, 2, 4, ... flows of each group until no sum grows, then the best number again; None when stopped."""
-        runs = _Runs(self.session, groups, self.settings.seconds)
-        best, by_number, number = dict[tuple[int, str], float](), dict[int, dict[tuple[int, str], float]](), 1
+        self,
+        groups: list[HostGroup],
+        flows: Callable[[int], list[Pair]],
+        max_flows: int,
+        runs: GroupRuns,
+        several: bool = False,
+    ) -> bool:
+        """Run 1, 2, 4, ... flows of each group until no sum grows, then the best number again; False when stopped."""
+        best, by_number, number = dict[Side, float](), dict[int, dict[Side, float]](), 1
         while True:
             totals = by_number.setdefault(number, {})
             for again in range(2):
                 if not self.keep_going():
-                    return None
+                    return False
                 run = runs.add(flows(number))
                 totals |= {side: max(total, totals.get(side, 0.0)) for side, total in run.totals.items()}
                 # One flow says little where its other end is slow; of an odd number of hosts one has no partner.
@@ -286,23 +284,23 @@ class _Search:
                     break
             if not totals:  # no flow came through; more of them would not, either
                 break
-            grew = not best or any(total >= _MIN_GROWTH * best.get(side, 0.0) for side, total in totals.items())
+            grew = not best or any(total >= MIN_GROWTH * best.get(side, 0.0) for side, total in totals.items())
             best |= {side: max(total, best.get(side, 0.0)) for side, total in totals.items()}
             if not grew or number == max_flows:
                 break
             number = min(2 * number, max_flows)
         if not best:
-            return runs
+            return True
         best_number = max(by_number, key=lambda number: _share(by_number[number], best))
         repeats = self.settings.repeats
         while repeats > 0 and self.keep_going():
             runs.add(flows(best_number))
             repeats -= 1
-        sides = [(group[0], way) for group in groups for way in _WAYS]
-        if self.keep_going() and any(_is_unsteady(runs.samples(side)) for side in sides):
+        sides = [(group[0], way) for group in groups for way in WAYS]
+        if self.keep_going() and any(is_unsteady(runs.samples(side)) for side in sides):
             for _ in range(self.settings.repeats):
                 runs.add(flows(best_number))
-        return runs
+        return True
 
 
 def groups_hosts(groups: Sequence[HostGroup]) -> HostGroup:
@@ -310,49 +308,33 @@ def groups_hosts(groups: Sequence[HostGroup]) -> HostGroup:
     return [host for group in groups for host in group]
 
 
-def _share(totals: dict[tuple[int, str], float], best: dict[tuple[int, str], float]) -> float:
+def _share(totals: dict[Side, float], best: dict[Side, float]) -> float:
     """Return the least share of its best that a group has."""
     return min(totals.get(side, 0.0) / max(rate, 1e-12) for side, rate in best.items())
 
 
-def _filling(samples: list[tuple[int, float]]) -> tuple[int, list[float]]:
-    """Return the number of flows with the largest total, and the totals of all runs with it, lowest first."""
-    by_flows = dict[int, list[float]]()
-    for flows, total in samples:
-        by_flows.setdefault(flows, []).append(total)
-    # A number that was repeated counts for more than one that was best once by a little.
-    repeated = {flows: totals for flows, totals in by_flows.items() if len(totals) > 2} or by_flows
-    top = max(max(totals) for totals in by_flows.values())
-    near = [flows for flows, totals in repeated.items() if max(totals) * _MIN_GROWTH >= top] or list(by_flows)
-    flows = max(near, key=lambda number: median(by_flows[number]))
-    return flows, sorted(by_flows[flows])
+def _both_ways(pairs: Sequence[Pair]) -> list[Pair]:
+    return [flow for a, b in pairs for flow in ((a, b), (b, a))]
 
 
-def _is_unsteady(samples: list[tuple[int, float]]) -> bool:
-    """Return whether a run of those that filled the link had far less than the best."""
-    totals = _filling(samples)[1] if samples else [1.0]
-    return totals[0] < _STEADY_SHARE * totals[-1]
+def _one_way(pairs: Sequence[Pair], way: str) -> list[Pair]:
+    return [(a, b) if way == "out" else (b, a) for a, b in pairs]
 
 
-def _capacity(samples: list[tuple[int, float]]) -> LinkCapacity | None:
-    """Return the capacity that runs show; None without any."""
-    if not samples:
-        return None
-    flows, totals = _filling(samples)
-    one_flow = max((total for number, total in samples if number == 1), default=totals[-1] / flows)
-    gbps = totals[len(totals) // 2]
-    if gbps < _STEADY_SHARE * totals[-1]:
-        gbps = totals[-1]  # other traffic takes from a link, and nothing adds to it
-    is_full = gbps < _MIN_FLOW_SHARE * flows * one_flow or flows < max(number for number, _ in samples)
-    return LinkCapacity(gbps, totals[0], totals[-1], flows, "link" if is_full else "hosts", one_flow)
-
-
-def _row(session: ProbeSession, group: HostGroup, runs: _Runs, ways: Sequence[str]) -> dict[str, Any]:
+def _row(
+    session: ProbeSession,
+    tier: TierGroups,
+    group: HostGroup,
+    groups: Sequence[HostGroup],
+    runs: GroupRuns,
+    tested: Collection[int],
+) -> dict[str, Any]:
     """Return the row of a group."""
     names = session.measurements.hosts.names
     row: dict[str, Any] = {"members": [names[host] for host in group], "interval": {}}
-    for way in ways:
-        capacity = _capacity(runs.samples((group[0], way)))
+    capacities = runs.capacities()
+    for way, far_way in zip(WAYS, reversed(WAYS), strict=True):
+        capacity = capacities.get((group[0], way))
         key = f"{way}_gbps"
         row[key] = None if capacity is None else round(capacity.gbps, 6)
         row["interval"][key] = None if capacity is None else [round(capacity.low, 6), round(capacity.high, 6)]
@@ -361,61 +343,26 @@ def _row(session: ProbeSession, group: HostGroup, runs: _Runs, ways: Sequence[st
         row[f"{way}_one_flow_gbps"] = None if capacity is None else round(capacity.one_flow, 6)
         if capacity is None:
             row["why"] = runs.errors.get(group[0], "no pair of hosts was left to measure it")
+        elif capacity.limited_by == "link":
+            others = sum(
+                max(carried(capacities, other[0], far_way), tier.known_gbps.get((other[0], far_way), 0.0))
+                for other in groups
+                if other is not group
+            )
+            if group[0] not in tested or _MIN_GAIN * capacity.gbps > others:
+                row[f"{way}_limited_by"] = "others"
     return row
-
-
-def _with_larger(row: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the larger capacity of two measurements each way."""
-    result = dict(row)
-    for way in _WAYS:
-        if (other[f"{way}_gbps"] or 0.0) > (row[f"{way}_gbps"] or 0.0):
-            result |= {key: value for key, value in other.items() if key.startswith(f"{way}_")}
-            result["interval"] = {**result["interval"], f"{way}_gbps": other["interval"][f"{way}_gbps"]}
-    return result
 
 
 def _log_unsteady(row: dict[str, Any]) -> None:
     """Say that runs of a group differ by more than noise."""
-    for way in _WAYS:
+    for way in WAYS:
         low, high = row["interval"].get(f"{way}_gbps") or (1.0, 1.0)
-        if low < _STEADY_SHARE * high:
+        if low < STEADY_SHARE * high:
             _log.info(
                 "%d hosts with %s, %s: %.4g to %.4g Gbit/s, as if others sent meanwhile; the best counts",
                 len(row["members"]), row["members"][0], way, low, high,
             )  # fmt: skip
-
-
-def _merge(row: dict[str, Any], other: dict[str, Any]) -> None:
-    """Add the other way's values to a row."""
-    row |= {**row, **other, "interval": {**row.get("interval", {}), **other["interval"]}}
-
-
-def flow_rates(session: ProbeSession, flows: list[Pair], seconds: float) -> tuple[dict[Pair, float], dict[Pair, str]]:
-    """Run (source, sink) flows at the same time, and return the rates, Gbit/s, and the reasons of those without one.
-
-    Hosts are in one pair each; both ways of a pair may be in ``flows``.
-    """
-    rates, errors = dict[Pair, float](), dict[Pair, str]()
-    sources = dict[Pair, list[int]]()
-    for a, b in flows:
-        sources.setdefault((min(a, b), max(a, b)), []).append(a)
-
-    def task(pair: Pair, senders: list[int]) -> ProbeTask:
-        def fail(reason: str) -> None:
-            errors.update({(sender, sum(pair) - sender): reason for sender in senders})
-
-        def batches() -> RequestBatches:
-            try:
-                results = yield from run_flows(session.context, pair, senders, FlowLimits(seconds, None))
-                rates.update({(source, sink): rate for source, sink, rate in results})
-            except TaskFailed as error:
-                fail(str(error))
-
-        return ProbeTask(pair, batches(), fail)
-
-    # Flows wait for the network, not for cores.
-    session.scheduler.run([task(pair, senders) for pair, senders in sources.items()], cores_per_task=0)
-    return rates, errors
 
 
 def _remaining(session: ProbeSession, groups: Sequence[HostGroup]) -> list[HostGroup]:

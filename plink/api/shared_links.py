@@ -20,7 +20,7 @@ from probes.measurements import Measurements
 from probes.plan import LinkLimit
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings, shared_links
-from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, doubtful_members, with_larger
+from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, limited_from_above
 from solvers.hierarchy.tier_confidence import TierConfidence, tier_confidences
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 from solvers.prediction.tiered import predict_tiered
@@ -60,7 +60,13 @@ def measure_shared_links(
         tier = TierGroups(groups, None if outer is None else _families(groups, outer), part_of)
         if part_of:  # the link of a group of one part is that of the part
             several = [group for group in groups if len(set(map(tier.part, group))) > 1]
-            tier = dataclasses.replace(tier, measured=frozenset(itertools.chain(*several)))
+            below_gbps = {
+                (group[0], way): row[f"{way}_gbps"] or 0.0
+                for group in groups if group not in several
+                for row in below if names[group[0]] in row["members"]
+                for way in ("out", "in")
+            }  # fmt: skip
+            tier = dataclasses.replace(tier, measured=frozenset(itertools.chain(*several)), known_gbps=below_gbps)
         on_done = functools.partial(_advance_from, advance, first, ends[-1])
         with session.scheduler.excluding(unreached, TCP_BLOCKED):
             rows = shared_links(session, tier, settings, on_done, keep_going)
@@ -70,18 +76,13 @@ def measure_shared_links(
             size = f" of {len(several_parts[0])} hosts" if len({*map(len, several_parts)}) == 1 else ""
             unknown = len(several_parts) - len(rows)
             _log.info(f"what {unknown} groups{size} share is not known: the budget was spent")
-        families = [[names[host] for host in group] for group in outer or []]
-        if doubted := doubtful_members(rows, families):
-            hosts = frozenset(names.index(name) for name in doubted)
-            everywhere = dataclasses.replace(tier, family_of=None, measured=hosts)
-            with session.scheduler.excluding(unreached, TCP_BLOCKED):
-                again = shared_links(session, everywhere, settings, lambda *_: None, keep_going)
-            rows = with_larger(rows, again)
         if below:
             rows = confirmed_rows(rows, below)
         else:
             rows = [_with_unreached(row, groups, names, unreached) for row in rows]
         if rows:
+            for entry in measured:
+                entry["groups"] = limited_from_above(entry["groups"], rows)
             measured.append(_tier_entry(rows, groups, names, confidences[number] if confidences else None))
             measurements.details["shared_links"] = measured
             inside = {name for row in rows for name in row["members"]}

@@ -308,4 +308,4 @@ def _rate(row: dict[str, object], direction: str) -> str:
     value = row[f"{direction}_gbps"]
     if not isinstance(value, float):
         return "an unknown rate"
-    return f"{'at least ' if row[f'{direction}_limited_by'] in ('hosts', 'groups') else ''}{format_gbps(value)}"
+    return f"{'' if row[f'{direction}_limited_by'] == 'link' else 'at least '}{format_gbps(value)}"

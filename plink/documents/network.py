@@ -68,7 +68,7 @@ PairError = TypedDict(
 )
 
 
-LimitedBy = Literal["link", "hosts", "groups"]
+LimitedBy = Literal["link", "hosts", "groups", "others"]
 
 
 class SharedLinkEntry(TypedDict):
@@ -89,8 +89,9 @@ class SharedLinkEntry(TypedDict):
     in_flows: NotRequired[Count]
     """Flows at once that this took."""
     out_limited_by: NotRequired[LimitedBy | None]
-    """link: more flows brought no more. The link carries at least so much where something else was the limit: the
-    hosts, or the links of the groups of the tier below."""
+    """link: more flows brought no more, with other groups that carry far more. The link carries at least so much where
+    something else was, or may be, the limit: the hosts, the links of the groups of the tier below, or those of the
+    other groups that it sends to or receives from (others), all of which carry no more together."""
     in_limited_by: NotRequired[LimitedBy | None]
     """As out_limited_by."""
     interval: NotRequired[dict[str, Annotated[list[Quantity], Meta(min_length=2, max_length=2)] | None]]

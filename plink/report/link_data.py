@@ -13,10 +13,11 @@ Floats = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class LinkDirection:
     """One direction of a shared link. ``gbps``: what was measured, None where nothing was; ``low``, ``high``: of the
-    repeats, None where unknown. ``limited_by``: ``link``; ``hosts`` or ``groups`` (of the tier below): the link carries
-    at least so much; empty where unknown. ``assumed_gbps``: what the cost model takes where nothing was measured, None
-    where it takes no limit. ``load_bytes``: what one collective sends over it, None without an order; ``busy_us``: the
-    time this takes by the cost model, None where the link is no limit."""
+    repeats, None where unknown. ``limited_by``: ``link``; ``hosts``, ``groups`` (of the tier below) or ``others``
+    (links of the other groups): the link carries at least so much; empty where unknown. ``assumed_gbps``: what the
+    cost model takes where nothing was measured, None where it takes no limit. ``load_bytes``: what one collective sends
+    over it, None without an order; ``busy_us``: the time this takes by the cost model, None where the link is no
+    limit."""
 
     gbps: float | None
     low: float | None = None
@@ -25,6 +26,11 @@ class LinkDirection:
     assumed_gbps: float | None = None
     load_bytes: float | None = None
     busy_us: float | None = None
+
+    @property
+    def is_least(self) -> bool:
+        """Return whether the link carries at least what was measured."""
+        return self.limited_by not in ("", "link")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ _MAX_LARGE_TIERS = 2  # tiers with room for larger texts
 _MIN_LINK_INCHES, _ROOT_INCHES, _NODE_INCHES = 2.7, 0.2, 0.18
 _POINTS, _SMALL_POINTS, _CHARACTER_WIDTH = 8.0, 7.0, 0.55  # a character's width is a share of the text's size
 _THIN, _THICK = 0.8, 4.5  # points: of a link that is never busy, and of the busiest
+_LIMITS = {"hosts": "its hosts", "groups": "links below", "others": "it or other groups' links"}
 _BESIDE = 0.045  # inches from the middle of a link to the line of each direction
 
 
@@ -118,8 +119,8 @@ def capacity(way: LinkDirection) -> str:
     hosts)``."""
     if way.gbps is None:
         return "not measured" if way.assumed_gbps is None else f"not measured, assumed {format_gbps(way.assumed_gbps)}"
-    if way.limited_by in ("hosts", "groups"):
-        return f"≥ {format_gbps(way.gbps)} (limit: {'its hosts' if way.limited_by == 'hosts' else 'links below'})"
+    if way.is_least:
+        return f"≥ {format_gbps(way.gbps)} (limit: {_LIMITS[way.limited_by]})"
     if way.low is None or way.high is None:
         return f"{format_gbps(way.gbps)} (interval unknown)"
     if way.low >= way.high:
@@ -191,7 +192,7 @@ class _Drawing:
             is_blamed = (node.tier, node.number, side < 0) in blamed
             colour = self.palette.accent if is_blamed else self.palette.muted
             width = _THIN + (_THICK - _THIN) * share if busiest else 1.4
-            style = "-" if way.gbps is not None and way.limited_by in ("", "link") else (0, (3, 2))
+            style = "-" if way.gbps is not None and not way.is_least else (0, (3, 2))
             at = y + side * (_BESIDE + width / 144)
             self.ax.plot([left, right], [at, at], color=colour, linewidth=width, linestyle=style, zorder=2)
             texts = [f"{name} {capacity(way)}", load(way)]

@@ -117,10 +117,13 @@ def _links(data: ReportData) -> list[str]:
         confidence = data.bandwidths.confidences[number - 1] if data.bandwidths.confidences else None
         remarks += [] if confidence is None else [f"confidence {confidence:.0%}"]
         what += f" ({', '.join(remarks)})" if remarks else ""
-        cached = [way.gbps for link in tier for way in (link.out, link.into) if way.gbps is not None]
-        low, high = (format_gbps(min(cached)), format_gbps(max(cached))) if cached else ("", "")
-        span = low if low == high else f"{low} to {high}"
-        texts.append(f"{span} each way for {what}" if cached else f"an unknown rate for {what}")
+        ways = [way for link in tier for way in (link.out, link.into) if way.gbps is not None]
+        rates = [
+            f"{'at least ' * is_least}{format_gbps(gbps)}"
+            for gbps, is_least in sorted((way.gbps or 0.0, way.is_least) for way in ways)
+        ]
+        span = " to ".join(dict.fromkeys([*rates[:1], *rates[-1:]]))
+        texts.append(f"{span} each way for {what}" if rates else f"an unknown rate for {what}")
     return [f"Shared links carry {', '.join(texts)}."] if texts else []
 
 

@@ -305,7 +305,7 @@ def rate_sigma(rows: Sequence[Row]) -> float:
 
 def _capacity(row: Row, way: str) -> float:
     """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit, or the
-    group is uncertain."""
+    group is uncertain. Where the links of all other groups were the limit, it is what they carry together."""
     has_limit = row.get(f"{way}_limited_by") not in ("hosts", "groups") and not is_uncertain(row)
     return float(row[f"{way}_gbps"]) if has_limit else float("inf")
 

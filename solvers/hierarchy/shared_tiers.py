@@ -20,6 +20,8 @@ Row = Mapping[str, Any]  # of a tier of `Network.shared_links`
 MIN_RATIO = 1.1  # of a merge to the one before it; medians of many pairs vary by less
 MAX_LINK_SHARE = 0.8  # of what the links below carry: with more these are the limit
 _MAX_TIERS = 2  # above the groups
+_OWN_LIMITS = frozenset({"link", "others"})  # a link of the tier itself
+_SAME_SHARE = 0.87  # of what others carry: with more they may be the limit
 
 
 def candidate_tiers(rtt_us: Matrix, groups: HostGroups, min_ratio: float = MIN_RATIO) -> list[HostGroups]:
@@ -80,60 +82,42 @@ def confirmed_rows(rows: Sequence[Row], below: Sequence[Row]) -> list[dict[str, 
             own = _total_rate(parts, way)
             others = _total_rate([part for part in below if members.isdisjoint(part["members"])], other_way)
             limit = row.get(f"{way}_limited_by")
-            if limit == "link" and not row[f"{way}_gbps"] < MAX_LINK_SHARE * min(own, others):
+            if limit in _OWN_LIMITS and not row[f"{way}_gbps"] < MAX_LINK_SHARE * min(own, others):
                 limit = "groups"
             limits[f"{way}_limited_by"] = limit
-        has_bottleneck |= "link" in limits.values()
+        has_bottleneck |= not _OWN_LIMITS.isdisjoint(limits.values())
         # A host that was lost since the parts were measured is in the group as it is in its part.
         lost = [name for part in parts for name in part["members"] if name not in members]
         confirmed.append({**row, **limits, "members": [*row["members"], *lost]})
     return confirmed if has_bottleneck else []
 
 
-def doubtful_members(rows: Sequence[Row], families: Sequence[Sequence[str]]) -> list[str]:
-    """Return the hosts of groups that may be better than measured.
+def limited_from_above(rows: Sequence[Row], above: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return rows of a tier, each with what limits it by the links of a tier above.
 
-    Two groups of a family send to each other only, so that a slow link of one makes both slow. It shows where both
-    carry less than groups of other families.
+    ``limited_by`` becomes ``others`` where a group carried what others inside the group above, and the link of that
+    group, carry together.
 
-    :param rows: of one tier. :param families: the names of the hosts of each.
+    :param above: of a tier further out, confirmed.
     """
-    if len(rows) <= 2:
-        return []
-    usual = {way: _median_rate(rows, way) for way in ("out", "in")}
-    doubted: list[str] = []
-    for family in map(set, families):
-        inside = [row for row in rows if family.issuperset(row["members"])]
-        slow = any(
-            (row.get(f"{way}_gbps") or 0.0) < MAX_LINK_SHARE * usual[way] for row in inside for way in ("out", "in")
-        )
-        if len(inside) == 2 and slow:
-            doubted += [name for row in inside for name in row["members"]]
-    return doubted
-
-
-def _median_rate(rows: Sequence[Row], way: str) -> float:
-    return float(np.median([row.get(f"{way}_gbps") or 0.0 for row in rows]))
-
-
-def with_larger(rows: Sequence[Row], again: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return rows with the larger capacity of two measurements in each direction: a link carries at least both."""
-    others = {tuple(sorted(row["members"])): row for row in again}
     results = []
     for row in rows:
-        other, result = others.get(tuple(sorted(row["members"])), {}), dict(row)
-        for way in ("out", "in"):
-            if (other.get(f"{way}_gbps") or 0.0) > (row.get(f"{way}_gbps") or 0.0):
-                result |= {key: value for key, value in other.items() if key.startswith(f"{way}_")}
-                key = f"{way}_gbps"
-                result["interval"] = {**result.get("interval", {}), key: other.get("interval", {}).get(key)}
-        if all(result.get(f"{way}_gbps") is not None for way in ("out", "in")):
-            result.pop("why", None)
+        result, members = dict(row), set(row["members"])
+        for outer in (outer for outer in above if members < set(outer["members"])):
+            beside = [
+                other for other in rows if other is not row and not set(outer["members"]).isdisjoint(other["members"])
+            ]
+            for way, other_way in (("out", "in"), ("in", "out")):
+                has_limit = row.get(f"{way}_limited_by") == "link" and outer.get(f"{way}_limited_by") in _OWN_LIMITS
+                if has_limit and row[f"{way}_gbps"] > _SAME_SHARE * (
+                    _total_rate(beside, other_way) + outer[f"{way}_gbps"]
+                ):
+                    result[f"{way}_limited_by"] = "others"
         results.append(result)
     return results
 
 
-def _total_rate(parts: list[Row], way: str) -> float:
+def _total_rate(parts: Sequence[Row], way: str) -> float:
     """Return what all parts carry together, Gbit/s; 0 where that of one is not known, so that nothing is less."""
     rates = [part.get(f"{way}_gbps") for part in parts]
     return 0.0 if None in rates else float(sum(rate or 0.0 for rate in rates))

@@ -1,5 +1,6 @@
 """Tiers of shared links, found and measured: by simulated flows that share the links of racks and pods evenly."""
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import probes.shared_links
+import probes.group_runs
 from plink.api.shared_links import find_tiers, measure_shared_links, tiers_by_topology
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
@@ -54,12 +55,23 @@ class Tree:
     def flow_rates(
         self, session: ProbeSession, flows: list[tuple[int, int]], seconds: float
     ) -> tuple[dict[tuple[int, int], float], dict[tuple[int, int], str]]:
-        """Instead of flows between hosts."""
+        """Instead of flows between hosts: their links are shared max-min fairly."""
         self.runs.append(flows)
-        used = [self.links(*flow) for flow in flows]
-        load = Counter(link for links in used for link in links)
-        shares = [min(self.rate(link) / load[link] for link in links) for links in used]
-        return dict(zip(flows, shares, strict=True)), {}
+        on = dict[str, set[tuple[int, int]]]()
+        for flow in flows:
+            for link in self.links(*flow):
+                on.setdefault(link, set()).add(flow)
+        free = {link: self.rate(link) for link in on}
+        rates = dict[tuple[int, int], float]()
+        while len(rates) < len(flows):
+            full = min((link for link in on if on[link]), key=lambda link: free[link] / len(on[link]))
+            share = free[full] / len(on[full])
+            for flow in list(on[full]):
+                rates[flow] = share
+                for link in self.links(*flow):
+                    on[link].remove(flow)
+                    free[link] = max(0.0, free[link] - share)
+        return rates, {}
 
 
 def tree(racks: str, pods: str, **gbps: float) -> Tree:
@@ -70,7 +82,7 @@ def tree(racks: str, pods: str, **gbps: float) -> Tree:
 
 def session_on(fabric: Tree, monkeypatch: pytest.MonkeyPatch) -> ProbeSession:
     """Round trips are measured, and flows go through the links of the tree."""
-    monkeypatch.setattr(probes.shared_links, "flow_rates", fabric.flow_rates)
+    monkeypatch.setattr(probes.group_runs, "flow_rates", fabric.flow_rates)
     session = session_of(FakeFleet(lambda host, body: None), len(fabric.racks))
     for matrix in (session.measurements.latency, *session.measurements.halves):
         matrix[:] = fabric.latency_us()
@@ -116,10 +128,12 @@ def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
     (inner, outer), result = measured(fabric, monkeypatch)
     assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8, 12)}
-    assert rates(outer) == {f"h{host}+8": (3.0, "link") for host in (0, 8)}
+    # What one pod sends the other receives: either link may be the limit.
+    assert rates(outer) == {f"h{host}+8": (3.0, "others") for host in (0, 8)}
     assert len(result.network().shared_links) == 2
-    # All racks at the same time, each with the other of its pod; then the pods. Two runs verify each tier.
-    assert len(fabric.runs) == (7 + 2) + (5 + 2)
+    # All racks at the same time, each with the other of its pod; each with more racks; then the pods. Two runs verify
+    # each tier.
+    assert len(fabric.runs) == (7 + 4 + 2) + (5 + 2)
 
 
 def test_tiers_of_a_topology_file_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +141,7 @@ def test_tiers_of_a_topology_file_are_measured(monkeypatch: pytest.MonkeyPatch) 
     fabric = tree("aaaabbbb", "xxxxyyyy", ra=2.0, rb=2.0)
     fabric.racks = [f"r{name}" for name in "abababab"]
     session = session_on(tree("aaaabbbb", "xxxxyyyy"), monkeypatch)
-    monkeypatch.setattr(probes.shared_links, "flow_rates", fabric.flow_rates)
+    monkeypatch.setattr(probes.group_runs, "flow_rates", fabric.flow_rates)
     topology = Topology({f"h{k}": ("z", "ab"[k % 2]) for k in range(8)}, "slurm-tree")
     tiers = tiers_by_topology(topology, session.measurements.hosts)
     measure_shared_links(session, SharedLinkSettings(), given_tiers=tiers)
@@ -202,8 +216,9 @@ def test_an_interrupted_probe_keeps_the_tiers_it_has(
     messages: list[tuple[int, int]] = []
     with caplog.at_level("INFO", "plink.probe"):
         measure_shared_links(
-            session, SharedLinkSettings(), lambda *done: messages.append(done), lambda: len(fabric.runs) < 11
-        )
+            session, SharedLinkSettings(), lambda *done: messages.append(done),
+            lambda: not session.measurements.details.get("shared_links"),
+        )  # fmt: skip
     assert len(session.measurements.details["shared_links"]) == 1
     assert messages[-1] == (6, 6)
     assert "what 2 groups of 8 hosts share is not known: the budget was spent" in caplog.text
@@ -215,11 +230,11 @@ def test_ctrl_c_in_an_outer_tier_keeps_the_inner_one(monkeypatch: pytest.MonkeyP
     session, rates_of = session_on(fabric, monkeypatch), fabric.flow_rates
 
     def interrupted(session: ProbeSession, flows: list[tuple[int, int]], seconds: float) -> Any:
-        if len(fabric.runs) == 11:
+        if session.measurements.details.get("shared_links"):
             raise KeyboardInterrupt
         return rates_of(session, flows, seconds)
 
-    monkeypatch.setattr(probes.shared_links, "flow_rates", interrupted)
+    monkeypatch.setattr(probes.group_runs, "flow_rates", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measure_shared_links(session, SharedLinkSettings())
     (inner,) = session.measurements.network().shared_links
@@ -245,6 +260,25 @@ def _busy(fabric: Tree, link: str) -> float:
     return rate / 2 if link == "ra out" and len(fabric.runs) == 6 else rate
 
 
+def test_racks_measured_by_themselves_do_not_have_the_rates_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All uplinks carry half at first; later on racks send to other pods, too, whose links are narrower."""
+    for seed in range(10):
+        racks, pods = {f"r{name}": 2.0 for name in "abcd"}, {"px": 1.0, "py": 1.0}
+        fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, **pods)
+        monkeypatch.setattr(fabric, "rate", functools.partial(_slow_at_first, fabric))
+        session = session_on(fabric, monkeypatch)
+        measure_shared_links(session, SharedLinkSettings(seed=seed))
+        inner, outer = session.measurements.details["shared_links"]
+        assert {*rates(inner).values()} == {(2.0, "link")}
+        assert {gbps for gbps, _ in rates(outer).values()} == {1.0}
+
+
+def _slow_at_first(fabric: Tree, link: str) -> float:
+    """What a link carries: uplinks of racks half as much in the first runs."""
+    rate = Tree.rate(fabric, link)
+    return rate / 2 if link.startswith("r") and len(fabric.runs) <= 7 else rate
+
+
 def test_up_and_down_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric = tree("aaaabbbbcccc", "xxxxxxxxxxxx", ra=2.0, rb=2.0, rc=2.0)
     fabric.gbps["ra out"] = 1.0
@@ -257,14 +291,13 @@ def test_up_and_down_may_differ(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_that_disturb_each_other_are_measured_by_themselves(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A core that carries what two racks send, below four racks: by itself each gets its uplink's rate."""
-    fabric = tree("aaaabbbbccccdddd", "wxyz" * 4, **{f"r{name}": 2.0 for name in "abcd"})
+    """A core that carries what two racks send, below eight racks: by itself each gets its uplink's rate."""
+    fabric = tree("aaaabbbbccccddddeeeeffffgggghhhh", "x" * 32, **{f"r{name}": 2.0 for name in "abcdefgh"})
     links = fabric.links
     monkeypatch.setattr(
         fabric, "links", lambda a, b: [*links(a, b), *(["core"] if fabric.racks[a] != fabric.racks[b] else [])]
     )
     fabric.gbps["core"] = 4.0
-    fabric.pods = ["px"] * 16
     with caplog.at_level("INFO", "plink.probe"):
         (inner,), _ = measured(fabric, monkeypatch)
     assert set(rates(inner).values()) == {(2.0, "link")}
@@ -317,6 +350,64 @@ def test_groups_with_hosts_without_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8)}
     assert [sorted(row["members"]) for row in inner["groups"]] == [names[0:4], names[4:8], sorted(names[8:12])]
     assert not session.scheduler.lost_hosts
+
+
+def flat(*groups: tuple[int, float] | tuple[int, float, float]) -> Tree:
+    """Groups of one tier: hosts, and what the link carries out and in, times a host's rate."""
+    racks = [f"r{number}" for number, (hosts, *_) in enumerate(groups) for _ in range(hosts)]
+    gbps = {
+        f"r{number} {way}": rate
+        for number, (_, *rates) in enumerate(groups)
+        for way, rate in zip(("out", "in"), rates * 2, strict=False)
+    }
+    return Tree(racks, ["px"] * len(racks), gbps, [])
+
+
+SHAPES = {
+    "35, 24 and 5 hosts at 8:1": flat((35, 4.375), (24, 3.0), (5, 1.0)),
+    "even": flat(*[(8, 2.0)] * 8),
+    "two of which one is wider": flat((8, 4.0), (8, 2.0)),
+    "two of which one has few hosts": flat((12, 4.0), (3, 2.0)),
+    "one wide, few narrow": flat((12, 10.0), *[(6, 1.0)] * 3),
+    "one wide, many narrow": flat((8, 6.0), *[(8, 1.0)] * 12),
+    "one narrow, many wide": flat((8, 1.0), *[(8, 4.0)] * 8),
+    "half wide, half narrow": flat(*[(8, 4.0), (8, 1.0)] * 6),
+    "each wider than the next": flat((16, 9.6), (14, 6.4), (12, 4.8), (10, 3.2), (8, 2.0), (6, 1.2)),
+    "hosts are the limit": flat((12, 99.0), (3, 99.0), (5, 99.0), (9, 99.0)),
+    "more in than out": flat(*[(8, 2.0, 4.0)] * 6),
+    "more in than out and the other way round": flat(*[(8, 2.0, 4.0), (8, 4.0, 2.0)] * 3),
+    "all different": flat((5, 3.1, 1.4), (17, 4.2, 9.0), (9, 1.8, 5.5), (12, 2.2, 2.6), (3, 1.0, 1.7)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_own_link_as_the_limit_of_a_group(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capacity is stated as the link's only where it is; it is where the others could send and receive far more."""
+    fabric = SHAPES[shape]
+    (tier,), _ = measured(fabric, monkeypatch)
+    hosts = Counter(fabric.racks)
+    assert len(tier["groups"]) == len(hosts)
+    for row in tier["groups"]:
+        own = fabric.racks[int(row["members"][0][1:])]
+        for way, far_way in (("out", "in"), ("in", "out")):
+            true, stated, limit = fabric.rate(f"{own} {way}"), row[f"{way}_gbps"], row[f"{way}_limited_by"]
+            others = {rack: min(fabric.rate(f"{rack} {far_way}"), hosts[rack]) for rack in hosts if rack != own}
+            reachable = min(hosts[own], len(fabric.racks) - hosts[own], sum(others.values()))
+            assert stated == pytest.approx(min(true, reachable), rel=0.1), (own, way)
+            assert limit == "link" or true > 0.8 * reachable or len(hosts) == 2, (own, way)
+            assert limit != "link" or true < 1.1 * stated, (own, way)
+
+
+@pytest.mark.parametrize(("wide", "limit"), [(5.0, "others"), (2.0, "link")])
+def test_a_wide_rack_below_a_narrow_pod(wide: float, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its neighbour takes 1.5 hosts' rates, and its pod's link 2: a link that carries more cannot be filled."""
+    racks = {f"r{name}": 1.5 for name in "bcdef"}
+    pods = {f"p{name}": 2.0 for name in "xyz"}
+    names = ("".join(name * 6 for name in "abcdef"), "".join(name * 12 for name in "xyz"))
+    (inner, outer), _ = measured(tree(*names, ra=wide, **racks, **pods), monkeypatch)
+    assert rates(inner)["h0+6"] == (pytest.approx(min(wide, 3.5), rel=0.05), limit)
+    assert {*rates(inner).values()} - {rates(inner)["h0+6"]} == {(1.5, "link")}
+    assert {*rates(outer).values()} == {(2.0, "link")}
 
 
 def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,5 +41,5 @@ def test_the_capacity_of_an_uplink_is_found(uplink_mbit: int, racks: Lab, tmp_pa
             low, high = row["interval"][f"{direction}_gbps"]
             assert low <= row[f"{direction}_gbps"] <= high
         if uplink_mbit == 50:
-            assert row["out_limited_by"] == row["in_limited_by"] == "link"
-    assert f"share {'at least ' * (uplink_mbit == 200)}" in done.stderr
+            assert row["out_limited_by"] == row["in_limited_by"] == "others"  # of two links either may be the limit
+    assert "share at least " in done.stderr

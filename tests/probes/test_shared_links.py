@@ -83,7 +83,7 @@ def test_capacity_is_limited_by_the_link_or_its_hosts(
                 assert row[f"{direction}_limited_by"] == "hosts"
                 assert row[f"{direction}_flows"] == max_flows
             elif max_flows > 1 and limit < 0.75 * max_flows:
-                assert row[f"{direction}_limited_by"] == "link"
+                assert row[f"{direction}_limited_by"] == "others"  # or its own: of two either may be
 
 
 @given(GROUPS | st.lists(st.integers(1, 3), min_size=6, max_size=40), st.integers(1, 6), st.integers(0, 99))

@@ -32,6 +32,7 @@ def texts(svg: str) -> list[str]:
         (LinkDirection(1.0), "1 Gbit/s (interval unknown)"),
         (LinkDirection(2.0, 1.9, 2.0, "hosts"), "≥ 2 Gbit/s (limit: its hosts)"),
         (LinkDirection(2.0, None, None, "groups"), "≥ 2 Gbit/s (limit: links below)"),
+        (LinkDirection(2.0, 1.9, 2.0, "others"), "≥ 2 Gbit/s (limit: it or other groups' links)"),
         (LinkDirection(None), "not measured"),
         (LinkDirection(None, assumed_gbps=0.8), "not measured, assumed 800 Mbit/s"),
     ],
@@ -142,8 +143,8 @@ def test_summary_of_links_and_probes() -> None:
         "probes a pair." in sentences
     )
     assert (
-        "Shared links carry 500 Mbit/s to 2 Gbit/s each way for eight groups of tier 1 (2 not measured), 1 Gbit/s each "
-        "way for two groups of tier 2." in sentences
+        "Shared links carry 500 Mbit/s to at least 2 Gbit/s each way for eight groups of tier 1 (2 not measured), "
+        "1 Gbit/s each way for two groups of tier 2." in sentences
     )
     assert not any("measured on" in text for text in summary(facts()))
     assumed = replace(facts(), probes=ProbeSummary(assumed_from="topograph"))

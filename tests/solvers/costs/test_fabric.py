@@ -66,6 +66,12 @@ def test_host_limited_link_is_unlimited() -> None:
     assert result.group_out_gbps.tolist() == [np.inf, 4.0]
 
 
+def test_link_that_others_limit_carries_what_they_do() -> None:
+    groups = [row([0, 1], out_limited_by="others"), row([2, 3], in_limited_by="others")]
+    result = fabric_of(network([2, 2], shared_links=[{"groups": groups}])[0])
+    assert (result.group_out_gbps.tolist(), result.group_in_gbps.tolist()) == ([4.0, 4.0], [3.0, 3.0])
+
+
 @pytest.mark.parametrize(
     "rows",
     [[], [{"members": ["h0", "who"]}], [row([0, 1], out_gbps=None)], [row([0, 1], in_gbps=0.0)]],

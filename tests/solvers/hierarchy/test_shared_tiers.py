@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plink.model.network import Matrix
-from solvers.hierarchy.shared_tiers import candidate_tiers, confirmed_rows, doubtful_members, with_larger
+from solvers.hierarchy.shared_tiers import candidate_tiers, confirmed_rows, limited_from_above
 
 RACKS = [[0, 1], [2, 3], [4, 5], [6, 7]]
 PODS = [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -80,26 +80,23 @@ def test_racks_that_could_not_be_measured_confirm_nothing() -> None:
     assert confirmed_rows([row(PODS[0], 0.1, 0.1)], below) == []
 
 
-def test_two_racks_of_a_pod_are_doubted_where_both_are_slow() -> None:
-    """Which of them is slow shows against others; a pod of three racks, or the only one, shows it by itself."""
-    rows = [row(rack, gbps, 2.0) for rack, gbps in zip(RACKS, (2.0, 0.2, 2.0, 2.0), strict=True)]
-    names = [[f"h{host}" for host in pod] for pod in PODS]
-    assert doubtful_members(rows, names) == names[0]
-    assert doubtful_members(rows, [names[0] + names[1]]) == []
-    assert doubtful_members(rows[:2], names[:1]) == []
-    assert doubtful_members([row(rack, 2.0, 1.9) for rack in RACKS], names) == []
+def test_two_pods_of_which_either_is_the_limit_are_a_tier() -> None:
+    below = [row(rack, 2.0, 2.0) for rack in RACKS]
+    pods = confirmed_rows([row(pod, 2.0, 2.0, "others") for pod in PODS], below)
+    assert [pod["out_limited_by"] for pod in pods] == ["others", "others"]
+    (open_pod, *_) = confirmed_rows([row(PODS[0], 3.8, 2.0, "others")], below)
+    assert (open_pod["out_limited_by"], open_pod["in_limited_by"]) == ("groups", "others")
 
 
-def test_the_larger_of_two_measurements_counts() -> None:
-    first = row([0], 1.0, 3.0) | {"interval": {"out_gbps": [0.9, 1.1], "in_gbps": [3.0, 3.0]}}
-    again = row([0], 2.0, 1.0, "hosts") | {"interval": {"out_gbps": [1.9, 2.1], "in_gbps": [1.0, 1.0]}, "out_flows": 4}
-    (result,) = with_larger([first], [again])
-    assert result == row([0], 2.0, 3.0) | {
-        "out_limited_by": "hosts", "out_flows": 4, "interval": {"out_gbps": [1.9, 2.1], "in_gbps": [3.0, 3.0]}
-    }  # fmt: skip
-    unmeasured = row([0], None, None, None) | {"why": "no answer"}
-    assert with_larger([unmeasured], [again])[0] == again
-    assert with_larger([first], []) == [first]
+@pytest.mark.parametrize(
+    ("pod_limit", "gbps", "limit"),
+    [("link", 3.0, "others"), ("others", 2.9, "others"), ("link", 2.0, "link"), ("groups", 3.0, "link")],
+)
+def test_a_rack_that_carries_what_its_pod_lets_through(pod_limit: str, gbps: float, limit: str) -> None:
+    """The other rack of the pod takes 1 Gbit/s, and the pod's link 2: with that much in all either may be the limit."""
+    racks = [row(RACKS[0], gbps, 0.5), row(RACKS[1], 1.0, 1.0)]
+    first, _ = limited_from_above(racks, [row(PODS[0], 2.0, 2.0, pod_limit), row(PODS[1], 2.0, 2.0)])
+    assert (first["out_limited_by"], first["in_limited_by"]) == (limit, "link")
 
 
 def test_a_host_that_was_lost_between_tiers_stays_with_its_rack() -> None:
