@@ -82,6 +82,7 @@ class NetworkEmbedding:
             "settings_tried": embedding.tried,
             "steps": embedding.steps,
             "seed": self.seed,
+            "unmeasured_by": embedding.unmeasured_by,
             "held_out_error": round(embedding.held_out_error, 6),
             "triangle_violations": None if np.isnan(violations) else round(violations, 6),
             "verdict": verdict_json(self.verdict),

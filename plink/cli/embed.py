@@ -96,7 +96,8 @@ def _lines(network: "Network", embedding: "Embedding") -> list[str]:
     selected = f" (the best of {embedding.tried} settings)" if embedding.tried > 1 else ""
     lines = [
         f"{', '.join(parts)}{selected}",
-        f"on pairs it had not seen it is {embedding.held_out_error:.1%} off; "
+        f"on pairs it had not seen it is {embedding.held_out_error:.1%} off"
+        f"{' by near hosts, which predict unmeasured pairs' if embedding.unmeasured_by == 'neighbours' else ''}; "
         f"{embedding.triangle_violations:.1%} of the measured detours are shorter than the straight way",
     ]
     worst_pairs = [

@@ -40,7 +40,7 @@ class PlacedHosts(TypedDict):
     coordinates: list[Annotated[list[Annotated[float, Meta(gt=-1e15, lt=1e15)]], Meta(min_length=1)]]
     """Of each host, D numbers, centred."""
     fitted_us: Matrix
-    """Fitted round trips, 0 on the diagonal."""
+    """Fitted round trips, 0 on the diagonal; of pairs that were not measured as unmeasured_by says."""
 
 
 class EmbeddingDocument(PlacedHosts):
@@ -65,6 +65,9 @@ class EmbeddingDocument(PlacedHosts):
     """Of Adam."""
     seed: NotRequired[Count]
     """Drew the starts and the pairs held out."""
+    unmeasured_by: NotRequired[Literal["fit", "neighbours"]]
+    """What fitted_us has for pairs that were not measured: the fit, or what near hosts measured, whichever was nearer
+    to pairs held out."""
     triangle_violations: NotRequired[Share | None]
     """The share of measured detours that are shorter than the straight way; null without triangles."""
     verdict: NotRequired[VerdictEntry | None]

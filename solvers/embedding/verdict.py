@@ -22,10 +22,10 @@ from solvers.embedding.embed import Embedding, held_out_of, refitted
 from solvers.embedding.fitting import median_us
 from solvers.embedding.pairs import reachable
 from solvers.embedding.problem import log_error
+from solvers.prediction.neighbours import by_neighbours
 from solvers.prediction.observed import observed
 
 Floats = npt.NDArray[np.float64]
-_NEIGHBOURS_PER_END = 3
 _CONFIDENT_SIGMAS = 2.0  # standard errors
 _MIN_PAIRS = 10  # pairs
 
@@ -101,32 +101,14 @@ def validate_held_out(
     fitted = refitted(rest, like, seed, device, keep_going)[i, j]
     median = median_us(result.pairs)
     error = log_error(fitted, rtt, median) ** 2
-    return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median) ** 2, i, j, result.pairs.n, "held-out")
+    guess = by_neighbours(rest, i, j)
+    guess = np.where(np.isnan(guess), np.median(rest[np.isfinite(rest) & ~np.eye(len(rest), dtype=bool)]), guess)
+    return _verdict(error, log_error(guess, rtt, median) ** 2, i, j, result.pairs.n, "held-out")
 
 
 def _require_pairs(pairs: int) -> None:
     if pairs < _MIN_PAIRS:
         raise NoAnswer(f"{pairs} pairs are too few to validate fitted distances: probe more hosts, or more samples")
-
-
-def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.intp]) -> Floats:
-    """Predict pairs that are NaN in ``rtt_us``, shape (N, N), by the hosts nearest to either end.
-
-    The prediction is the median of what those hosts measured to the other end, from both ends; the median of all where
-    none of them measured it.
-    """
-    far = np.where(np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool), rtt_us, np.inf)
-    by_neighbours = np.full((len(i), 2 * _NEIGHBOURS_PER_END), np.nan)
-    for row, (a, b) in enumerate(zip(i, j, strict=True)):
-        for first, (end, other) in ((0, (a, b)), (_NEIGHBOURS_PER_END, (b, a))):
-            usable = np.where(np.isfinite(far[:, other]), far[end], np.inf)
-            near = np.argsort(usable, kind="stable")[:_NEIGHBOURS_PER_END]
-            near = near[np.isfinite(usable[near])]
-            by_neighbours[row, first : first + len(near)] = far[near, other]
-    has_neighbour = np.isfinite(by_neighbours).any(axis=1)
-    result = np.full(len(i), np.median(far[np.isfinite(far)]))
-    result[has_neighbour] = np.nanmedian(by_neighbours[has_neighbour], axis=1)
-    return result
 
 
 def _verdict(

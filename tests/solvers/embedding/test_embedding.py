@@ -16,6 +16,7 @@ from solvers.embedding.pairs import folds, reachable
 from solvers.embedding.settings import EmbeddingConstraints
 from solvers.embedding.triangles import triangle_violations
 from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
+from solvers.prediction.neighbours import by_neighbours
 
 
 def points(n: int, dimension: int, alpha: float = 1.0, seed: int = 0) -> Matrix:
@@ -232,6 +233,34 @@ def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> Non
     assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 64 * 63 // 2)
     assert hurts.word == "hurts"
     assert hurts.raw_error < 0.05 < hurts.fitted_error
+
+
+@pytest.mark.parametrize("kind", ["places", "routes"])
+def test_unmeasured_pairs_are_predicted_by_what_is_nearer(kind: str) -> None:
+    """Sites whose round trips to each other are random are no places: their hosts predict each other better."""
+    rng, n, sites = np.random.default_rng(1), 60, 6
+    site = np.repeat(np.arange(sites), n // sites)
+    if kind == "places":
+        true = points(n, 2)
+    else:
+        route_us = symmetrised(rng.lognormal(4, 1, (sites, sites)))
+        np.fill_diagonal(route_us, 3.0)
+        true = symmetrised(route_us[np.ix_(site, site)] * rng.lognormal(0, 0.2, (n, n)))
+    np.fill_diagonal(true, 0.0)
+    measured, gone = without(true, 0.2)
+    result = embed(measured, EmbeddingConstraints(dimension=2, alpha=1.0, heights=False))
+    i, j = np.nonzero(np.triu(gone))
+    by_fit = np.linalg.norm(result.coordinates[i] - result.coordinates[j], axis=1)
+    near = by_neighbours(measured, i, j)
+
+    def error(predicted: np.ndarray) -> float:
+        return float(np.abs(np.log(predicted / true[i, j])).mean())
+
+    assert result.unmeasured_by == ("fit" if kind == "places" else "neighbours")
+    assert error(result.fitted_us[i, j]) <= 1.05 * min(error(by_fit), error(near))
+    measured_pairs = np.triu(~gone, 1)
+    apart = np.linalg.norm(result.coordinates[:, None] - result.coordinates, axis=2)
+    assert np.allclose(result.fitted_us[measured_pairs], apart[measured_pairs], rtol=1e-3)
 
 
 def test_errors_by_halves_are_those_to_the_truth() -> None:

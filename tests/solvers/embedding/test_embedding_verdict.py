@@ -14,7 +14,8 @@ from solvers.embedding.pairs import reachable
 from solvers.embedding.parallel import fit_all
 from solvers.embedding.settings import EmbeddingConstraints, Setting
 from solvers.embedding.triangles import triangle_violations
-from solvers.embedding.verdict import Verdict, _by_neighbours, _verdict, validate_halves, validate_held_out
+from solvers.embedding.verdict import Verdict, _verdict, validate_halves, validate_held_out
+from solvers.prediction.neighbours import by_neighbours
 from solvers.prediction.observed import observed
 
 PLAIN = EmbeddingConstraints(dimension=2, alpha=1.0, heights=False, relative=False)
@@ -102,7 +103,7 @@ def test_held_out_pairs_are_validated_by_a_fit_without_them() -> None:
     verdict = validate_held_out(rtt, LIKE, 4)
     assert verdict.pairs == len(drawn) == 24
     assert verdict.fitted_error == pytest.approx(math.sqrt((np.log(fitted[i, j] / rtt[i, j]) ** 2).mean()))
-    neighbours = _by_neighbours(rest, i, j)
+    neighbours = by_neighbours(rest, i, j)
     assert verdict.raw_error == pytest.approx(math.sqrt((np.log(neighbours / rtt[i, j]) ** 2).mean()))
     assert verdict.gain == pytest.approx(verdict.raw_error**2 - verdict.fitted_error**2)
 
@@ -149,10 +150,10 @@ def test_unmeasured_pair_is_predicted_by_three_near_hosts() -> None:
     ):  # fmt: skip
         rtt[a, b] = rtt[b, a] = us
     ends = np.array([0]), np.array([4])
-    assert _by_neighbours(rtt, *ends).tolist() == [np.median([30, 40, 100, 25, 10, 11])]
-    assert _by_neighbours(rtt, *ends[::-1]).tolist() == _by_neighbours(rtt, *ends).tolist()
+    assert by_neighbours(rtt, *ends).tolist() == [np.median([30, 40, 100, 25, 10, 11])]
+    assert by_neighbours(rtt, *ends[::-1]).tolist() == by_neighbours(rtt, *ends).tolist()
     rtt[2, 4] = rtt[4, 2] = NAN  # nobody asks it then: 3 and 5 are asked instead
-    assert _by_neighbours(rtt, *ends).tolist() == [np.median([30, 100, 5, 25, 10, 12])]
+    assert by_neighbours(rtt, *ends).tolist() == [np.median([30, 100, 5, 25, 10, 12])]
 
 
 def test_of_several_starts_the_one_with_the_least_loss_is_kept() -> None:
