@@ -12,7 +12,8 @@ from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.problem import Order
 from solvers.simulation.cost import SimulatedCost
 
-_MAX_EVALUATIONS = 100
+_EVALUATIONS = (100, 400)  # at least, and of small collectives
+_SMALL_TRANSFERS = 20_000
 _MAX_TRANSFERS = 100_000  # of all evaluations: about a second
 _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of two
 
@@ -20,13 +21,14 @@ _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of 
 def descend(
     order: Order, feasible: FeasibleOrders, cost_of: SimulatedCost, seed: int, keep_going: Callable[[], bool]
 ) -> Order:
-    """Return the order after up to 100 exchanges of two blocks of hosts, of which those that are cheaper stay.
+    """Return the order after 100 to 400 exchanges of two blocks of hosts, of which those that are cheaper stay.
 
     :param order: a feasible one. :param keep_going: whether there is time for one more.
     """
     rng, hosts = np.random.default_rng(seed), np.array(list(dict.fromkeys(order.tolist())))
     best, best_cost = order, cost_of(order)
-    for _ in range(min(_MAX_EVALUATIONS, _MAX_TRANSFERS // max(1, cost_of.transfers))):
+    transfers = max(1, cost_of.transfers)
+    for _ in range(min(int(np.clip(_SMALL_TRANSFERS // transfers, *_EVALUATIONS)), _MAX_TRANSFERS // transfers)):
         if not keep_going():
             break
         exchanged = exchange_blocks(hosts, rng)
