@@ -1,8 +1,9 @@
 """Search for the cheapest ring: a travelling salesman's tour, by the sum of its hops or by its longest hop first.
 
 Iterated local search: 2-opt and 3-opt moves over candidate lists, repeated after the tour was perturbed in one place
-(Martin, Otto and Felten 1991). Candidates come from 1-trees, which give a bound of the sum as well (Helsgaun 2000); up
-to 300 hosts the subtour relaxation, and a little branching, raise it (:mod:`solvers.ordering.subtours`).
+(Martin, Otto and Felten 1991). Candidates come from 1-trees, which give a bound of the sum as well (Helsgaun 2000). The
+subtour relaxation raises it (:mod:`solvers.ordering.subtours`): up to 300 hosts with a little branching, up to 1,500
+where another engine searches meanwhile.
 """
 
 import contextlib
@@ -27,7 +28,8 @@ _MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
 _THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
 _RING_ENGINE_MIN_HOSTS = 100  # smaller rings are optimal in a second
 _RING_ENGINE_S_PER_HOST = 0.01  # not exhaustive: it has so much time
-_MAX_SUBTOUR_HOSTS = 300  # one to three seconds; of 512 hosts ten
+_MAX_SUBTOUR_HOSTS = 1500  # half a minute
+_MAX_BRANCH_HOSTS = 300  # one to three seconds
 _BRANCH_NODES, _BRANCH_IDLE_SERIES = 200, 2
 _EPSILON = 1e-9
 _ROUNDING = 1e-12  # relative error of a hop in other units
@@ -70,7 +72,10 @@ def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
             engine = budget.ring_engine(cost, min(budget.deadline, usual_end))
             ending.callback(engine.end)
         tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
-        tour.improve(budget.max_moves, budget.exhaustive, raise_bound=len(cost) <= _MAX_SUBTOUR_HOSTS)
+        idle_series = _BRANCH_IDLE_SERIES if len(cost) <= _MAX_BRANCH_HOSTS else None
+        if engine is not None and _MAX_BRANCH_HOSTS < len(cost) <= _MAX_SUBTOUR_HOSTS:
+            idle_series = 0  # it searches meanwhile
+        tour.improve(budget.max_moves, budget.exhaustive, bound_after=idle_series)
         if engine is not None:
             tour.join(engine.tour)
     ring = _make_ring(cost, tour.order, tour.bound, longest_bound, tour.perturbations)
@@ -163,11 +168,11 @@ class _Tour:
         self._state = np.array([seed], dtype=np.uint64)
 
     def improve(
-        self, max_perturbations: int, exhaustive: bool, target: float = -np.inf, raise_bound: bool = False
+        self, max_perturbations: int, exhaustive: bool, target: float = -np.inf, bound_after: int | None = None
     ) -> None:
         """Run series of perturbations until the bound is met, no hop is longer than ``target``, or the budget ends.
 
-        :param raise_bound: solve the subtour relaxation, and branch a little, once two series have brought nothing.
+        :param bound_after: solve the subtour relaxation, and branch a little, once so many series have brought nothing.
         """
         from solvers.ordering.ring_kernels import Perturbations, perturb
 
@@ -189,8 +194,9 @@ class _Tour:
                 )
                 else idle_series + 1
             )
-            if raise_bound and idle_series >= _BRANCH_IDLE_SERIES and self._value > self._bound * (1 + _EPSILON):
-                raise_bound = False
+            is_open = self._value > self._bound * (1 + _EPSILON)
+            if bound_after is not None and idle_series >= bound_after and is_open:
+                bound_after = None
                 self._raise_bound()
 
     def join(self, tour_of: Callable[[Callable[[], bool]], npt.NDArray[np.int64] | None]) -> None:
@@ -206,11 +212,13 @@ class _Tour:
         from solvers.ordering.subtours import BranchLimits, branch, subtour_bound
 
         relaxation = subtour_bound(self._cost, self.order, self._may_continue)
-        everywhere = np.ones(self._cost.shape, dtype=bool)
-        limits = BranchLimits(_BRANCH_NODES, None, self._may_continue)
-        tour, bound = branch(self._cost, self._value, everywhere, relaxation, limits)
-        if tour is not None:
-            self._accept_if_cheaper(tour.astype(np.int64))
+        bound = relaxation.bound
+        if len(self._cost) <= _MAX_BRANCH_HOSTS:
+            everywhere = np.ones(self._cost.shape, dtype=bool)
+            limits = BranchLimits(_BRANCH_NODES, None, self._may_continue)
+            tour, bound = branch(self._cost, self._value, everywhere, relaxation, limits)
+            if tour is not None:
+                self._accept_if_cheaper(tour.astype(np.int64))
         if bound > self._bound:
             self._bound, self.bound_by = bound, "subtours"
 

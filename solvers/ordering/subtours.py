@@ -1,13 +1,18 @@
-"""A lower bound for rings: the subtour relaxation, solved by cuts and columns (Dantzig, Fulkerson and Johnson 1954).
+"""A lower bound for rings: the subtour relaxation and blossoms, by cuts and columns (Dantzig, Fulkerson, Johnson 1954).
 
 Each host has two half-used or whole edges, and at least two edges leave every set of hosts. The value is that to which
 1-trees converge (Held and Karp 1970), which they do slowly where hosts are in clusters: few of the penalties move at a
 time. HiGHS solves the linear program over few edges and few sets; sets that too little leaves, and edges that the duals
-find too cheap, are added until there are none.
+find too cheap, are added until there are none, and edges that the duals find dear are dropped.
+
+A ring leaves every set by an even number of edges. So it does not leave it by just the edges of an odd number of teeth:
+the edges that leave the set less the teeth are at least one less than there are teeth (blossoms: Edmonds 1965). They
+are sought where edges are half used (Padberg and Hong 1980): such a component and the whole edges that leave it.
 
 Any duals give a bound: with ``u`` of the hosts and ``w >= 0`` of the sets, the reduced cost of an edge is its cost less
-the ``u`` of its ends and the ``w`` of the sets that it leaves, and no ring costs less than ``2 sum(u) + 2 sum(w)`` plus
-all negative reduced costs. So the bound holds whenever the time is up, and whatever the solver's rounding.
+the ``u`` of its ends and the ``w`` of the sets that it leaves (plus that of those whose tooth it is), and no ring costs
+less than ``2 sum(u)``, plus ``w`` times what must leave each set, plus all negative reduced costs. So the bound holds
+whenever the time is up, and whatever the solver's rounding.
 
 :func:`branch` goes on from there: an edge whose reduced cost is more than the gap is in no cheaper ring, and few are
 left (of 128 hosts 200 to 500). HiGHS decides which of them are used, by branch and cut.
@@ -27,8 +32,13 @@ _NEAREST = 8  # hosts to which edges are there from the beginning
 _TOLERANCE = 1e-6
 _FLOW_SCALE = 1 << 20  # of a whole edge: maximum flows take integers
 _MAX_LINEAR_PROGRAMS = 400
+_STALLED_PROGRAMS, _STALLED_GAIN = 25, 1e-4  # it ends when so many have raised the bound by less, relatively
 _CONVERGED = 1e-7  # relative: what dearer edges could still add
 _MAX_BRANCHINGS = 60
+_MAX_EDGES_PER_HOST, _KEPT_EDGES_PER_HOST = 8, 5
+_FEW_CUTS = 10  # blossoms: then minimum cuts, which take longer, are sought, too
+_BLOSSOM_THRESHOLDS = (1e-6, 0.05, 0.15, 0.3)  # an edge less used, or less missing, is none or whole
+_BLOSSOM_VIOLATION = 0.01
 _BRANCH_GAP = 1e-9  # relative: at which HiGHS counts a solution as the best
 
 Edges = npt.NDArray[np.intp]
@@ -36,15 +46,58 @@ Members = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Cuts:
+    """Sets of hosts, ``members``, shape (K, N), and the teeth of each: edges that leave it, as ``a * N + b``, a < b.
+
+    The edges that leave a set, its teeth counted negatively, are at least 2 without teeth, else 1 less their number.
+    """
+
+    members: Members
+    teeth: tuple[npt.NDArray[np.int64], ...]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def least(self) -> npt.NDArray[np.float64]:
+        """What must leave each set at least, shape (K,)."""
+        return np.array([1.0 - len(teeth) if len(teeth) else 2.0 for teeth in self.teeth])
+
+    def leaving(self, edges: Edges) -> Any:
+        """Return how edges count in each cut, as a sparse matrix of shape (K, E)."""
+        from scipy.sparse import csr_matrix
+
+        counts = (self.members[:, edges[:, 0]] ^ self.members[:, edges[:, 1]]).astype(np.float64)
+        keys = edges.min(axis=1) * self.members.shape[1] + edges.max(axis=1)
+        for row, teeth in zip(counts, self.teeth, strict=True):
+            if len(teeth):
+                row[np.isin(keys, teeth)] = -1.0
+        return csr_matrix(counts)
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "Cuts":
+        """Return some of the cuts."""
+        return Cuts(self.members[chosen], tuple(self.teeth[k] for k in np.flatnonzero(chosen)))
+
+    def plus(self, other: "Cuts") -> "Cuts":
+        """Return these and other cuts."""
+        return Cuts(np.concatenate([self.members, other.members]), self.teeth + other.teeth)
+
+
+def subtour_cuts(members: Members) -> Cuts:
+    """Return the cuts of sets without teeth; ``members``, shape (K, N)."""
+    return Cuts(members, (np.zeros(0, dtype=np.int64),) * len(members))
+
+
+@dataclass(frozen=True)
 class SubtourBound:
-    """The lower bound, in the unit of the costs, reduced costs, shape (N, N), and the sets that were needed, (K, N).
+    """The lower bound, in the unit of the costs, reduced costs, shape (N, N), and the cuts that were needed.
 
     A ring that uses an edge costs at least the bound plus the edge's reduced cost, where that is positive.
     """
 
     bound: float
     reduced: Matrix
-    sets: Members
+    cuts: Cuts
 
 
 def subtour_bound(cost: Matrix, order: npt.NDArray[np.intp], keep_going: Callable[[], bool]) -> SubtourBound:
@@ -55,24 +108,28 @@ def subtour_bound(cost: Matrix, order: npt.NDArray[np.intp], keep_going: Callabl
     """
     n = len(cost)
     edges = _first_edges(cost, order)
-    sets = np.zeros((0, n), dtype=bool)
-    best = SubtourBound(0.0, np.zeros((n, n)), sets)
-    for _ in range(_MAX_LINEAR_PROGRAMS):
-        if not keep_going():
+    cuts = subtour_cuts(np.zeros((0, n), dtype=bool))
+    best, bounds = SubtourBound(0.0, np.zeros((n, n)), cuts), [0.0]
+    for number in range(_MAX_LINEAR_PROGRAMS):
+        has_stalled = number > _STALLED_PROGRAMS and best.bound <= bounds[-_STALLED_PROGRAMS] * (1 + _STALLED_GAIN)
+        if has_stalled or not keep_going():
             break
-        solution = _solve(cost, edges, sets)
+        solution = _solve(cost, edges, cuts)
         if solution is None:
             break
-        used, host_duals, set_duals = solution
-        reduced, bound = _reduced_costs(cost, sets, host_duals, set_duals)
+        used, host_duals, cut_duals = solution
+        reduced, bound = _reduced_costs(cost, cuts, host_duals, cut_duals)
         if bound > best.bound:
-            best = SubtourBound(bound, reduced, sets)
+            best = SubtourBound(bound, reduced, cuts)
+        bounds.append(best.bound)
         value = float(used @ cost[edges[:, 0], edges[:, 1]])
-        violated = _violated_sets(n, edges, used)
+        violated = _violated_cuts(n, edges, used)
         if len(violated):
-            sets = np.concatenate([sets[set_duals > _TOLERANCE * value / n], violated])
+            cuts = cuts.only(cut_duals > _TOLERANCE * value / n).plus(violated)
         cheap = _cheap_edges(reduced, edges)
         if len(cheap):
+            if len(edges) > _MAX_EDGES_PER_HOST * n:
+                edges = edges[_is_kept(edges, reduced, used, order)]
             edges = np.concatenate([edges, cheap])
         if not len(violated) and (not len(cheap) or bound >= value * (1 - _CONVERGED)):
             break
@@ -105,15 +162,16 @@ def branch(
     edges = np.argwhere(useful).astype(np.intp)
     cost_of, reduced = cost[edges[:, 0], edges[:, 1]], relaxation.reduced[edges[:, 0], edges[:, 1]]
     needed = np.where(reduced < -gap - slack, 1.0, 0.0)  # without it a ring costs the bound less its reduced cost
-    sets, bound = relaxation.sets, relaxation.bound
+    cuts, bound = relaxation.cuts, relaxation.bound
     for _ in range(_MAX_BRANCHINGS):
         left_s = np.inf if limits.deadline is None else limits.deadline - time.monotonic()
         if left_s <= 0 or not limits.keep_going():
             break
-        ends, leaves = _incidence(n, edges, sets)
+        constraints = [LinearConstraint(_ends(n, edges), 2, 2)]
+        if len(cuts):
+            constraints.append(LinearConstraint(cuts.leaving(edges), cuts.least, np.inf))
         answer = milp(
-            cost_of,
-            constraints=[LinearConstraint(ends, 2, 2), *([LinearConstraint(leaves, 2, np.inf)] if len(sets) else [])],
+            cost_of, constraints=constraints,
             integrality=np.ones(len(edges)), bounds=Bounds(needed, 1),
             options={"mip_rel_gap": _BRANCH_GAP, "node_limit": limits.nodes}
             | ({} if limits.deadline is None else {"time_limit": left_s}),
@@ -126,7 +184,7 @@ def branch(
         violated = _violated_sets(n, edges[used], np.ones(int(used.sum())))
         if not len(violated):
             return _tour(edges[used]), bound
-        sets = np.concatenate([sets, violated])
+        cuts = cuts.plus(subtour_cuts(violated))
     return None, bound
 
 
@@ -155,45 +213,48 @@ def _first_edges(cost: Matrix, order: npt.NDArray[np.intp]) -> Edges:
 
 
 def _solve(
-    cost: Matrix, edges: Edges, sets: Members
+    cost: Matrix, edges: Edges, cuts: Cuts
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-    """Return how much of each edge is used, the hosts' duals and the sets' duals; None: the solver failed."""
+    """Return how much of each edge is used, the hosts' duals and the cuts' duals; None: the solver failed."""
     from scipy.optimize import linprog
 
     n = len(cost)
-    ends, leaves = _incidence(n, edges, sets)
-    limits = {"A_ub": -leaves, "b_ub": np.full(len(sets), -2.0)} if len(sets) else {}
+    limits = {"A_ub": -cuts.leaving(edges), "b_ub": -cuts.least} if len(cuts) else {}
     answer = linprog(
-        cost[edges[:, 0], edges[:, 1]], A_eq=ends, b_eq=np.full(n, 2.0), bounds=(0, 1), method="highs", **limits
-    )
+        cost[edges[:, 0], edges[:, 1]], A_eq=_ends(n, edges), b_eq=np.full(n, 2.0), bounds=(0, 1), method="highs",
+        **limits,
+    )  # fmt: skip
     if answer.status != 0:
         return None
-    set_duals = np.maximum(0.0, -answer.ineqlin.marginals) if len(sets) else np.zeros(0)
-    return answer.x, answer.eqlin.marginals, set_duals
+    cut_duals = np.maximum(0.0, -answer.ineqlin.marginals) if len(cuts) else np.zeros(0)
+    return answer.x, answer.eqlin.marginals, cut_duals
 
 
-def _incidence(n: int, edges: Edges, sets: Members) -> tuple[Any, Any]:
-    """Return which edges end at each host, and which leave each set, as sparse matrices of shapes (N, E), (K, E)."""
-    from scipy.sparse import coo_matrix, csr_matrix
+def _ends(n: int, edges: Edges) -> Any:
+    """Return which edges end at each host, as a sparse matrix of shape (N, E)."""
+    from scipy.sparse import coo_matrix
 
     number = len(edges)
     rows, columns = edges.T.ravel(), np.tile(np.arange(number), 2)
-    ends = coo_matrix((np.ones(2 * number), (rows, columns)), shape=(n, number)).tocsr()
-    return ends, csr_matrix((sets[:, edges[:, 0]] ^ sets[:, edges[:, 1]]).astype(float))
+    return coo_matrix((np.ones(2 * number), (rows, columns)), shape=(n, number)).tocsr()
 
 
 def _reduced_costs(
-    cost: Matrix, sets: Members, host_duals: npt.NDArray[np.float64], set_duals: npt.NDArray[np.float64]
+    cost: Matrix, cuts: Cuts, host_duals: npt.NDArray[np.float64], cut_duals: npt.NDArray[np.float64]
 ) -> tuple[Matrix, float]:
     """Return the reduced costs of all edges, shape (N, N), and the bound that the duals give."""
-    member = sets.astype(np.float64)
-    inside = set_duals @ member
-    both = (member * set_duals[:, None]).T @ member
+    n, member = len(cost), cuts.members.astype(np.float64)
+    inside = cut_duals @ member
+    both = (member * cut_duals[:, None]).T @ member
     reduced = cost - host_duals[:, None] - host_duals[None, :] - (inside[:, None] + inside[None, :] - 2 * both)
+    for teeth, dual in zip(cuts.teeth, cut_duals.tolist(), strict=True):
+        a, b = teeth // n, teeth % n
+        reduced[a, b] += 2 * dual
+        reduced[b, a] += 2 * dual
     np.fill_diagonal(reduced, 0.0)
-    value = 2 * host_duals.sum() + 2 * set_duals.sum()
+    value = 2 * host_duals.sum() + cut_duals @ cuts.least
     bound = value + np.minimum(reduced, 0.0).sum() / 2
-    rounding = 1e-12 * (2 * np.abs(host_duals).sum() + 2 * set_duals.sum())
+    rounding = 1e-12 * (2 * np.abs(host_duals).sum() + cut_duals @ np.abs(cuts.least))
     return reduced, float(bound - rounding)
 
 
@@ -207,16 +268,48 @@ def _cheap_edges(reduced: Matrix, edges: Edges) -> Edges:
     return np.stack([a[chosen], b[chosen]], axis=1)
 
 
+def _is_kept(
+    edges: Edges, reduced: Matrix, used: npt.NDArray[np.float64], order: npt.NDArray[np.intp]
+) -> npt.NDArray[np.bool_]:
+    """Return which edges stay: those used, the ring's, and those of the least reduced costs; shape (E,)."""
+    n, value = len(reduced), reduced[edges[:, 0], edges[:, 1]]
+    place = np.empty(n, dtype=np.intp)
+    place[order] = np.arange(n)
+    in_ring = np.isin(np.abs(place[edges[:, 0]] - place[edges[:, 1]]), (1, n - 1))
+    kept = _KEPT_EDGES_PER_HOST * n
+    return np.asarray((used > 0) | in_ring | (value <= np.partition(value, kept)[kept]))
+
+
+def _violated_cuts(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
+    """Return sets that edges leave too little: components, else blossoms and, where they are few, minimum cuts."""
+    components = _components(n, edges, used)
+    if len(components):
+        return subtour_cuts(components)
+    blossoms = _blossoms(n, edges, used)
+    return blossoms if len(blossoms) >= _FEW_CUTS else subtour_cuts(_violated_sets(n, edges, used)).plus(blossoms)
+
+
+def _components(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Members:
+    """Return the sets of hosts that no edge leaves, shape (K, N); none where all are connected."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    a, b = edges[used > _TOLERANCE].T
+    number, label = connected_components(coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
+    sets = label[None, :] == np.arange(number)[:, None]
+    return _distinct(sets) if number > 1 else np.zeros((0, n), dtype=bool)
+
+
 def _violated_sets(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Members:
     """Return sets, shape (K, N), that fewer than two edges leave: the components, else minimum cuts."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
+    components = _components(n, edges, used)
+    if len(components):
+        return components
     is_used = used > _TOLERANCE
     a, b, weight = edges[is_used, 0], edges[is_used, 1], used[is_used]
-    number, label = connected_components(coo_matrix((weight, (a, b)), shape=(n, n)), directed=False)
-    if number > 1:
-        return _distinct(label[None, :] == np.arange(number)[:, None])
     # Hosts that whole edges join are on one side of a cut with less than two, or the cut is no better than theirs.
     whole = weight > 1 - _TOLERANCE
     number, label = connected_components(
@@ -224,6 +317,30 @@ def _violated_sets(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Membe
     )
     cuts = _minimum_cuts(number, label[a], label[b], weight)
     return _distinct(cuts[:, label]) if len(cuts) else np.zeros((0, n), dtype=bool)
+
+
+def _blossoms(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
+    """Return sets, with teeth, that edges leave too little: see the module's docstring."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    found: dict[bytes, tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]] = {}
+    keys = edges.min(axis=1) * n + edges.max(axis=1)
+    missing = np.minimum(used, 1 - used)
+    for threshold in _BLOSSOM_THRESHOLDS:
+        inner = missing > threshold
+        ends = edges[inner, 0], edges[inner, 1]
+        number, label = connected_components(coo_matrix((np.ones(inner.sum()), ends), shape=(n, n)), directed=False)
+        outer = label[edges[:, 0]] != label[edges[:, 1]]
+        slack = sum(np.bincount(label[edges[outer, end]], missing[outer], number) for end in (0, 1))
+        for component in np.flatnonzero((np.bincount(label, minlength=number) > 2) & (slack < 1 - _BLOSSOM_VIOLATION)):
+            leaving = outer & ((label[edges[:, 0]] == component) ^ (label[edges[:, 1]] == component))
+            is_tooth = leaving & (used > 1 / 2)
+            if is_tooth.sum() % 2 == 1 and is_tooth.sum() > 1:
+                members = label == component
+                found.setdefault(members.tobytes(), (members, keys[is_tooth].astype(np.int64)))
+    sets = np.array([members for members, _ in found.values()], dtype=bool).reshape(-1, n)
+    return Cuts(sets, tuple(teeth for _, teeth in found.values()))
 
 
 def _minimum_cuts(n: int, a: Edges, b: Edges, weight: npt.NDArray[np.float64]) -> Members:
