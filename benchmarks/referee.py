@@ -65,7 +65,7 @@ def _job(network: SimulatedNetwork, schedule: Schedule, order: Order, size_bytes
     return {"hosts": hosts, "rounds": [[played[number] for number in sorted(played)] for played in rounds]}
 
 
-def judge_cloud(algo: str, size_bytes: float, seed: int) -> dict[str, Any]:
+def compare_on_cloud(algo: str, size_bytes: float, seed: int) -> dict[str, Any]:
     """Return the rank correlation of costs with the referee's times on one cloud, and the former over the latter.
 
     By ``contention``, which is what commands print; by rounds, which searches go by; by the capacities that plink
@@ -93,9 +93,9 @@ def judge_cloud(algo: str, size_bytes: float, seed: int) -> dict[str, Any]:
     return row
 
 
-def judge(algo: str, size_bytes: float, clouds: int) -> dict[str, Any]:
+def compare(algo: str, size_bytes: float, clouds: int) -> dict[str, Any]:
     """Return the rank correlations of all clouds, the quantiles of costs over played times, and how many are close."""
-    rows = each(judge_cloud, [(algo, size_bytes, FIRST_SEED + k) for k in range(clouds)])
+    rows = each(compare_on_cloud, [(algo, size_bytes, FIRST_SEED + k) for k in range(clouds)])
     figures: dict[str, Any] = {}
     for name in rows[0]:
         ratios = np.concatenate([row[name]["ratios"] for row in rows])
@@ -130,7 +130,7 @@ def main() -> int:
     file = results.RESULTS / "referee.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     for algo in only:
-        figures[algo] = {f"{size:g}": judge(algo, size, clouds) for size in SIZES}
+        figures[algo] = {f"{size:g}": compare(algo, size, clouds) for size in SIZES}
     configuration = {"hosts": HOSTS, "clouds": clouds, "orders": ORDERS, "sizes_bytes": list(SIZES)}
     return record("referee", configuration, figures, bars_of(figures))
 

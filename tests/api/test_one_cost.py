@@ -39,9 +39,9 @@ def test_every_command_states_the_same_time(network: Network, algo: str) -> None
     order = reorder(network, OrderRequest(algo, SIZE, max_moves=300, force=True))
     request = CostRequest(algo, SIZE)
     model = order.details["model"]
-    stated, given = {"cost": cost(network, order, request).cost_us}, {"cost": cost(network, None, request).cost_us}
+    stated, at_first = {"cost": cost(network, order, request).cost_us}, {"cost": cost(network, None, request).cost_us}
     if model != "latency":  # a sum of round trips, by the half of the samples that bounds are by
-        stated["reorder"], given["reorder"] = order.cost, order.baseline["given"]
+        stated["reorder"], at_first["reorder"] = order.cost, order.baseline["given"]
     assert cost(network, order, request).model == model
     if algo in ALGORITHMS:
         planned = plan(network, PlanRequest(algo, SIZE, order=order))
@@ -49,11 +49,11 @@ def test_every_command_states_the_same_time(network: Network, algo: str) -> None
         assert planned.model == model
     if algo in ALGORITHMS and model != "latency":
         lines = advise(network, AdviseRequest(SIZE, SIZE, algorithms=(algo,))).lines
-        given["advise"] = next(line.at(SIZE) for line in lines if line.family == "given")
+        at_first["advise"] = next(line.at(SIZE) for line in lines if line.family == "given")
     bottleneck = route_of(network, order, work_of(network, order)).bottleneck
     if bottleneck is not None:
         stated["report"] = bottleneck.cost_us
-    for costs in (stated, given):
+    for costs in (stated, at_first):
         assert costs == pytest.approx(dict.fromkeys(costs, costs["cost"]), rel=1e-6, abs=2e-3)
 
 
