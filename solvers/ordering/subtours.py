@@ -276,8 +276,8 @@ def _is_kept(
     place = np.empty(n, dtype=np.intp)
     place[order] = np.arange(n)
     in_ring = np.isin(np.abs(place[edges[:, 0]] - place[edges[:, 1]]), (1, n - 1))
-    kept = _KEPT_EDGES_PER_HOST * n
-    return np.asarray((used > 0) | in_ring | (value <= np.partition(value, kept)[kept]))
+    number = _KEPT_EDGES_PER_HOST * n
+    return np.asarray((used > 0) | in_ring | (value <= np.partition(value, number)[number]))
 
 
 def _violated_cuts(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
@@ -324,7 +324,7 @@ def _blossoms(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    found: dict[bytes, tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]] = {}
+    blossoms: dict[bytes, tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]] = {}
     keys = edges.min(axis=1) * n + edges.max(axis=1)
     missing = np.minimum(used, 1 - used)
     for threshold in _BLOSSOM_THRESHOLDS:
@@ -338,9 +338,9 @@ def _blossoms(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
             is_tooth = leaving & (used > 1 / 2)
             if is_tooth.sum() % 2 == 1 and is_tooth.sum() > 1:
                 members = label == component
-                found.setdefault(members.tobytes(), (members, keys[is_tooth].astype(np.int64)))
-    sets = np.array([members for members, _ in found.values()], dtype=bool).reshape(-1, n)
-    return Cuts(sets, tuple(teeth for _, teeth in found.values()))
+                blossoms.setdefault(members.tobytes(), (members, keys[is_tooth].astype(np.int64)))
+    sets = np.array([members for members, _ in blossoms.values()], dtype=bool).reshape(-1, n)
+    return Cuts(sets, tuple(teeth for _, teeth in blossoms.values()))
 
 
 def _minimum_cuts(n: int, a: Edges, b: Edges, weight: npt.NDArray[np.float64]) -> Members:
