@@ -22,11 +22,12 @@ from solvers.ordering.objectives import chain_of, hops_of, loads_of
 from solvers.ordering.progress import SearchBudget, SearchProgress
 
 Order = npt.NDArray[np.intp]
-_FIRST_RUN_MOVES = 20_000
+_FIRST_RUN_MOVES, _FIRST_RUN_MOVES_PER_RANK = 20_000, 500  # of loads: of both, the fewer
 _SLICE_HOPS = 20_000_000  # evaluated between two calls of keep_going, about a quarter of a second
 _EPSILON = 1e-9
 _IDLE_FACTOR = 3  # not exhaustive: end after so many times the moves that led to the best order
-_MIN_MOVES = 300_000  # before such an end
+_MIN_MOVES, _MIN_MOVES_PER_RANK = 300_000, 4_000  # before such an end; of loads: of both, the fewer
+_LEAST_GAIN = {"loads": 1e-4, "hops": 1e-12, "chain": 1e-12}  # relative, that keeps a search from ending
 _SAMPLE_SWAPS = 200
 _PARALLEL_RUNS = 2  # whatever the number of cores, so that a seed gives the same order everywhere
 
@@ -101,7 +102,11 @@ class Annealer:
         if moves is None or typical_change <= 0:
             return AnnealingResult(best, cost, 0)
         cooling = CoolingSchedules(self._kind, typical_change, self._rtt, len(best))
-        moves_done, moves_at_best, run, run_moves, keep_going = 0, 0, 0, _FIRST_RUN_MOVES, budget.keep_going
+        moves_done, moves_at_best, run, keep_going = 0, 0, 0, budget.keep_going
+        # Orders by round trips need the same effort for few ranks as for many; loads have few different values.
+        of_ranks = len(best) if self._kind == "loads" else _MIN_MOVES
+        run_moves = min(_FIRST_RUN_MOVES, _FIRST_RUN_MOVES_PER_RANK * of_ranks)
+        min_moves = min(_MIN_MOVES, _MIN_MOVES_PER_RANK * of_ranks)
         pending = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
         with ThreadPoolExecutor(_PARALLEL_RUNS) as pool:
             while (
@@ -112,7 +117,7 @@ class Annealer:
                 if (
                     not budget.exhaustive
                     and not pending
-                    and moves_done > max(_MIN_MOVES, (1 + _IDLE_FACTOR) * moves_at_best)
+                    and moves_done > max(min_moves, (1 + _IDLE_FACTOR) * moves_at_best)
                 ):
                     break
                 parallel = min(_PARALLEL_RUNS, budget.max_moves - moves_done)
@@ -135,8 +140,10 @@ class Annealer:
                     orders = [last for _, _, last in results]
                     moves_done += slice_moves * parallel
                     slice_best, slice_cost, _ = min(results, key=lambda result: result[1])
+                    if slice_cost < cost * (1 - _LEAST_GAIN[self._kind]):
+                        moves_at_best = moves_done
                     if slice_cost < cost * (1 - 1e-12):
-                        best, cost, moves_at_best = slice_best, slice_cost, moves_done
+                        best, cost = slice_best, slice_cost
                     if cost <= target or not keep_going(SearchProgress(cost, lower_bound, moves_done)):
                         break
                 if not pending:

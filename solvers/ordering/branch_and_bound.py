@@ -19,10 +19,10 @@ from solvers.costs.fabric import BYTES_PER_US
 from solvers.costs.patterns import Pattern
 from solvers.ordering.branch_kernels import (
     Allowed,
-    BranchHosts,
-    BranchState,
-    BranchTransfers,
     Chains,
+    HostTables,
+    PlacedState,
+    PlacedTransfers,
     search_beginnings,
 )
 from solvers.ordering.objectives import chain_of
@@ -62,7 +62,7 @@ def cheapest_order(problem: OrderingProblem, start: Order, start_cost: float) ->
     child, bound = np.zeros((n + 1, n), dtype=np.int64), np.zeros((n + 1, n))
     count, tried, begin, lacks = np.zeros((4, n + 1), dtype=np.int64)
     unit = np.where(unit > 0, unit, 1.0)
-    state = BranchState(
+    state = PlacedState(
         longest, busiest, powers, sending, receiving, leaving, entering, each, done, used, unit,
         child, bound, count, tried, begin, lacks,
     )  # fmt: skip
@@ -75,7 +75,7 @@ def cheapest_order(problem: OrderingProblem, start: Order, start_cost: float) ->
     return CheapestOrder(local[best], int(moves), bool(is_optimal))
 
 
-def _transfers_of(patterns: list[tuple[float, Pattern]], problem: OrderingProblem) -> BranchTransfers:
+def _transfers_of(patterns: list[tuple[float, Pattern]], problem: OrderingProblem) -> PlacedTransfers:
     """Return the transfers of all parts as the model counts them; see :mod:`solvers.costs.closed_forms`."""
     rounds, columns = 0, []
     for weight, pattern in patterns:
@@ -116,7 +116,7 @@ def _transfers_of(patterns: list[tuple[float, Pattern]], problem: OrderingProble
     least[:, :, :-1] = np.minimum.accumulate(least[:, :, -2::-1], axis=2)[:, :, ::-1]
     later, earlier = np.maximum(source, target), np.minimum(source, target)
     by_later, by_earlier = (np.argsort(end, kind="stable") for end in (later, earlier))
-    return BranchTransfers(
+    return PlacedTransfers(
         number.astype(np.int64), source.astype(np.int64), target.astype(np.int64), moved, each, longest, busiest,
         by_later, np.searchsorted(later[by_later], ranks).astype(np.int64),
         by_earlier, np.searchsorted(earlier[by_earlier], ranks).astype(np.int64), *least,
@@ -132,7 +132,7 @@ def _chains_of(patterns: list[tuple[float, Pattern]], problem: OrderingProblem) 
     return Chains(none, none, np.zeros(1, dtype=np.int64), none, 0.0)
 
 
-def _hosts_of(problem: OrderingProblem) -> BranchHosts:
+def _hosts_of(problem: OrderingProblem) -> HostTables:
     fabric, local = problem.fabric, problem.hosts
     pairs, n, one_each = np.ix_(local, local), len(local), len(local) == len(problem.baseline)
     rtt = np.ascontiguousarray(fabric.rtt_us[pairs])
@@ -163,7 +163,7 @@ def _hosts_of(problem: OrderingProblem) -> BranchHosts:
             for way in ("out_gbps", "in_gbps")
         )
     apart = np.diag(np.full(n, np.inf))
-    return BranchHosts(
+    return HostTables(
         rtt, others.min(axis=1), float(others.min()) if one_each else 0.0,
         np.ascontiguousarray(slow_out), np.ascontiguousarray(slow_in),
         (slow_out + apart).min(axis=1), (slow_in + apart).min(axis=0),

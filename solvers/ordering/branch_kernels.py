@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.int64]
 _TIE = 1e-12  # relative: a beginning that saves less is left
 
 
-class BranchTransfers(NamedTuple):
+class PlacedTransfers(NamedTuple):
     """E transfers in R rounds, all parts of an algorithm together.
 
     ``round``, ``source``, ``target``: shape (E,), ranks; ``bytes``: of each; ``each``: what its round trip counts by
@@ -52,7 +52,7 @@ class Chains(NamedTuple):
     weight: float
 
 
-class BranchHosts(NamedTuple):
+class HostTables(NamedTuple):
     """H hosts, by their place in the baseline.
 
     ``rtt_us``, shape (H, H); ``near_us``, shape (H,): to the nearest other host; ``floor_us``: of any hop between hosts
@@ -98,7 +98,7 @@ class Allowed(NamedTuple):
     larger: Integers
 
 
-class BranchState(NamedTuple):
+class PlacedState(NamedTuple):
     """What is placed, by the number of hosts that are (first axis).
 
     ``longest`` and ``busiest``, microseconds, and ``powers``, the sum of what links carry to the 16th, by round;
@@ -256,9 +256,8 @@ def _is_allowed(allowed: Any, order: Any, rank: Any, host: Any, open_ranks: Any)
 def search_beginnings(tables: Any, state: Any, order: Any, best: Any, limits: Any) -> Any:
     """Put the cheapest order into ``best``; return (beginnings evaluated, whether all that could matter were).
 
-    ``tables``: (:class:`BranchTransfers`, :class:`Chains`, :class:`BranchHosts`, :class:`Allowed`).
-    ``order``: to work in.
-    ``limits``: what ``best`` costs, and how many transfers and rounds may be evaluated.
+    ``tables``: (:class:`PlacedTransfers`, :class:`Chains`, :class:`HostTables`, :class:`Allowed`). ``order``: to work
+    in. ``limits``: what ``best`` costs, and how many transfers and rounds may be evaluated.
     """
     (transfers, chains, _, allowed), (best_cost, max_work) = tables, limits
     n, ranks, used, child, bound = len(allowed.slots), len(order), state.used, state.child, state.bound

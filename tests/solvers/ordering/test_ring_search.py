@@ -131,7 +131,7 @@ def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[...,
 
 def test_who_is_not_patient_ends_when_nothing_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """No clock and hardly a limit; a ring whose bound is not met. Who is patient disturbs as often as is allowed."""
-    monkeypatch.setattr(ring, "_MAX_SUBTOUR_HOSTS", 0)
+    monkeypatch.setattr(ring, "_MAX_BRANCH_HOSTS", 0)
     cost = random_costs(30, seed=0, low=500)
     result = search_ring(cost, 3, SearchBudget(10**12, exhaustive=False))
     is_sound(result, cost)
