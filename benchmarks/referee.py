@@ -41,7 +41,6 @@ ALGORITHMS = (
 )  # fmt: skip
 _TREES = ("tree", "double-binary-tree")
 SIZES = (100e6, 1e6)
-_PLAYER = Path(__file__).parent / "timing" / "simgrid_player.py"
 _CLOSE = (0.9, 1.1)
 
 
@@ -50,7 +49,7 @@ def played_us(
 ) -> list[float]:
     """Return the time of each order, microseconds, as SimGrid's player has it."""
     jobs = [_job(network, schedule, order, size_bytes) for order in orders]
-    return run_simgrid(folder, network, _PLAYER, jobs)
+    return run_simgrid(folder, network, jobs)
 
 
 def _job(network: SimulatedNetwork, schedule: Schedule, order: Order, size_bytes: float) -> dict[str, Any]:

@@ -41,21 +41,21 @@ def simgrid_us(
     folder: Path, network: SimulatedNetwork, collective: PreparedCollective, orders: Sequence[Order], size_bytes: float
 ) -> list[float]:
     """Return the time that a collective takes by SimGrid in each order, microseconds."""
-    return run_simgrid(folder, network, _RUNNER, [_job(network, collective, order, size_bytes) for order in orders])
+    return run_simgrid(folder, network, [_job(network, collective, order, size_bytes) for order in orders])
 
 
-def run_simgrid(folder: Path, network: SimulatedNetwork, runner: Path, jobs: list[dict[str, Any]]) -> list[float]:
+def run_simgrid(folder: Path, network: SimulatedNetwork, jobs: list[dict[str, Any]]) -> list[float]:
     """Return the microseconds that each job takes by SimGrid.
 
     SimGrid gives flows shares of a link by one over their latencies, as TCP does and plink's simulator does not. So the
     platform has no latencies, with which all flows get equal shares, and the job adds them when a transfer has ended.
 
-    :param runner: the program that runs jobs of its own format.
+    :param jobs: of transfers, or that ranks play; see ``timing/simgrid_jobs.py``.
     """
     platform = replace(network, latency_us=np.zeros_like(network.latency_us))
     (folder / "platform.xml").write_text(platform_xml(platform))
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    argv = [str(PYTHON), str(runner), str(folder / "platform.xml"), str(folder / "jobs.json"), *OPTIONS]
+    argv = [str(PYTHON), str(_RUNNER), str(folder / "platform.xml"), str(folder / "jobs.json"), *OPTIONS]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S)
     if done.returncode:
         raise RuntimeError(f"SimGrid: {done.stderr}")

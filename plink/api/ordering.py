@@ -180,7 +180,7 @@ def solve(
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
-    accurate_cost = _accurate_cost(task, data, request)  # refused before a search, not after
+    accurate_cost = _accurate_cost(task, request)  # refused before a search, not after
     search_share = _SEARCH_END if accurate_cost is not None else _PROOF_SHARE if request.prove else 1.0
     search_deadline = started + limit * search_share if timed else None
     patient = not timed or (request.time_limit_s is not None and not request.prove)
@@ -266,7 +266,7 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     return Solved(task, result, None, False, (note,), interrupted=stopped())
 
 
-def _accurate_cost(task: OrderingProblem, data: SearchData, request: OrderRequest) -> "SimulatedCost | None":
+def _accurate_cost(task: OrderingProblem, request: OrderRequest) -> "SimulatedCost | None":
     """Return the cost that chooses among the orders of a search; None where the search's own cost is the last word."""
     if request.model != SIMULATED and (task.model != "contention" or request.prove):
         return None  # bounds and proofs are of the closed form

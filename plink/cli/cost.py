@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json, print_lines, say
-from plink.errors import NoAnswer
+from plink.errors import InputError, NoAnswer
 from plink.model.units import format_bytes, format_us, parse_bytes
 
 if TYPE_CHECKING:
@@ -105,8 +105,10 @@ def cost(
         return
     of = "hosts as they stand" if order is None else f"the order of {order}"
     print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, {of}, model {model_name}: {format_us(total)}")
-    if order is None and workspace.ORDER.exists():
-        say(f"{workspace.ORDER} is another order, which `plink launch` would take: --order {workspace.ORDER} prices it")
+    if order is None and workspace.ORDER.is_file():
+        with contextlib.suppress(InputError):  # whoever uses it is told what is wrong with it
+            if read_order(workspace.ORDER).network == network.fingerprint():
+                say(f"`plink launch` would take {workspace.ORDER}, another order: --order {workspace.ORDER} prices it")
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
     if len(random_costs):

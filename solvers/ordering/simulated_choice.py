@@ -80,9 +80,15 @@ def improved_candidates(
         cheapest = cheapest_on_average(problem, orders, seed, keep_going)
         return [cheapest, *(order for order in orders if np.array_equal(order, problem.baseline))]
     if len(problem.hosts) <= _TRIED_MAX_HOSTS and cost_of.transfers <= _TRIED_MAX_TRANSFERS:
-        every = itertools.takewhile(lambda _: keep_going(), itertools.permutations(problem.hosts.tolist()))
-        tried = {order.tobytes(): order for order in map(problem.feasible.materialise, every)}
-        cheapest = min(tried.values(), key=cost_of, default=orders[0])
+        tried, cheapest, least = set[bytes](), orders[0], np.inf
+        for order in map(problem.feasible.materialise, itertools.permutations(problem.hosts.tolist())):
+            if order.tobytes() in tried:
+                continue
+            if not keep_going():
+                break
+            tried.add(order.tobytes())
+            if (cost := cost_of(order)) < least:
+                cheapest, least = order, cost
         return list({order.tobytes(): order for order in (cheapest, *orders)}.values())
     quick = _in_fewer_segments(problem, cost_of)
     costs = [(quick(order), k) for k, order in enumerate(orders) if k == 0 or keep_going()]

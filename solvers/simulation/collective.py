@@ -23,7 +23,7 @@ _WIDE_ROUNDS, _WIDE_TRANSFERS, _WIDE_TOLERANCE = 8, 10_000, 0.005
 # Libraries send messages up to so many bytes without asking whether they are awaited: Open MPI's btl_tcp_eager_limit,
 # SimGrid's smpi/send-is-detached-thresh; MPICH's limits are of that size.
 EAGER_BYTES = 65_536
-MAX_SIMULATED_US = 86_400e6  # a day: no collective that anybody waits for takes longer
+MAX_SIMULATED_US = 100 * 365 * 86_400e6  # a hundred years; a pair to be avoided may cost many times an order's time
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class PreparedCollective:
             share of the least time that the busiest resource needs, divided by the number of rounds. By default 0.5 %
             for few rounds of very many transfers, else none.
         :raises UsageError, NoAnswer: as :meth:`job` and :func:`solvers.simulation.engine.simulate`; also
-            when it takes more than a day of simulated time.
+            when it takes more than a hundred years of simulated time.
         """
         from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
 

@@ -48,7 +48,7 @@ def test_kubernetes_accepts_its_own_kinds_and_every_pod_template(kind: str, vers
     ],
 )
 @pytest.mark.parametrize("count", [1, 3])
-def test_objects_match_the_schemas_of_their_operators(kind: str, schemas: dict[str, Any], count: int) -> None:
+def test_objects_match_the_schemas_of_operators(kind: str, schemas: dict[str, Any], count: int) -> None:
     config, *documents = written(FULL, Hosts(HOSTS.members[:count]), kind=kind, **REQUESTED_RESOURCES).values()
     assert config["kind"] == "ConfigMap"
     for document, (name, schema) in zip(documents, schemas.items(), strict=True):

@@ -165,7 +165,7 @@ def test_ring_has_a_slow_hop_into_each_group() -> None:
     assert link_bound(problem) == pytest.approx(10 / 6 * 1e6 / BYTES_PER_US)
 
 
-def test_interfaces_of_a_bcube_meet_their_bound() -> None:
+def test_interfaces_of_a_bcube_meet_the_bound() -> None:
     result = bcube(3, 2)
     problem = OrderingProblem(replace(result, rtt_us=0 * result.rtt_us), np.arange(9), "bml", Options(base=3), 1e6,
                               SIMULATED)  # fmt: skip
