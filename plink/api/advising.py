@@ -135,12 +135,11 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if _shape(network) is not None and request.algorithms == _ALGORITHMS:
         request = replace(request, algorithms=(*_ALGORITHMS, *_ALL_INTERFACES))
     fabric = fabric_from(network, request.smooth_latencies)
-    model = model_for(request.model, fabric, timed=True)
-    simulated = model == SIMULATED
-    model = search_model_for(model)
-    if model == "latency":
-        model = "contention"
+    stated_model = model_for(request.model, fabric, timed=True)
+    if stated_model == "latency":
+        stated_model = CONTENTION
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
+    model = search_model_for(stated_model)
     cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None
@@ -160,18 +159,14 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     left_out = {algo: reason for algo, reason in left_out.items() if algo not in costed_algorithms}
     if not cost_lines_of_all:
         raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
-    if simulated:
-        lines = _simulated_lines(network, request, fabric, orders, cost_lines_of_all, model)
+    if stated_model in (CONTENTION, SIMULATED):
+        lines = _simulated_lines(network, request, fabric, orders, cost_lines_of_all, stated_model)
         left_out |= dict.fromkeys(
             sorted(costed_algorithms - {line.algo for line in lines}),
             f"not simulated: not among the fastest by {model}, too large, or no time was left",
         )
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
-        return Advice(request, network, SIMULATED, fabric.capacities, tuple(lines), tuple(intervals), left_out)
-    if model == CONTENTION:
-        lines = _lines_by_contention(network, request, fabric, orders, cost_lines_of_all)
-        intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
-        return Advice(request, network, model, fabric.capacities, tuple(lines), tuple(intervals), left_out)
+        return Advice(request, network, stated_model, fabric.capacities, tuple(lines), tuple(intervals), left_out)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     return Advice(request, network, model, fabric.capacities, tuple(cost_lines_of_all), tuple(stretches), left_out)
 
@@ -189,36 +184,6 @@ def _ranked_by(lines: Sequence[CostLine], sizes: Sequence[float]) -> list[CostLi
     return [line for line, _ in Counter(line for row in best for line in row).most_common()]
 
 
-def _lines_by_contention(
-    network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
-    fast_lines: Sequence[CostLine],
-) -> list[SimulatedLine]:  # fmt: skip
-    """Simulate all lines, the fastest first. Very large ones stay by rounds, and those for which there is
-    no time left."""
-    sizes = _several(_sizes_of(request))
-    ranked = _ranked_by(fast_lines, sizes)
-    started, late, lines = search_clock(), 0, list[SimulatedLine]()
-    for fast in [*ranked, *(line for line in fast_lines if line not in ranked)]:
-        order, cost_of = orders[fast.family], cast(Callable[[float], float], fast.at)
-        if search_clock() > started + _CONTENTION_S:
-            late += 1
-        else:
-            options = _options(network, request, fabric, fast.algo, order)
-            own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
-            sized = _SizedCost(CONTENTION, fast.algo, options, own_fabric, order)
-            if sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
-                cost_of = sized
-        lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
-    if late:
-        _log.info(
-            "%d of %d costs are counted round by round: simulating the others took %.0f s",
-            late,
-            len(lines),
-            _CONTENTION_S,
-        )
-    return lines
-
-
 def _several(sizes: list[float]) -> list[float]:
     """Return two sizes or more, as lines between costs need them."""
     return sizes if len(sizes) > 1 else [sizes[0], 2 * sizes[0]]
@@ -228,32 +193,38 @@ def _simulated_lines(
     network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
     fast_lines: Sequence[CostLine], model: str,
 ) -> list[SimulatedLine]:  # fmt: skip
-    """Simulate at each size the algorithms and orders that are among the three fastest of some size by the fast model;
-    those first that are so most often. At least one is simulated, others as long as there is time.
+    """Simulate lines, those first that are among the three fastest of most sizes by rounds, as long as there is time.
+
+    Under ``contention`` what is very large, or late, stays by rounds. Under ``simulated`` it has no line, nor has what
+    is not among the three fastest of any size; at least one is simulated.
 
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
-    candidates = _ranked_by(fast_lines, _sizes_of(request))
-    sizes, started = _several(_sizes_of(request)), search_clock()
+    sizes, by_rounds, started = _several(_sizes_of(request)), model == CONTENTION, search_clock()
+    ranked = _ranked_by(fast_lines, sizes)
+    limit_s = _CONTENTION_S if by_rounds else _SIMULATION_S
     lines: list[SimulatedLine] = []
-    failure: NoAnswer | None = None
-    for fast in candidates:
-        if lines and search_clock() > started + _SIMULATION_S:
-            break
-        order = orders[fast.family]
-        options = _options(network, request, fabric, fast.algo, order)
+    late, failure = 0, None
+    for fast in [*ranked, *(line for line in fast_lines if by_rounds and line not in ranked)]:
+        order, cost_of = orders[fast.family], cast(Callable[[float], float], fast.at)
+        is_late = search_clock() > started + limit_s and (by_rounds or bool(lines))
+        late += is_late
+        if is_late and not by_rounds:
+            continue
         try:
-            own_fabric = fabric_of_algorithm(network, fabric, fast.algo)
-            sized = _SizedCost(SIMULATED, fast.algo, options, own_fabric, order)
-            lines.append(simulated_line(fast.algo, fast.family, sized, sizes))
+            if not is_late:
+                options = _options(network, request, fabric, fast.algo, order)
+                sized = _SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
+                if not by_rounds or sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
+                    cost_of = sized
+            lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
         except NoAnswer as error:  # too large, or it takes too long
             failure = error
     if failure is not None and not lines:
         raise failure
-    _log.info(
-        "%d of %d candidates by %s were simulated in %.1f s", len(lines), len(candidates), model,
-        search_clock() - started,
-    )  # fmt: skip
+    if late:
+        outcome = "counted round by round" if by_rounds else "left out"
+        _log.info("%d costs are %s: simulating the other %d took %.0f s", late, outcome, len(lines), limit_s)
     return lines
 
 
