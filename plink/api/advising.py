@@ -25,6 +25,7 @@ from solvers.advice import (
     simulated_line,
 )
 from solvers.compilation import search_clock
+from solvers.costs.accuracy import prediction_interval
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, priced_options, search_model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
@@ -83,12 +84,12 @@ class AdviseRequest:
 class Advice:
     """Advice for a network. ``lines``: what each algorithm costs in each order that was tried; ``stretches``: the
     fastest of them from size to size; ``left_out``: algorithms without a cost, and why. ``model``: the model of
-    their costs; ``capacities``: where those of the links are from."""
+    their costs; ``fabric``: what they rest on."""
 
     request: AdviseRequest
     network: Network
     model: str
-    capacities: str
+    fabric: Fabric
     lines: tuple[CostLine, ...]
     stretches: tuple[SizeInterval, ...]
     left_out: dict[str, str]
@@ -96,6 +97,10 @@ class Advice:
     def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
         """Return the fastest line at this size; of one algorithm, in the best of its orders."""
         return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
+
+    def interval_us(self, line: CostLine, size_bytes: float) -> tuple[float, float] | None:
+        """Return where a library's time is with a probability of 90 %; None for a model that was not calibrated."""
+        return prediction_interval(line.at(size_bytes), self.model, self.fabric)
 
     @property
     def sizes(self) -> list[float]:
@@ -108,7 +113,7 @@ class Advice:
         return {
             "schema": "plink.advice/1",
             "model": self.model,
-            "capacities": self.capacities,
+            "capacities": self.fabric.capacities,
             "network": self.network.fingerprint(),
             "best": [
                 {"from_bytes": round(s.from_bytes), "to_bytes": round(s.to_bytes)} | _line_json(s.line)
@@ -116,7 +121,9 @@ class Advice:
             ],
             "lines": [_line_json(line) for line in self.lines],
             "sizes": [
-                {"size_bytes": round(size)} | _line_json(line) | {"time_us": round(line.at(size), 3)}
+                {"size_bytes": round(size)}
+                | _line_json(line)
+                | {"time_us": round(line.at(size), 3), "interval_us": self.interval_us(line, size)}
                 for size, line in rows
             ],
             "left_out": self.left_out,
@@ -166,9 +173,9 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
             f"not simulated: not among the fastest by {model}, too large, or no time was left",
         )
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
-        return Advice(request, network, stated_model, fabric.capacities, tuple(lines), tuple(intervals), left_out)
+        return Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
-    return Advice(request, network, model, fabric.capacities, tuple(cost_lines_of_all), tuple(stretches), left_out)
+    return Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out)
 
 
 def _sizes_of(request: AdviseRequest) -> list[float]:

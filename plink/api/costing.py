@@ -11,6 +11,7 @@ from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_i
 from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.model.network import Network
 from plink.model.order import RankOrder
+from solvers.costs.accuracy import prediction_interval
 from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of, priced_options
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
@@ -47,6 +48,11 @@ class CollectiveCost:
     fabric: Fabric
     parts: tuple[tuple[float, str, CostBreakdown], ...]
     cost_of: Callable[[npt.NDArray[np.intp]], float]
+
+    @property
+    def interval_us(self) -> tuple[float, float] | None:
+        """Return where a library's time is with a probability of 90 %; None for a model that was not calibrated."""
+        return prediction_interval(self.cost_us, self.model, self.fabric)
 
     @property
     def hosts(self) -> list[str]:

@@ -15,6 +15,8 @@ from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Matrix, Network
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
 from plink.report.words import count
+from solvers.costs.accuracy import prediction_interval
+from solvers.costs.fabric import fabric_of
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import measured_hosts
 from solvers.hierarchy.tiers import completed_far, tiers
@@ -53,7 +55,7 @@ def report_data_of(
     work = None if order is None else work_of(network, order, request.order_source)
     route = None if order is None else route_of(network, order, work, request.order_source)
     tiered_groups = groups_of(network, groups, request.groups_source)
-    names = network.hosts.names
+    names, fabric = network.hosts.names, fabric_of(network)
     data = ReportData(
         tuple(names),
         network.latency_us,
@@ -68,6 +70,9 @@ def report_data_of(
                 f"{series.algo}, {trial.order}" if len(request.results) > 1 else trial.order,
                 trial.predicted_us,
                 trial.achieved_s,
+                None
+                if trial.predicted_us is None or series.model is None
+                else prediction_interval(trial.predicted_us, series.model, fabric),
             )
             for series in request.results
             for trial in series.orders

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from plink.api.advising import Advice
+    from solvers.advice import CostLine
 
 _MAX_TABLE_CHARS = 10_000  # characters: as wide as a table likes to be
 
@@ -104,8 +105,11 @@ def _table(advice: "Advice", shown: list[str]) -> "Table":
     """Return a table with a row per size: the time of each of these algorithms, or of the fastest one."""
     from rich.table import Table
 
+    interval = (
+        "" if advice.interval_us(advice.lines[0], advice.sizes[0]) is None else "; last: 90 % of a library's times"
+    )
     table = Table(
-        title=f"by model {advice.model}, each algorithm in the best of the orders tried", title_justify="left"
+        title=f"by model {advice.model}, each algorithm in the best of the orders tried{interval}", title_justify="left"
     )
     for name in ("size", *(shown or ["time"])):
         table.add_column(name, justify="right", no_wrap=True)
@@ -116,8 +120,14 @@ def _table(advice: "Advice", shown: list[str]) -> "Table":
         for algo in shown or [best.algo]:
             text = format_us(advice.best(size, algo).at(size))
             cells.append(f"[bold]{text}[/bold]" if algo == best.algo else text)
-        table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}")
+        table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}{_spread(advice, best, size)}")
     return table
+
+
+def _spread(advice: "Advice", line: "CostLine", size_bytes: float) -> str:
+    """Return the interval of a time, for the end of a row."""
+    interval = advice.interval_us(line, size_bytes)
+    return "" if interval is None else ": {} to {}".format(*map(format_us, interval))
 
 
 def _check_plot_path(path: Path, network_file: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from plink.cli.screen import print_json, print_lines, say
 from plink.errors import InputError, NoAnswer
-from plink.model.units import format_bytes, format_us, parse_bytes
+from plink.model.units import format_bytes, format_prediction, format_us, parse_bytes
 
 if TYPE_CHECKING:
     from solvers.costs.evaluator import CostBreakdown
@@ -84,6 +84,7 @@ def cost(
         "order": "as the hosts stand" if order is None else str(order),
         "hosts": result.hosts,
         "cost_us": round(total, 3),
+        "interval_us": result.interval_us,
         "capacities": fabric.capacities,
         **({} if network.host_costs is None else {"host_costs": network.host_costs}),
         "network": network.fingerprint(),
@@ -103,8 +104,9 @@ def cost(
     if as_json:
         print_json(document)
         return
+    stated = format_prediction(total, result.interval_us)
     of = "hosts as they stand" if order is None else f"the order of {order}"
-    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, {of}, model {model_name}: {format_us(total)}")
+    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, {of}, model {model_name}: {stated}")
     if order is None and workspace.ORDER.is_file():
         with contextlib.suppress(InputError):  # whoever uses it is told what is wrong with it
             if read_order(workspace.ORDER).network == network.fingerprint():

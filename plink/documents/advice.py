@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt
+from plink.documents.types import Count, Fingerprint, Interval, NonNegative, PositiveInt
 
 
 class LineInSize(TypedDict):
@@ -38,6 +38,8 @@ class SizeChoice(LineInSize):
     """The size."""
     time_us: NonNegative
     """Its time, microseconds."""
+    interval_us: NotRequired[Interval | None]
+    """Where a library's time is with a probability of 90 %, as `plink cost` states it."""
 
 
 class AdviceDocument(TypedDict):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from plink.documents.network import HostCostsEntry
-from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt, Share
+from plink.documents.types import Count, Fingerprint, Interval, NonNegative, PositiveInt, Share
 
 
 class RandomOrdersEntry(TypedDict):
@@ -80,6 +80,9 @@ class CostDocument(TypedDict):
     """The hosts in the order of their ranks."""
     cost_us: NonNegative
     """Time of the collective, microseconds."""
+    interval_us: NotRequired[Interval | None]
+    """Where a library's time is with a probability of 90 %, microseconds, as calibrated on labs; null where the model
+    was not: without shared links, or where their capacities were not measured."""
     capacities: str
     """Where the capacities come from: measured, or how they were inferred."""
     host_costs: NotRequired[HostCostsEntry]

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.types import HostName, NonNegative, Positive, PositiveInt, Quantity
+from plink.documents.types import HostName, Interval, NonNegative, Positive, PositiveInt, Quantity
 
 
 class DemoRuns(TypedDict):
@@ -16,6 +16,10 @@ class DemoRuns(TypedDict):
     """What the link rates predict for the given order, seconds."""
     predicted_plink_s: Positive
     """What the link rates predict for plink's order, seconds."""
+    predicted_baseline_interval_s: NotRequired[Interval]
+    """Where the time in the given order is with a probability of 90 %, as calibrated on labs, seconds."""
+    predicted_plink_interval_s: NotRequired[Interval]
+    """Where the time in plink's order is with a probability of 90 %, seconds."""
     baseline_samples_s: Annotated[list[Quantity], Meta(min_length=1)]
     """Every repetition in the given order, the slowest rank's seconds."""
     plink_samples_s: Annotated[list[Quantity], Meta(min_length=1)]

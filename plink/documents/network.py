@@ -8,6 +8,7 @@ from plink.documents.types import (
     Count,
     CountMatrix,
     HostName,
+    Interval,
     LabName,
     Matrix,
     Name,
@@ -150,19 +151,16 @@ class InterfacesEntry(TypedDict):
     """What each interface received from a neighbour, Gbit/s, as `out_gbps`."""
 
 
-CostInterval = Annotated[list[NonNegative], Meta(min_length=2, max_length=2)]
-
-
 class HostCostsEntry(TypedDict):
     """What a host itself takes for collectives, besides links and round trips (LogGP's o and G)."""
 
     overhead_us: Quantity
     """For each message, sender and receiver together, microseconds."""
-    overhead_interval_us: CostInterval | None
+    overhead_interval_us: Interval | None
     """Its interval of 95 %; null where the timings do not tell."""
     byte_ns: Quantity
     """For each byte that a host sends or receives, besides the link's time, nanoseconds."""
-    byte_interval_ns: CostInterval | None
+    byte_interval_ns: Interval | None
     """Its interval of 95 %; null where the timings do not tell."""
     algorithms: Annotated[list[Name], Meta(min_length=1)]
     """What was timed."""

@@ -129,6 +129,14 @@ def format_us(us: float) -> str:
     return f"{seconds * scale:.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
 
 
+def format_prediction(us: float, interval_us: tuple[float, float] | None) -> str:
+    """Format a predicted time, with its interval where it has one: ``1.8 s (1.7 s to 2.02 s)``."""
+    if interval_us is None:
+        return format_us(us)
+    low, high = map(format_us, interval_us)
+    return f"{format_us(us)} ({low} to {high})"
+
+
 def format_duration(seconds: float) -> str:
     """Format a duration: ``12 s``, ``3 min``, ``2.5 h``, ``4 days``."""
     for limit, unit, digits, name in ((90, 1, 0, "s"), (5400, 60, 0, "min"), (172_800, 3600, 1, "h")):

@@ -149,11 +149,13 @@ class Gap:
 
 @dataclass(frozen=True)
 class TimedOrder:
-    """An order that was run: its predicted cost (microseconds, None: unknown) and the seconds of each repetition."""
+    """An order that was run: its predicted cost (microseconds, None: unknown), the interval of that, and the seconds of
+    each repetition."""
 
     order: str
     predicted_us: float | None
     achieved_s: tuple[float, ...]
+    interval_us: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from plink.model.hostlist import fold_hostlist
-from plink.model.units import format_gbps, format_us, time_unit
+from plink.model.units import format_gbps, format_prediction, format_us, time_unit
 from plink.report.colours import group_colour, group_mark
 from plink.report.link_tree import capacity, load
 from plink.report.report_data import Floats, ReportData, TierStatistics
@@ -203,7 +203,7 @@ def runs(data: ReportData) -> str:
     rows = [
         (
             run.order,
-            "–" if run.predicted_us is None else format_us(run.predicted_us),
+            "–" if run.predicted_us is None else format_prediction(run.predicted_us, run.interval_us),
             f"{float(np.median(run.achieved_s)) * times:.3g} {unit}",
             f"{min(run.achieved_s) * times:.3g} – {max(run.achieved_s) * times:.3g} {unit}",
             len(run.achieved_s),

@@ -29,12 +29,17 @@ def test_the_table_has_both_orders_and_the_bound(capsys: pytest.CaptureFixture[s
     document = {
         "baseline_s": 2.5, "plink_s": 0.625, "bound_s": 0.5, "speedup": 4.0, "racks_recovered": True,
         "predicted_baseline_s": 2.4, "predicted_plink_s": 0.6, "cost_baseline_us": 5000.0, "cost_plink_us": 1250.0,
+        "predicted_baseline_interval_s": [2.3, 2.7], "predicted_plink_interval_s": [0.57, 0.62],
     }  # fmt: skip
     assert set(document) <= set(read_document(TESTS.parent / "docs/schemas/demo.schema.json")["properties"])
     print_result(document, "16 hosts")
-    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split("│") for line in lines if "│" in line]
+    assert [line for line in lines if "did not hold" in line] == [
+        "the prediction did not hold for plink's order: it took 4% longer"
+    ]
     assert [[cell.strip() for cell in row[1:-1]] for row in rows] == [
-        ["given", "5 ms", "2.400 s", "2.500 s", "20%"],
-        ["plink's", "1.25 ms", "0.600 s", "0.625 s", "80%"],
+        ["given", "5 ms", "2.400 s (2.300 to 2.700)", "2.500 s", "20%"],
+        ["plink's", "1.25 ms", "0.600 s (0.570 to 0.620)", "0.625 s", "80%"],
         ["bound (link rates)", "", "", "0.500 s", "100%"],
     ]

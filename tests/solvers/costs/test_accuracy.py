@@ -1,0 +1,40 @@
+"""Intervals of predictions: what widens them, and where there are none."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from solvers.costs.accuracy import calibrated_interval, prediction_interval
+from solvers.costs.fabric import MIN_RATE_SIGMA, Fabric
+from tests.solvers.ordering.instances import alike
+
+
+@pytest.fixture
+def fabric() -> Fabric:
+    return replace(alike(np.ones((4, 4))), capacities="measured")
+
+
+def test_the_interval_contains_the_prediction_and_grows_with_the_rates_error(fabric: Fabric) -> None:
+    widths = []
+    for sigma in (MIN_RATE_SIGMA, 0.1, 0.3):
+        interval = prediction_interval(1e6, "contention", replace(fabric, rate_sigma=sigma))
+        assert interval is not None
+        assert interval[0] < 1e6 < interval[1]
+        widths.append(interval[1] - interval[0])
+    assert widths == sorted(set(widths))
+    # 1.645 standard deviations of 0.3, both ways in the logarithm: the model's own error is little beside it.
+    assert widths[-1] == pytest.approx(1e6 * (math.exp(1.645 * 0.3) - math.exp(-1.645 * 0.3)), rel=0.15)
+
+
+def test_no_interval_where_nothing_was_calibrated(fabric: Fabric) -> None:
+    assert prediction_interval(1e6, "latency", fabric) is None
+    assert prediction_interval(1e6, "alpha-beta", fabric) is None
+    assert prediction_interval(1e6, "contention", replace(fabric, capacities="inferred from the latencies")) is None
+
+
+def test_short_times_have_the_hosts_own_work_above() -> None:
+    low, high = calibrated_interval(100.0)
+    assert low > 50
+    assert high > 1000
