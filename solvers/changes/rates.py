@@ -85,9 +85,12 @@ def _groups(side: Side) -> dict[tuple[str, ...], Mapping[str, Any]]:
 
 
 def _figure(row: Mapping[str, Any], way: str) -> tuple[float, float, float] | None:
-    """Return a capacity and the range of its runs, Gbit/s; 0 is a measured value, None a missing one."""
+    """Return a capacity and the range of its runs, Gbit/s; 0 is a measured value, None a missing one.
+
+    Where the links of others were the limit the capacity is at least so much: the range has no end.
+    """
     value = row.get(f"{way}_gbps")
     if value is None:
         return None
     low, high = row.get("interval", {}).get(f"{way}_gbps") or (value, value)
-    return float(value), float(low), float(high)
+    return float(value), float(low), np.inf if row.get(f"{way}_limited_by") == "others" else float(high)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from runners.lab import kernel
 from tests.conftest import Lab, plink
 from tests.lab.probing import probe, succeeded
 from tests.lab.traces import HERE
@@ -13,7 +12,7 @@ from tests.lab.traces import HERE
 pytestmark = pytest.mark.lab
 
 
-def test_the_host_that_was_shaped_is_named_until_it_is_healed(small_lab: Lab, tmp_path: Path) -> None:
+def test_the_host_that_became_late_is_named_until_it_is_healed(small_lab: Lab, tmp_path: Path) -> None:
     slow = small_lab.hosts.names[1]
 
     def probed(name: str) -> None:
@@ -21,16 +20,14 @@ def test_the_host_that_was_shaped_is_named_until_it_is_healed(small_lab: Lab, tm
         (tmp_path / "n.json").rename(tmp_path / name)
 
     probed("healthy.json")
-    # As `plink lab shape` does, but with hardly any burst: the tenth percentile of a thousand packets has waited.
-    shaped = ["qdisc replace dev eth0 root handle 1: tbf rate 2mbit burst 10kb limit 4mb"]
     try:
-        kernel.tc(shaped, small_lab.blueprint.namespace(slow))
-        probed("shaped.json")
+        assert small_lab.plink("delay", slow, "--time", "1ms", cwd=HERE).returncode == 0
+        probed("late.json")
     finally:
         healed = small_lab.plink("heal", cwd=HERE)
     assert healed.returncode == 0, healed.stderr
     probed("healed.json")
-    done = plink("diff", "healthy.json", "shaped.json", "--json", cwd=tmp_path)
+    done = plink("diff", "healthy.json", "late.json", "--json", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     slower = [
         row for row in json.loads(done.stdout)["findings"] if (row["what"], row["verdict"]) == ("latency", "worse")

@@ -138,6 +138,15 @@ def test_a_figure_without_a_range_is_its_own_range() -> None:
     assert both(wide, shared(group(out=2.0)))[0] == []
 
 
+def test_what_is_at_least_so_much_rises_and_falls_where_that_is_certain() -> None:
+    """Others were the limit: the capacity may be any greater one."""
+    narrow, wide = shared(group(out=2.0)), shared(group(out=4.0))
+    at_least_narrow, at_least_wide = (shared(group(out=out) | {"out_limited_by": "others"}) for out in (2.0, 4.0))
+    assert both(wide, at_least_narrow)[0] == both(at_least_narrow, wide)[0] == []
+    assert [item.verdict for item in both(at_least_wide, narrow)[0]] == ["worse"]
+    assert [item.verdict for item in both(narrow, at_least_wide)[0]] == ["better"]
+
+
 def test_a_figure_that_is_missing_is_not_compared() -> None:
     assert both(shared(group()), shared(group(out=None)))[1:] == (1, 0, 1)
     assert both(shared(group(into=None)), shared(group()))[1:] == (1, 0, 0)
