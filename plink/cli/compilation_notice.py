@@ -9,10 +9,18 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from plink.cli import screen
 
 _DELAY_S = 0.5
+_SEARCHES = """
+import json, sys
+from plink.api.reordering import reorder
+from plink.model.network import network_from_json
+for document in json.load(sys.stdin):
+    reorder(network_from_json(document, "sample"))
+"""
 _NOTICE = "compiling, once on this machine"
 
 
@@ -78,24 +86,10 @@ def compiling_meanwhile() -> Iterator[None]:
 
 
 def compile_ahead() -> "subprocess.Popen[bytes]":
-    """Start a search on a small network of racks, whose result nobody reads; what it needs is compiled then."""
-    hosts = [f"h{k}" for k in range(16)]
-    rates = {"out_gbps": 1.0, "in_gbps": 1.0}
-    network = {
-        "schema": "plink.network/1",
-        "hosts": [{"name": name} for name in hosts],
-        "latency_us": [
-            [0 if a == b else 50 + 200 * (a % 4 != b % 4) + a * b % 7 for b in range(16)] for a in range(16)
-        ],
-        "host_flows": [
-            {"from": hosts[k], "to": hosts[k - 1], "gbps": 2.0, "both_ways": both}
-            for k in range(16)
-            for both in (False, True)
-        ],
-        "shared_links": [{"groups": [{"members": hosts[k::4], **rates} for k in range(4)]}],
-    }
+    """Start searches on two small networks of racks, of which one is solved exactly; nobody reads the results, but
+    what they need is compiled then."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "plink", "reorder", "-", "-o", "-"],
+        [sys.executable, "-c", _SEARCHES],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -106,8 +100,27 @@ def compile_ahead() -> "subprocess.Popen[bytes]":
         os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
-        process.stdin.write(json.dumps(network).encode())
+        process.stdin.write(json.dumps([_network(number) for number in (8, 16)]).encode())
     return process
+
+
+def _network(number: int) -> dict[str, Any]:
+    """Return the network file of so many hosts in four racks."""
+    hosts = [f"h{k}" for k in range(number)]
+    rates = {"out_gbps": 1.0, "in_gbps": 1.0}
+    return {
+        "schema": "plink.network/1",
+        "hosts": [{"name": name} for name in hosts],
+        "latency_us": [
+            [0 if a == b else 50 + 200 * (a % 4 != b % 4) + a * b % 7 for b in range(number)] for a in range(number)
+        ],
+        "host_flows": [
+            {"from": hosts[k], "to": hosts[k - 1], "gbps": 2.0, "both_ways": both}
+            for k in range(number)
+            for both in (False, True)
+        ],
+        "shared_links": [{"groups": [{"members": hosts[k::4], **rates} for k in range(4)]}],
+    }
 
 
 def _is_compiled() -> bool:

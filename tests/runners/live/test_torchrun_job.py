@@ -52,7 +52,9 @@ def test_the_first_worker_that_fails_is_named(jobs: Jobs, end: str, code: int) -
     text = (
         "import os, subprocess, sys, time\n"
         "print('child', subprocess.Popen(['sleep', '300'], start_new_session=True).pid)\nsys.stdout.flush()\n"
-        f"if os.environ['RANK'] == '1':\n    print('last words', flush=True)\n    {end}\ntime.sleep(100)\n"
+        "if os.environ['RANK'] == '0':\n    open('printed', 'w').close()\n    time.sleep(100)\n"
+        "while not os.path.exists('printed'):\n    time.sleep(0.01)\n"  # the other is ended once this one fails
+        f"print('last words', flush=True)\n{end}\n"
     )
     result = jobs.run(text)
     assert result.exit_code == code
