@@ -123,11 +123,11 @@ def test_an_error_in_a_large_document_is_found_in_time(place: str) -> None:
     key = {"first": "k0", "middle": f"k{n // 2}", "last": f"k{n - 1}"}[place]
     costs[key] = "x"
     document = {"schema": "plink.order/1", "hosts": [f"h{i}" for i in range(n)], "baseline": costs}
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(InputError) as caught:
         decode(OrderDocument, document, "o.json")
     assert caught.value.location == f"o.json: baseline.{key}"
-    assert time.monotonic() - began < MAX_ERROR_S
+    assert time.process_time() - began < MAX_ERROR_S
 
 
 def test_matrices_are_left_to_who_knows_the_hosts() -> None:
