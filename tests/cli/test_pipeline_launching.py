@@ -1,8 +1,8 @@
 """``plink launch --pipeline``: its ranks train the stages of a plan."""
 
 import json
-from dataclasses import replace
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
