@@ -1,4 +1,4 @@
-"""A small convolutional network by SGD with momentum, in PyTorch, on plink's elastic parameter server.
+"""A small convolutional network by SGD with momentum or by Adam, in PyTorch, on plink's elastic parameter server.
 
     python examples/agile_torch.py --workers 2
     python examples/agile_torch.py --images train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz --batches 60
@@ -21,7 +21,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import nn
 
-from plink.elastic import Params, Sgd, StoppingCriterion, TorchApp, train
+from plink.elastic import Adam, Params, Sgd, StoppingCriterion, TorchApp, train
 from plink.errors import InputError, PlinkError
 from plink.model.storage import write_bytes
 
@@ -91,6 +91,7 @@ class ConvNet(TorchApp[Batch]):
     def __init__(
         self, data: Images, stop: StoppingCriterion, *, channels: int = 8, shards: int = 8, batches: int = 10,
         lr: float = 0.1, momentum: float = 0.9, decay: float = 1e-4, seed: int = 0, save: str | None = None,
+        adam: bool = False,
     ) -> None:  # fmt: skip
         self.data, self.channels, self.result_file = data, channels, save
         self.stop, self.shards, self.batches, self.seed = stop, shards, batches, seed
@@ -99,7 +100,9 @@ class ConvNet(TorchApp[Batch]):
         def falling(clock: int) -> float:
             return lr * min(1.0, clock / 10, max(0.1, 2 - 2 * clock / clocks))
 
-        self.optimiser = Sgd(falling, momentum=momentum, weight_decay=decay)
+        self.optimiser = (
+            Adam(falling, weight_decay=decay) if adam else Sgd(falling, momentum=momentum, weight_decay=decay)
+        )
         order = np.random.default_rng(seed).permutation(len(data.labels))
         self._held_out, self._order = np.split(order, [len(order) // 10])
 
@@ -162,7 +165,8 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--batches", type=int, default=10, help="mini-batches of an iteration")
     parser.add_argument("--clocks", type=int, default=100)
-    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--adam", action="store_true", help="instead of SGD with momentum")
+    parser.add_argument("--lr", type=float, help="0.1, for Adam 0.01")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
@@ -175,9 +179,10 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
         read_images(request.images, request.labels) if request.images
         else made(request.items, request.classes, request.side, request.noise, request.seed)
     )  # fmt: skip
+    lr = (0.01 if request.adam else 0.1) if request.lr is None else request.lr
     app = ConvNet(
         data, StoppingCriterion(clocks=request.clocks), channels=request.channels, shards=request.shards,
-        batches=request.batches, lr=request.lr, seed=request.seed, save=request.save,
+        batches=request.batches, lr=lr, seed=request.seed, save=request.save, adam=request.adam,
     )  # fmt: skip
     return app, request
 

@@ -11,12 +11,14 @@ from importlib import import_module
 from typing import Any
 
 _MODULES = {
+    "Adam": "plink.elastic.optimisers",
+    "AdamW": "plink.elastic.optimisers",
     "App": "plink.elastic.app",
     "AppError": "plink.elastic.app_error",
     "Objective": "plink.elastic.objective",
     "Params": "plink.elastic.params",
     "Rebalance": "plink.runtime.agileml.helping.settings",
-    "Sgd": "plink.elastic.sgd",
+    "Sgd": "plink.elastic.optimisers",
     "StoppingCriterion": "plink.elastic.stopping_criterion",
     "Table": "plink.elastic.tables",
     "TorchApp": "plink.elastic.torch_app",

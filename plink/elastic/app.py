@@ -7,12 +7,14 @@ that belong to shard and clock.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from plink.elastic.objective import Objective
+from plink.elastic.optimisers import Optimiser
 from plink.elastic.params import Params
 from plink.elastic.stopping_criterion import StoppingCriterion
 from plink.elastic.tables import Table, Values
@@ -33,6 +35,7 @@ class App(ABC, Generic[Items]):
     tables: Sequence[Table]
     shards: int
     stop: StoppingCriterion
+    optimisers: Mapping[str, Optimiser] = MappingProxyType({})  # by table: what is added to it is a gradient
     batches: int = 1
     grains: int = 1  # that :meth:`part` cuts a shard's mini-batch into, each processed for itself
     seed: int = 0
@@ -107,3 +110,11 @@ def check_app(app: App[Items]) -> None:
             raise InputError(location, f"one of the tables is {table!r}, which must be a Table")
         if table.name.startswith(RESERVED):
             raise InputError(location, f"table {table.name!r}: names that begin with {RESERVED!r} are plink's own")
+    floats = [table.name for table in app.tables if table.dtype.startswith("float")]
+    if not isinstance(app.optimisers, Mapping):
+        raise InputError(location, f"optimisers is {app.optimisers!r}, which must be a mapping from tables' names")
+    for name, optimiser in app.optimisers.items():
+        if not isinstance(optimiser, Optimiser):
+            raise InputError(location, f"optimisers[{name!r}] is {optimiser!r}, which must be an Sgd, Adam or AdamW")
+        if name not in floats:
+            raise InputError(location, f"optimisers[{name!r}]: tables of floats are {', '.join(floats) or 'none'}")

@@ -1,8 +1,12 @@
 """Mistakes of the user's program, in one line that says where to look."""
 
 import traceback
+from collections.abc import Callable
+from typing import TypeVar
 
-from plink.errors import PlinkError
+from plink.errors import InputError, PlinkError
+
+Result = TypeVar("Result")
 
 
 class AppError(PlinkError):
@@ -20,3 +24,15 @@ def app_error(location: str, error: BaseException) -> AppError:
     place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
     message = " ".join(str(error).split())
     return AppError(f"{location} raised {type(error).__name__}{': ' if message else ''}{message}{place}")
+
+
+def called(location: str, method: Callable[..., Result], *values: object) -> Result:
+    """Call a method of the program; its mistakes are reported with their line of the program."""
+    try:
+        return method(*values)
+    except InputError as error:
+        raise AppError(f"{location}: {error}") from error
+    except (PlinkError, MemoryError):
+        raise
+    except Exception as error:
+        raise app_error(location, error) from error

@@ -1,35 +1,33 @@
 """PyTorch modules on the elastic parameter server: the user gives a model, a loss and data, this the rest of an App.
 
-One clock is one step of SGD on the global mini-batch, the same to rounding however many workers and servers there are:
-the gradient of every shard's mini-batch counts by the number of its items. All state is in tables: the parameters, the
-velocity if there is momentum, and how many items the mini-batches of every shard have. So it holds under BSP; a rule
-with staleness takes steps from older parameters, as it does for every program.
+One clock is one step of the optimiser on the global mini-batch, the same to rounding however many workers and servers
+there are: the gradient of every shard's mini-batch counts by the number of its items. All state is in tables: the
+parameters, the optimiser's moments, and how many items the mini-batches of every shard have. So it holds under BSP;
+plain SGD, of which every worker makes its part, may take steps from older parameters under a rule with staleness.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
 from plink.elastic.app import App, Items
-from plink.elastic.app_error import AppError, app_error
+from plink.elastic.app_error import AppError, Result, called
 from plink.elastic.micro_batches import micro_batch, rows_of
 from plink.elastic.objective import Objective
+from plink.elastic.optimisers import Adam, Optimiser, Sgd
 from plink.elastic.params import Params
-from plink.elastic.sgd import Sgd
 from plink.elastic.tables import Table, Values
 from plink.elastic.torch_models import Models, Replica, seeded
 from plink.elastic.torch_tables import Slots
 from plink.errors import InputError, PlinkError
 
-WEIGHTS, VELOCITY, SIZES = "weights", "velocity", "sizes"
-
-Result = TypeVar("Result")
+WEIGHTS, SIZES = "weights", "sizes"
 
 
 class TorchApp(App[Items]):
@@ -41,7 +39,7 @@ class TorchApp(App[Items]):
     beside them, must draw from a generator of its own.
     """
 
-    optimiser: Sgd
+    optimiser: Sgd | Adam
 
     @abstractmethod
     def model(self) -> nn.Module:
@@ -61,8 +59,8 @@ class TorchApp(App[Items]):
     def sizes(self, shard: int) -> Sequence[float]:
         """Return :meth:`size` of every mini-batch of a shard. Called once, in clock 0; unless it is overridden, shards
         are loaded for this, once more than for the work."""
-        batches = _called(f"app {self.name}: load({shard})", self.load, shard)
-        return [_called(f"app {self.name}: size()", self.size, items) for items in batches]
+        batches = called(f"app {self.name}: load({shard})", self.load, shard)
+        return [called(f"app {self.name}: size()", self.size, items) for items in batches]
 
     def trained(self, tables: Mapping[str, Values]) -> nn.Module:
         """Return a new model with the parameters of ``TrainingResult.tables``."""
@@ -100,17 +98,25 @@ class TorchApp(App[Items]):
 
     @property
     def tables(self) -> Sequence[Table]:  # type: ignore[override]
-        """Return the tables: by type of number ``weights`` and, with momentum, ``velocity``; ``sizes``: row ``batch *
-        shards + shard``."""
+        """Return the tables: ``weights`` by type of number; ``sizes``: row ``batch * shards + shard``."""
         for what in ("shards", "batches"):
             if not isinstance(count := getattr(self, what, None), int) or count < 1:
                 raise InputError(f"app {self.name}", f"{what} is {count!r}, which must be a whole number above 0")
         optimiser = getattr(self, "optimiser", None)
-        if not isinstance(optimiser, Sgd):
-            raise InputError(f"app {self.name}", f"optimiser is {optimiser!r}, which must be an Sgd")
-        kinds = (WEIGHTS, VELOCITY) if optimiser.momentum else (WEIGHTS,)
-        tables = [self._slots.table(kind, dtype) for kind in kinds for dtype in self._slots.dtypes]
+        if not isinstance(optimiser, Sgd | Adam):
+            raise InputError(f"app {self.name}", f"optimiser is {optimiser!r}, which must be an Sgd, Adam or AdamW")
+        tables = [self._slots.table(WEIGHTS, dtype) for dtype in self._slots.dtypes]
         return (*tables, Table(SIZES, self.shards * self.batches, 1, "float64"))
+
+    @property
+    def optimisers(self) -> Mapping[str, Optimiser]:  # type: ignore[override]
+        """Return what servers do with gradients; nothing with plain SGD, which workers do under any rule. Weight decay
+        of gradients is the workers', too: as in torch, an unused parameter does not decay."""
+        optimiser = self.optimiser
+        if isinstance(optimiser, Sgd) and not optimiser.momentum:
+            return {}
+        optimiser = replace(optimiser, weight_decay=0.0) if optimiser.decays_gradient else optimiser
+        return {f"{WEIGHTS}.{dtype}": optimiser for dtype in self._slots.dtypes}
 
     def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
         """Return the model's own first values; sizes of mini-batches plus 1, as 0 means unknown."""
@@ -125,28 +131,19 @@ class TorchApp(App[Items]):
         replica = self._models.replica()
         replica.initial = None
         size, whole = self._shares(items, params)
-        sole = params.shard == params.grain == 0  # who sees to the velocity, for all
-        if not size and not sole:
+        if not size:
             return None
-        rate = self._try(params, "the optimiser", self.optimiser.rate, params.clock)
-        loss = 0.0
-        if size:
-            weights = {dtype: params.read(f"{WEIGHTS}.{dtype}") for dtype in self._slots.dtypes}
-            self._slots.put(replica.module, weights)
-            loss = self._slope(replica, items, params)
-            if not math.isfinite(loss):
-                return Objective(loss, size)  # which the worker refuses
+        scale = size / whole
+        if not self.optimisers:
+            scale *= -self._try(params, "the optimiser", self.optimiser.rate, params.clock)
+        self._slots.put(replica.module, {dtype: params.read(f"{WEIGHTS}.{dtype}") for dtype in self._slots.dtypes})
+        loss = self._slope(replica, items, params)
+        if not math.isfinite(loss):
+            return Objective(loss, size)  # which the worker refuses
         for dtype, slope in replica.slopes.items():
-            if size:
-                slope *= slope.dtype.type(size / whole)
-            else:
-                slope.fill(0)
-            velocity = params.read(f"{VELOCITY}.{dtype}") if self.optimiser.momentum and sole else None
-            towards, faster = self.optimiser.additions(slope, rate, velocity)
-            params.update(f"{WEIGHTS}.{dtype}", None, towards)
-            if faster is not None:
-                params.update(f"{VELOCITY}.{dtype}", None, faster)
-        return Objective(loss * size, size) if size else None
+            slope *= slope.dtype.type(scale)
+            params.update(f"{WEIGHTS}.{dtype}", None, slope)
+        return Objective(loss * size, size)
 
     def _slope(self, replica: Replica, items: Items, params: Params) -> float:
         """Return the loss; its gradient goes to ``replica.slopes``."""
@@ -172,9 +169,9 @@ class TorchApp(App[Items]):
         return float(loss.detach())
 
     def _decayed(self, parameter: nn.Parameter) -> torch.Tensor | None:
-        """Return a parameter's gradient with weight decay; as in torch, an unused parameter does not decay."""
+        """Return a parameter's gradient, with weight decay where that is a part of it."""
         slope, decay = parameter.grad, self.optimiser.weight_decay
-        if slope is None or not decay:
+        if slope is None or not decay or not self.optimiser.decays_gradient:
             return slope
         return (slope.to_dense() if slope.is_sparse else slope).add(parameter.detach(), alpha=decay)
 
@@ -195,7 +192,7 @@ class TorchApp(App[Items]):
 
     def _checked_sizes(self, shard: int) -> Sequence[float]:
         location = f"app {self.name}: sizes({shard})"
-        result = _called(location, self.sizes, shard)
+        result = called(location, self.sizes, shard)
         if len(result) != self.batches or not all(0 <= each < math.inf for each in result):
             reason = f"{list(result)}, which must be {self.batches} finite numbers, 0 or above, one for each mini-batch"
             raise AppError(f"{location} gave {reason}")
@@ -203,7 +200,7 @@ class TorchApp(App[Items]):
 
     def _try(self, params: Params, what: str, method: Callable[..., Result], *values: object) -> Result:
         try:
-            return _called(f"{self._location(params)}: {what}", method, *values)
+            return called(f"{self._location(params)}: {what}", method, *values)
         except PlinkError as error:
             params.failed = error  # the worker says it as it is
             raise
@@ -228,15 +225,3 @@ class TorchApp(App[Items]):
     def _values_now(self) -> dict[int, Values]:
         """Cache of the sizes of all shards' mini-batches, by the number of the mini-batch."""
         return {}
-
-
-def _called(location: str, method: Callable[..., Result], *values: object) -> Result:
-    """Call a method of the program; its mistakes are reported with their line of the program."""
-    try:
-        return method(*values)
-    except InputError as error:
-        raise AppError(f"{location}: {error}") from error
-    except PlinkError:
-        raise
-    except Exception as error:
-        raise app_error(location, error) from error

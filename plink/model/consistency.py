@@ -5,6 +5,7 @@ workers are in it. A rule says which K a read at c needs, and whether later upda
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -117,4 +118,16 @@ def check_rebalance(rule: Rule) -> None:
     if rule.steps:
         raise UsageError(
             "--rebalance goes with --rule bsp, ssp:N and dssp:L:U: under this rule nobody waits within a clock"
+        )
+
+
+def check_optimisers(rule: Rule, tables: Collection[str]) -> None:
+    """Check that servers may apply optimisers to these tables under a rule.
+
+    :raises UsageError: workers would see gradients that are ahead of the state as if they were parameters.
+    """
+    if tables and rule.sees_ahead:
+        raise UsageError(
+            f"an optimiser (of table {', '.join(tables)}) takes the gradients of all workers at once, which under this "
+            "rule are seen before they are complete: choose --rule bsp or elastic-bsp:1, or Sgd without momentum"
         )

@@ -3,17 +3,22 @@
 from collections.abc import Sequence
 
 from plink import __version__
+from plink.model.consistency import check_optimisers, parse_rule
 from plink.model.elastic.reports import OtherVersion
 from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 
 _LAYOUT = {
-    "tables": "tables", "shards": "shards", "batches": "mini-batches", "grains": "grains of a mini-batch"
+    "tables": "tables", "shards": "shards", "batches": "mini-batches", "grains": "grains of a mini-batch",
+    "optimisers": "tables with an optimiser",
 }  # fmt: skip
 
 
-def refuse(members: Sequence[Member]) -> str | None:
-    """Return why these hosts cannot do the job; None if they can."""
+def refuse(members: Sequence[Member], rule: str = "bsp") -> str | None:
+    """Return why these hosts cannot do the job; None if they can.
+
+    :raises UsageError: the program has optimisers, which the rule does not go with.
+    """
     for member in members:
         if isinstance(member.hello, OtherVersion):
             return (
@@ -28,6 +33,7 @@ def refuse(members: Sequence[Member]) -> str | None:
                     f"{other.name} has other {what} than {members[0].name}: the program must be the same on all hosts "
                     f"(--sync copies it), and must not depend on the host"
                 )
+    check_optimisers(parse_rule(rule), first.optimisers)
     reliable = [member for member in members if member.tier == Tier.RELIABLE]
     if not reliable:
         return (

@@ -15,6 +15,7 @@ class Hello(NodeMessage, frozen=True, tag="hello"):
     """What a node is: versions, program, and shape of its tables (rows, bytes of a row); the first message.
 
     ``memory``: bytes that are available, ``pool``: what they are taken from, the same on hosts that share it.
+    ``optimisers``: names of the tables that have one.
     """
 
     version: Int
@@ -28,6 +29,7 @@ class Hello(NodeMessage, frozen=True, tag="hello"):
     shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
     memory: Amount | None
     pool: str
+    optimisers: tuple[str, ...]
 
 
 class OtherVersion(NodeMessage, frozen=True, tag="other_version"):

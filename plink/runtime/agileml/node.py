@@ -103,6 +103,7 @@ class Node:
                 shards=app.shards, batches=app.batches, grains=app.grains,
                 shapes=tuple((table.rows, table.row_bytes) for table in layout.tables),
                 memory=None if room is None else room.available, pool=room.pool if room else "",
+                optimisers=tuple(layout.optimisers),
             )
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()

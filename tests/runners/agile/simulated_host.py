@@ -1,10 +1,14 @@
 """A host of a simulated job: the real node and what it knows of its workers, without threads, in told time."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plink.elastic import App, Objective, Params, StoppingCriterion, Table
+import numpy as np
+
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values
+from plink.elastic.optimisers import Optimiser
 from plink.errors import PlinkError
 from plink.model.consistency import parse_rule
 from plink.model.elastic import requests as r
@@ -31,19 +35,39 @@ _WAIT_S = 300.0
 class Counting(App[int]):
     """Every partition has a row for every shard, which counts the steps that were worked on, by grains."""
 
-    def __init__(self, shards: int, partitions: int, clocks: int, grains: int = 1, rule: str = "bsp") -> None:
+    def __init__(
+        self, shards: int, partitions: int, clocks: int, grains: int = 1, rule: str = "bsp",
+        optimiser: Optimiser | None = None,
+    ) -> None:  # fmt: skip
         self.grains, self.rule = grains, parse_rule(rule)
         self.shards, self.partitions, self.batches, self.seed = shards, partitions, 1, 1
         self.stop = StoppingCriterion(clocks=clocks)
-        self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, "int64"),)
+        dtype = "int64" if optimiser is None else "float64"
+        self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, dtype),)
+        self.optimisers = {} if optimiser is None else {"n": optimiser}
+        self._optimised: list[list[Values]] = []  # a row and its moments, by clock
 
     def steps(self, clock: int) -> int:
         """How many every worker does at a clock."""
         return 1 + clock % 3 if self.rule.steps else 1
 
-    def units(self, clock: int) -> int:
-        """What every row must be when all clocks up to this one are done."""
+    def added(self, clock: int) -> Values:
+        """What a worker adds to a row at a clock: 1 for each grain, or a gradient."""
+        if self.optimisers and clock:
+            return np.array([[math.sin(clock)]])
+        return np.array([[self.grains]], dtype=self.tables[0].dtype)
+
+    def units(self, clock: int) -> float:
+        """What every row must be when all clocks up to this one are done; with an optimiser to the bit."""
         assert self.stop.clocks is not None
+        for optimiser in self.optimisers.values():
+            if not self._optimised:
+                self._optimised.append([self.added(0), *(np.zeros((1, 1)) for _ in optimiser.moments(self.tables[0]))])
+            for now in range(len(self._optimised), self.stop.clocks + 1):
+                before = self._optimised[-1]
+                additions = optimiser.additions(before, self.added(now), now)
+                self._optimised.append([row + more for row, more in zip(before, additions, strict=True)])
+            return float(self._optimised[min(clock, self.stop.clocks)][0].item())
         return self.grains * sum(map(self.steps, range(min(clock, self.stop.clocks) + 1)))
 
     def load(self, shard: int) -> Sequence[int]:

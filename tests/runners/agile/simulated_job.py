@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from plink.elastic.optimisers import Optimiser
 from plink.model.elastic.codec import decode_message
 from runners.agile.controller import Controller
 from runners.agile.wire import RequestLine, decode, encode
@@ -43,6 +44,7 @@ class SimulatedJob:
     rough: float = 0.0
     grains: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
+    optimiser: Optimiser | None = None
     shard_s: Callable[[int, int], float] | None = None
     now: float = 0.0
     log: list[str] = field(default_factory=list)
@@ -110,7 +112,7 @@ class SimulatedJob:
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
-            Counting(self.shards, self.partitions, self.clocks, self.grains, self._settings.rule),
+            Counting(self.shards, self.partitions, self.clocks, self.grains, self._settings.rule, self.optimiser),
             f"{number}:1", self._net,
             lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._receive(number, message)),
             lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),

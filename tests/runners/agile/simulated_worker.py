@@ -193,7 +193,7 @@ class SimulatedWorker:
         some = sorted(self._left, key=lambda _: self._host.net.delay(0.0, 1.0))
         for partition in some[: 1 + int(self._host.net.delay(0, len(some)))]:
             rows = run_of(np.array(sorted(self._shards), dtype=np.uint32))
-            block = RowBlock(0, rows, np.full((len(rows), 1), self._host.app.grains, dtype=np.int64))
+            block = RowBlock(0, rows, self._host.app.added(self._client.now).repeat(len(rows), 0))
             if (helping := self._helping) is not None:
                 block = helping.added(partition, self._shards)
             now = self._client.now

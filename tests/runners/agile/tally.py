@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.elastic import App, Objective, Params, StoppingCriterion, Table
+from plink.elastic import Adam, App, Objective, Params, StoppingCriterion, Table
 from plink.runtime.agileml.host.control_channel import ControlChannel
 
 ROWS = 64
@@ -33,6 +33,7 @@ class Tally(App[int]):
             Table("n", self.shards, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
             Table("fill", fill, 256, "float64"),
         )  # fmt: skip
+        self.optimisers = {"m": Adam(0.05)} if request.adam else {}
 
     def load(self, shard: int) -> Sequence[int]:
         if self.options.unless and not Path(self.options.unless).is_file():
@@ -62,7 +63,7 @@ class Tally(App[int]):
             large = float(most) / float(self.options.large[2])
             params.update(table.name, [5], np.full((1, table.width), large).astype(table.dtype))
         m = params.read("m")
-        params.update("m", None, 0.1 * (1 - m) / self.shards)
+        params.update("m", None, (m - 1 if self.optimisers else 0.1 * (1 - m)) / self.shards)
         row = [(items * 7 + params.clock) % self.tables[3].rows]
         params.update("fill", row, params.read("fill", row) * 0 + 1.0)
         if self.options.until:
@@ -133,8 +134,18 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument(
         "--invalid-message", type=int, default=-1, help="a shard whose node says what no node says, once"
     )
+    parser.add_argument("--adam", action="store_true", help="makes the steps of ``m``")
     parser.add_argument("--junk", action="store_true", help="that is no message at all")
     return Tally(parser.parse_args(arguments))
+
+
+def expected_m(clocks: int, adam: bool) -> float:
+    """What all of ``m`` must be then."""
+    w = mean = square = 0.0
+    for clock in range(1, clocks + 1) if adam else ():
+        mean, square = 0.9 * mean + 0.1 * (w - 1), 0.999 * square + 0.001 * (w - 1) ** 2
+        w -= 0.05 * mean / (1 - 0.9**clock) / ((square / (1 - 0.999**clock)) ** 0.5 + 1e-8)
+    return w if adam else 1 - 0.9**clocks
 
 
 def expected(shards: int, clocks: int | Sequence[int]) -> dict[str, list[list[int]]]:

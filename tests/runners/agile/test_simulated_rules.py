@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from plink.elastic import AdamW
 from tests.runners.agile.simulated_course import job_of, run_exactly
 
 COURSES = 5
@@ -17,6 +18,7 @@ HELPERS, BY_SPEED = {"rebalance": True}, {"by_speed": True}
 CASES = [
     ("ssp:3", {}), ("dssp:1:6", {}), ("elastic-bsp:15", {}), ("asp", {}),
     ("ssp:1", HELPERS), ("dssp:1:4", HELPERS),
+    ("bsp", {"optimiser": AdamW(0.1)}),
     ("bsp", BY_SPEED), ("ssp:2", BY_SPEED), ("dssp:1:4", BY_SPEED),
 ]  # fmt: skip
 

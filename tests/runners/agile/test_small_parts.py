@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plink.errors import ProtocolError
+from plink.errors import ProtocolError, UsageError
 from plink.model.elastic.codec import VERSION, decode_message
 from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
@@ -29,7 +29,7 @@ from solvers.elastic.state import FailureDetector, initial
 def hello_of(**fields: Any) -> Hello | OtherVersion:
     """The first message of a node."""
     message = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "shards": 8,
-            "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
+            "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": "", "optimisers": []}  # fmt: skip
     hello = decode_message(message | fields)
     assert isinstance(hello, Hello | OtherVersion)
     return hello
@@ -188,6 +188,7 @@ assert isinstance(OLDER, OtherVersion)
         ([member(0), member(1, tables=2)], "h1 has other tables than h0"),
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0), member(1, grains=2)], "other grains of a mini-batch"),
+        ([member(0), member(1, optimisers=["w"])], "other tables with an optimiser"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
@@ -195,6 +196,13 @@ assert isinstance(OLDER, OtherVersion)
 )
 def test_hosts_that_do_not(hosts: list[Member], expected: str) -> None:
     assert expected in str(refuse(hosts))
+
+
+def test_optimisers_under_a_rule_that_shows_what_is_ahead() -> None:
+    hosts = [member(0, optimisers=["w"])]
+    assert refuse(hosts, "elastic-bsp:1") is None
+    with pytest.raises(UsageError, match=r"an optimiser \(of table w\) .*: choose --rule bsp or elastic-bsp:1"):
+        refuse(hosts, "ssp:0")
 
 
 @pytest.mark.parametrize(

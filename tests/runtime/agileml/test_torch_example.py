@@ -13,8 +13,10 @@ from plink.errors import InputError
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
-def test_example_learns_to_classify_images() -> None:
-    app, _ = agile_torch.make(["--items=600", "--clocks=40", "--side=8", "--classes=4", "--batches=5", "--shards=4"])
+@pytest.mark.parametrize("more", [[], ["--adam"]])
+def test_example_learns_to_classify_images(more: list[str]) -> None:
+    arguments = ["--items=600", "--clocks=40", "--side=8", "--classes=4", "--batches=5", "--shards=4"]
+    app, _ = agile_torch.make([*arguments, *more])
     trained = train(app, workers=2)
     assert trained.objectives[-1] < 0.5 * trained.objectives[0]
     assert app.right(app.trained(trained.tables)) > 0.8

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from plink.elastic import Sgd, StoppingCriterion, TorchApp
+from plink.elastic import Adam, Sgd, StoppingCriterion, TorchApp
 
 CLASSES = 3
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -17,7 +17,9 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 class Net(TorchApp[Batch]):
     """Mini-batches of different sizes, of which some are empty."""
 
-    def __init__(self, make: Callable[[], nn.Module], shape: Sequence[int], optimiser: Sgd, clocks: int = 7) -> None:
+    def __init__(
+        self, make: Callable[[], nn.Module], shape: Sequence[int], optimiser: Sgd | Adam, clocks: int = 7
+    ) -> None:  # fmt: skip
         self.make, self.optimiser = make, optimiser
         self.shards, self.batches, self.stop, self.seed = 5, 2, StoppingCriterion(clocks=clocks), 11
         random = np.random.default_rng(3)

@@ -1,14 +1,15 @@
 """Tables of vectors, cut once and for all into N partitions (Harlap thesis, 4.2.3: reassigned, never re-sharded)."""
 
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plink.elastic.optimisers import Optimiser
 from plink.elastic.tables import Table
 from plink.errors import InputError
 
@@ -23,11 +24,13 @@ class Layout:
     """Position of every row: row r is in partition ``r mod N`` as its number ``r // N``.
 
     :ivar of_one_job: names of tables that another job, which goes on from a checkpoint, begins with zeros.
+    :ivar optimisers: by the name of the table that it is for; its moments are among the tables.
     """
 
     tables: tuple[Table, ...]
     partitions: int
     of_one_job: tuple[str, ...] = ()
+    optimisers: Mapping[str, Optimiser] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.partitions < 1:

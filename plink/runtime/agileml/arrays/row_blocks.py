@@ -1,6 +1,6 @@
 """Vectors of some rows of one table, as they travel and wait, and what is done with several of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +35,8 @@ def summed(first: RowBlock, second: RowBlock) -> RowBlock:
         raise TooLarge(first, error.row) from None
 
 
-def add_to(values: Sequence[Values], blocks: Iterable[RowBlock]) -> None:
-    """Add blocks to the values of their tables, one after the other.
+def add_to(values: Sequence[Values] | Mapping[int, Values], blocks: Iterable[RowBlock]) -> None:
+    """Add blocks to the values of their tables, by number, one after the other.
 
     :raises TooLarge: some sum is, and what the values are now is of no use.
     """

@@ -20,12 +20,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from plink.elastic.app_error import AppError
 from plink.elastic.tables import Values
 from plink.errors import PlinkError
 from plink.runtime.agileml.arrays.array_pool import copied
 from plink.runtime.agileml.arrays.checked_sums import no_room
 from plink.runtime.agileml.arrays.layout import Layout, Rows, index, same_rows
 from plink.runtime.agileml.arrays.row_blocks import RowBlock, TooLarge, add_to, put, summed, touched
+from plink.runtime.agileml.partition.additions import additions_of
 from plink.runtime.agileml.partition.changes import ReplicationDelta, Undo
 from plink.runtime.agileml.partition.participants import Ahead, Participant
 
@@ -357,9 +359,14 @@ class Partition:
             self._sum(ahead)
             if self.overflow:
                 return
-            step = self._step(clock, touched(ahead.sums))  # may lack memory: nothing has changed then
             try:
-                add_to(self.values, ahead.sums)
+                additions = additions_of(self.layout, self.values, ahead.sums, clock)
+            except (TooLarge, AppError) as error:
+                self._stop(error, clock)
+                return
+            step = self._step(clock, touched(additions))  # may lack memory: nothing has changed then
+            try:
+                add_to(self.values, additions)
             except BaseException as error:
                 self._undo(step)
                 if not isinstance(error, TooLarge):
@@ -389,7 +396,10 @@ class Partition:
             del ahead.waiting[worker]
             ahead.summed.append(worker)
 
-    def _stop(self, error: TooLarge, clock: int) -> None:
+    def _stop(self, error: TooLarge | AppError, clock: int) -> None:
+        if isinstance(error, AppError):
+            self.overflow = str(error)
+            return
         table, row = self.layout.tables[error.table], error.row * self.layout.partitions + self.number
         what = f"with what the workers add at clock {clock} there is {no_room(table.dtype)}"
         self.overflow = f"table {table.name!r}, row {row}: {what}"

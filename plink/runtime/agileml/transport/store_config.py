@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from plink.model.consistency import Rule
+from plink.model.consistency import Rule, check_optimisers
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.transport.keys import RunKeys
 
@@ -15,6 +15,9 @@ class StoreConfig:
     layout: Layout
     keys: RunKeys
     rule: Rule
+
+    def __post_init__(self) -> None:
+        check_optimisers(self.rule, self.layout.optimisers)
 
     @property
     def sees_ahead(self) -> bool:

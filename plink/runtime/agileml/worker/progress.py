@@ -36,9 +36,17 @@ class Criterion(IntEnum):
 
 
 def job_layout(app: App[Items], partitions: int) -> Layout:
-    """Return the layout of all tables of a job, the program's first. :raises InputError: as :func:`check_app`."""
+    """Return the layout of all tables of a job, the program's first, with the moments of its optimisers behind the
+    tables that have one. :raises InputError: as :func:`check_app`."""
     check_app(app)
-    return Layout((*app.tables, *TABLES, steps_table(app.shards)), partitions, of_one_job=(_STOP,))
+    tables, optimisers = list(app.tables), app.optimisers
+    with_optimiser = [place for place, table in enumerate(tables) if table.name in optimisers]
+    moments = [moment for place in with_optimiser for moment in optimisers[tables[place].name].moments(tables[place])]
+    end = max(with_optimiser, default=0) + 1
+    tables[end:end] = moments
+    return Layout(
+        (*tables, *TABLES, steps_table(app.shards)), partitions, of_one_job=(_STOP,), optimisers=dict(optimisers)
+    )
 
 
 class Progress:

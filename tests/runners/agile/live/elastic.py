@@ -18,7 +18,7 @@ from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, Su
 from runners.child import ChildConnection, start
 from runners.job.job import Job
 from runners.local import LocalConnector
-from tests.runners.agile.tally import expected
+from tests.runners.agile.tally import expected, expected_m
 
 PROGRAM = Path(__file__).parents[1] / "tally.py"
 
@@ -163,7 +163,7 @@ class Elastic:
         else:
             wanted = expected(self.shards, self.clocks)
         assert {key: result[key] for key in wanted} == wanted
-        m = [1 - 0.9**self.clocks] * 4
+        m = [expected_m(self.clocks, "--adam" in self.more)] * 4
         assert not exactly or all(
             abs(item - other) < 1e-9 for row in result["m"] for item, other in zip(row, m, strict=True)
         )

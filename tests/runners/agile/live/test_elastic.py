@@ -51,6 +51,21 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
     assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
 
 
+def test_an_optimiser_while_hosts_come_and_go(tmp_path: Path) -> None:
+    """Added, warned and killed; all roll back."""
+    more = ("--work-s", "0.004", "--adam")
+    with Elastic(tmp_path, "rtt", clocks=400, more=more, timeout_s=200.0) as job:
+        job.clock(4)
+        job.add("n0", "n1")
+        job.until(lambda status: status["workers"] == 5)
+        job.evict("n0", seconds=20)
+        job.until(lambda status: status["workers"] == 4)
+        job.clock(job.clock_now() + 2)
+        job.kill("h2")
+        job.finish()
+    assert job.events("rolled back")
+
+
 @pytest.mark.parametrize("rule", ["elastic-bsp:15", "asp:100ms", "dssp:1:6"])
 def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
     """Added, warned and killed: every step counts once, and shards go on where they were."""
