@@ -95,6 +95,8 @@ def run_channel(
         while next_reception < total and post(False):
             pass
         if step.kind == SEND:
+            for k in step.after_sends:
+                wait_for_send(k)
             pending = transport.send(flat[step.start : step.stop], step.peer, number, tag)
             sends.append((step.peer, pending))
             continue

@@ -6,6 +6,10 @@ The thesis's actions (PLink thesis, 4.2.2) for each cell: Fetch, ReceiveFrom, Se
 cell form a DAG; cells are independent, so local and global phases of different cells overlap. All ranks execute
 receptions in one common order: the data of the first unfinished reception are in transit, so some rank can always
 proceed. A send is issued right after what it depends on.
+
+Where ranks exchange with others in each round (halving and doubling, BCube), a *gate* lets a segment into its next
+round at a rank when all that the rank sends and receives of it in the rounds before is done, as libraries do, for flows
+of two rounds that share a link delay the earlier one: 4 % at 8 MB, 1 to 2 % at 25 MB (docs/results/aggengine.md).
 """
 
 from dataclasses import dataclass
@@ -24,6 +28,7 @@ Indices = npt.NDArray[np.int64]
 _STAGGER = 2
 # A send without dependencies is issued this many receptions before its position, rather than at the beginning.
 _SEND_AHEAD = 64
+_GATED = ("halving-doubling", "bcube")
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,8 @@ class ProgramStep:
     ``kind``: SEND, ADD (receive and add) or COPY (receive in place) the elements from ``start`` to ``stop``.
 
     ``after_sends``: the sends, by their index among the sends of this channel, that must have left before these
-    elements are written. ``early``: whether a COPY may be posted as soon as the limits allow, since it cannot arrive
-    too soon.
+    elements are written, or sent through a gate. ``early``: whether a COPY may be posted as soon as the limits allow,
+    since it cannot arrive too soon.
     """
 
     kind: int
@@ -57,8 +62,8 @@ class Program:
 class _Messages:
     """Messages of one rank in one channel, shape (M,) each.
 
-    A message has its transfer, round and peer, whether it is a send, its first cell and number of cells, and its
-    position.
+    A message has its transfer, round and peer, whether it is a send, its first cell and number of cells, its
+    position, and its segment.
     """
 
     transfer: Indices
@@ -68,6 +73,7 @@ class _Messages:
     first: Indices
     count: Indices
     position: Indices
+    segment: Indices
 
     def cells(self) -> tuple[Indices, Indices]:
         """Return every (message, cell), in the order of the messages."""
@@ -78,11 +84,11 @@ class _Messages:
 
 def compile_program(schedule: Schedule, rank: int, segmentation: Segmentation, channels: int = 1) -> Program:
     """Return the program of ``rank`` for a segmented vector; segments are assigned to channels round-robin."""
-    last_added = _last_added(schedule)
+    last_added, gated = _last_added(schedule), schedule.algo in _GATED
     return Program(
         schedule.ranks,
         tuple(
-            _steps(schedule, messages, _order(messages), segmentation, last_added)
+            _steps(schedule, messages, _order(messages, gated), segmentation, last_added, gated)
             for messages in (
                 _messages(schedule, rank, segmentation, np.arange(channel, segmentation.segments, channels))
                 for channel in range(channels)
@@ -104,7 +110,7 @@ def _messages(schedule: Schedule, rank: int, segmentation: Segmentation, segment
     # it depends on nothing else. Keys are even, to leave a place before each.
     pipeline_step = segment + _STAGGER * rounds
     position = 2 * ((pipeline_step * (schedule.rounds + 1) + schedule.rounds - rounds) * used + place)
-    return _Messages(transfer, rounds, peer, is_send, segment * used + place, count, position)
+    return _Messages(transfer, rounds, peer, is_send, segment * used + place, count, position, segment)
 
 
 def _atoms(schedule: Schedule, rank: int, segmentation: Segmentation) -> tuple[Indices, Indices, Indices]:
@@ -130,18 +136,19 @@ def _atoms(schedule: Schedule, rank: int, segmentation: Segmentation) -> tuple[I
     return transfer, place, count
 
 
-def _order(messages: _Messages) -> Indices:
+def _order(messages: _Messages, gated: bool) -> Indices:
     """Return the messages in the order of their steps: receptions at their positions, sends when they are issued."""
-    issue_positions = np.where(messages.is_send, _issue_positions(messages), messages.position)
+    issue_positions = np.where(messages.is_send, _issue_positions(messages, gated), messages.position)
     return np.lexsort((messages.transfer, messages.position, messages.is_send, issue_positions))
 
 
-def _issue_positions(messages: _Messages) -> Indices:
+def _issue_positions(messages: _Messages, gated: bool) -> Indices:
     """Return the position at which each send is issued, always before its own.
 
     That is with the last reception of an earlier round in its cells; without one, ``_SEND_AHEAD`` receptions before its
     position; and never before another send to the same peer with a smaller position, as messages of a pair are
-    unnumbered.
+    unnumbered. ``gated``: nor before anything of an earlier round in its segment. What a gate waits for has smaller
+    positions, so some rank can still proceed.
     """
     position, is_send = messages.position, messages.is_send
     issue_positions = position - 1
@@ -158,6 +165,11 @@ def _issue_positions(messages: _Messages) -> Indices:
         dependency = np.where((preceding >= 0) & (cell[latest] == cell), position[row[latest]], -1)
         last_dependency = np.maximum.reduceat(dependency, np.cumsum(messages.count) - messages.count)
         issue_positions = np.where(last_dependency >= 0, last_dependency, independent)
+    if gated and len(position):
+        table = np.full((int(messages.segment.max()) + 1, int(messages.round.max()) + 1), -1)
+        np.maximum.at(table, (messages.segment, messages.round), position)
+        before = np.maximum.accumulate(table, axis=1)[messages.segment, messages.round - 1]
+        issue_positions = np.where(messages.round > 0, np.maximum(issue_positions, before), issue_positions)
     for other in np.unique(messages.peer[is_send]):
         to_peer = np.flatnonzero(is_send & (messages.peer == other))
         to_peer = to_peer[np.argsort(position[to_peer], kind="stable")]
@@ -175,7 +187,12 @@ def _last_added(schedule: Schedule) -> Indices:
 
 
 def _steps(
-    schedule: Schedule, messages: _Messages, order: Indices, segmentation: Segmentation, last_added: Indices
+    schedule: Schedule,
+    messages: _Messages,
+    order: Indices,
+    segmentation: Segmentation,
+    last_added: Indices,
+    gated: bool,
 ) -> tuple[ProgramStep, ...]:
     """Return the steps in that order, with the sends that each write must wait for."""
     steps: list[ProgramStep] = []
@@ -183,13 +200,22 @@ def _steps(
     unfinished_sends: dict[int, list[int]] = {}  # sends from a cell that no step waits for yet
     forwarded: dict[int, bool] = {}  # whether the last step on a cell was to send it, to be added elsewhere
     bounds, last_rounds = segmentation.bounds.tolist(), last_added[segmentation.chunks].tolist()
-    columns = (messages.transfer, messages.round, messages.peer, messages.is_send, messages.first, messages.count)
-    for m, round_, peer, is_send, first, count in zip(*(column[order].tolist() for column in columns), strict=True):
+    unfinished_rounds: dict[int, list[tuple[int, int]]] = {}  # of each segment: sends that no gate waits for yet
+    columns = (
+        messages.transfer, messages.round, messages.peer, messages.is_send, messages.first, messages.count,
+        messages.segment,
+    )  # fmt: skip
+    for m, round_, peer, is_send, first, count, segment in zip(
+        *(column[order].tolist() for column in columns), strict=True
+    ):
         cells = range(first, first + count)
         start, stop = bounds[first], bounds[first + count]
         copies = bool(schedule.copies[m])
         if is_send:
-            steps.append(ProgramStep(SEND, peer, start, stop))
+            sends = unfinished_rounds.setdefault(segment, [])
+            before = tuple(k for k, earlier in sends if earlier < round_) if gated else ()
+            unfinished_rounds[segment] = [send for send in sends if send[0] not in before] + [(num_sends, round_)]
+            steps.append(ProgramStep(SEND, peer, start, stop, before))
             for cell in cells:
                 unfinished_sends.setdefault(cell, []).append(num_sends)
                 forwarded[cell] = not copies

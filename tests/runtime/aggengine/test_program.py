@@ -66,6 +66,8 @@ class _Simulation:
     def execute(self, rank: int, step: ProgramStep) -> bool:
         """Do it, if it can be done now."""
         if step.kind == SEND:
+            if not all(self.left(rank, k) for k in step.after_sends):
+                return False
             wire = (rank, step.peer)
             line = self.issued.setdefault(wire, [])
             number = len(line)
