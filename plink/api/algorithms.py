@@ -26,7 +26,7 @@ def kinds() -> dict[str, type]:
     """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
     from solvers.schedules.catalogue import Options
 
-    named = [field.name for field in fields(Options) if field.name != "groups"]
+    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights")]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
 

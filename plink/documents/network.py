@@ -30,6 +30,8 @@ class HostEntry(TypedDict):
     """Where it is reached: a name or a numeric address; default: its name."""
     slots: NotRequired[Annotated[int, Meta(ge=1, le=65536)] | None]
     """Ranks it takes; default 1."""
+    role: NotRequired[Literal["rank", "hub"] | None]
+    """A hub takes no ranks, and adds up for those of other hosts; default rank."""
     tier: NotRequired[Literal["reliable", "transient"] | None]
     """Whether the provider may take it back at any time; default reliable."""
     user: NotRequired[str | None]
