@@ -47,6 +47,7 @@ from plink.runtime.aggengine.aggregation import (
 )
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
+from runners.job.placement import process_name
 from solvers.advice import CostLine, cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
@@ -54,8 +55,9 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.master_patterns import masters_pattern
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
+from solvers.planning.hubs import hub_processes
 from solvers.planning.schedules import schedule_of
-from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
 
@@ -74,17 +76,18 @@ _TUNED_CHUNKS_PER_RANK = 4
 class Backend:
     """A job's backend. ``environment``: variables that select it in the ranks; ``masters``: where Autotune starts,
     None without Autotune. ``rails``: the interfaces that its channels use in turns; empty: that which leads to the
-    other hosts."""
+    other hosts. ``hubs``: the host of each hub process."""
 
     environment: dict[str, str]
     masters: MasterAssignment | None = None
     rails: tuple[str, ...] = ()
+    hubs: tuple[str, ...] = ()
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
     """Return the backend that runs all-reduces by this algorithm, and say what was chosen.
 
-    :param hosts: in rank order. :param plan_file: whose schedule it is, where a plan was given.
+    :param hosts: in rank order, and then hubs. :param plan_file: whose schedule it is, where a plan was given.
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
@@ -93,7 +96,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     user_schedule = _user_schedule(backend, ranks) if _is_file(backend) else None
     if ranks < 2:
         raise UsageError("--backend needs two ranks or more")
-    plan = None
+    plan, hubs = None, tuple[str, ...]()
     if user_schedule is not None:
         classes = [SizeClass(None, user_schedule.algo, user_schedule)]
     elif plan_file is not None:
@@ -106,10 +109,13 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     elif backend == "2lha":
         plan = _two_level_plan(_measured_network(backend, hosts), hosts)
         classes = [SizeClass(None, backend, schedule_of(plan))]
+    elif backend in HUB_ALGORITHMS:
+        schedule, hubs = _hub_schedule(backend, hosts, ranks)
+        classes = [SizeClass(None, backend, schedule)]
     else:
         classes = [SizeClass(None, backend, schedule_for(backend, ranks, _options_for(backend, hosts, ranks)))]
     for entry in classes:
-        if entry.schedule is not None and entry.schedule.ranks != ranks:
+        if entry.schedule is not None and entry.schedule.ranks != ranks + len(hubs):
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
@@ -121,6 +127,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     if rails := _rails(backend, hosts):
         untuned = over_rails(untuned, len(rails))
         say(f"channels use {len(rails)} rails: {', '.join(rails)}")
+    untuned = replace(untuned, hubs=tuple(f"{process_name(0, k)} on {host}" for k, host in enumerate(hubs)))
     aggregation, masters = untuned, None
     if every_s is not None:
         aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
@@ -138,7 +145,9 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         say(f"all-reduces{lower}{upper or (' of any size' if k == 0 else ' on')}: {entry.algo}")
     if masters is not None:
         say(f"autotune: ranks report throughput every {every_s:g} s")
-    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails)
+    if hubs:
+        say(f"hubs: {', '.join(aggregation.hubs)}")
+    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails, hubs)
 
 
 def check_backend(backend: str, every_s: float | None = None) -> None:
@@ -238,6 +247,42 @@ def _measured_network(backend: str, hosts: Hosts) -> Network:
     return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
 
 
+def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tuple[str, ...]]:
+    """Return the schedule of the ranks and hub processes, and the host of each of these.
+
+    :raises UsageError: without hubs, or without one in each group of hosts. :raises NoAnswer: for groups that nobody
+        measured.
+    """
+    if not hosts.hubs:
+        raise UsageError(f"--backend {backend} needs a host with role=hub in the hosts file")
+    network = None
+    with contextlib.suppress(InputError, NoAnswer):  # equal shares without
+        network = _measured_network(backend, hosts)
+    fabric = None if network is None else fabric_from(network)
+    rates: dict[str, float | None] = {}
+    cores: dict[str, int | None] = {}
+    if network is not None and fabric is not None:
+        both_ways = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
+        rates = {
+            name: float(rate) if fabric.has_host_rates else None
+            for name, rate in zip(fabric.names, both_ways, strict=True)
+        }
+        cores = {name: entry["cores"] for name, entry in network.host_identities.items() if "cores" in entry}
+    names = [host.name for host in hosts.hubs]
+    places, weights = hub_processes([rates.get(name) for name in names], [cores.get(name) for name in names])
+    groups = None
+    if backend == "hub-2l":
+        fabric = fabric_from(_measured_network(backend, hosts))
+        processes = [host.name for host in hosts for _ in range(host.slots)] + [names[place] for place in places]
+        labels = [int(fabric.group_of[fabric.names.index(name)]) for name in processes]
+        groups = [[rank for rank, label in enumerate(labels) if label == group] for group in dict.fromkeys(labels)]
+        for group in groups:
+            if group[-1] < ranks:
+                raise UsageError(f"--backend hub-2l needs a hub in each group; that of {processes[group[0]]} has none")
+    options = Options(servers=len(places), weights=weights, groups=groups)
+    return schedule_for(backend, ranks + len(places), options), tuple(names[place] for place in places)
+
+
 def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
     """Return the algorithm's options: the base of the BCube that interfaces form, else one that fits the ranks."""
     if backend not in BCUBE_ALGORITHMS:
@@ -282,7 +327,7 @@ def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
 
 def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
     groups = last_groups(network)
-    order = RankOrder("given", tuple(hosts.names))
+    order = RankOrder("given", tuple(hosts.ranked().names))
     return make_plan(
         network, PlanRequest("2lha", _PLAN_SIZE_BYTES, order=order, groups=groups, groups_source=str(workspace.GROUPS))
     )

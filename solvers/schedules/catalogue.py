@@ -52,6 +52,7 @@ class Options:
 
 
 RING_SEGMENTS = 4
+HUB_ALGORITHMS = ("hub", "hub-2l")  # the last ranks are hub processes
 Make = Callable[[int, Options], Schedule]
 
 
