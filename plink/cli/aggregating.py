@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, options_of
+from plink.api.algorithms import fabric_from, options_of, order_from
+from plink.api.costing import CostRequest, cost
+from plink.api.hubs import with_hubs
 from plink.api.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
@@ -55,7 +57,6 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.master_patterns import masters_pattern
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
-from solvers.planning.hubs import hub_processes
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
@@ -105,7 +106,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(f"--backend {backend}: {plan_file} is a plan for {plan.algo}")
         classes = [SizeClass(None, backend, schedule_of(plan))]
     elif backend == AUTO:
-        classes, plan = _cheapest_by_size(hosts, ranks)
+        classes, plan, hubs = _cheapest_by_size(hosts, ranks, every_s is None)
     elif backend == "2lha":
         plan = _two_level_plan(_measured_network(backend, hosts), hosts)
         classes = [SizeClass(None, backend, schedule_of(plan))]
@@ -115,7 +116,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     else:
         classes = [SizeClass(None, backend, schedule_for(backend, ranks, _options_for(backend, hosts, ranks)))]
     for entry in classes:
-        if entry.schedule is not None and entry.schedule.ranks != ranks + len(hubs):
+        if entry.schedule is not None and entry.schedule.ranks not in (ranks, ranks + len(hubs)):
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
@@ -255,32 +256,31 @@ def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tup
     """
     if not hosts.hubs:
         raise UsageError(f"--backend {backend} needs a host with role=hub in the hosts file")
-    network = None
-    with contextlib.suppress(InputError, NoAnswer):  # equal shares without
+    try:
         network = _measured_network(backend, hosts)
-    fabric = None if network is None else fabric_from(network)
-    rates: dict[str, float | None] = {}
-    cores: dict[str, int | None] = {}
-    if network is not None and fabric is not None:
-        both_ways = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
-        rates = {
-            name: float(rate) if fabric.has_host_rates else None
-            for name, rate in zip(fabric.names, both_ways, strict=True)
-        }
-        cores = {name: entry["cores"] for name, entry in network.host_identities.items() if "cores" in entry}
-    names = [host.name for host in hosts.hubs]
-    places, weights = hub_processes([rates.get(name) for name in names], [cores.get(name) for name in names])
-    groups = None
-    if backend == "hub-2l":
-        fabric = fabric_from(_measured_network(backend, hosts))
-        processes = [host.name for host in hosts for _ in range(host.slots)] + [names[place] for place in places]
-        labels = [int(fabric.group_of[fabric.names.index(name)]) for name in processes]
-        groups = [[rank for rank, label in enumerate(labels) if label == group] for group in dict.fromkeys(labels)]
-        for group in groups:
-            if group[-1] < ranks:
-                raise UsageError(f"--backend hub-2l needs a hub in each group; that of {processes[group[0]]} has none")
-    options = Options(servers=len(places), weights=weights, groups=groups)
-    return schedule_for(backend, ranks + len(places), options), tuple(names[place] for place in places)
+    except NoAnswer:
+        if backend == "hub-2l":
+            raise
+        names = [host.name for host in hosts.hubs]  # a process on each, with equal shares
+        return schedule_for(backend, ranks + len(names), Options(servers=len(names))), tuple(names)
+    fabric, order = fabric_from(network), order_from(network, RankOrder("given", tuple(hosts.ranked().names)))
+    joined = with_hubs(network, fabric, backend, order, Options())
+    _warn_of_slow_hubs(backend, network, hosts)
+    names = [fabric.names[host] for host in joined.order[ranks:]]
+    return schedule_for(backend, len(joined.order), replace(joined.options, segments=None)), tuple(names)
+
+
+def _warn_of_slow_hubs(backend: str, network: Network, hosts: Hosts) -> None:
+    """Print what the hubs gain by the measured rates, a warning where that is nothing."""
+    order = RankOrder("given", tuple(hosts.ranked().names))
+    try:
+        of_hubs, of_ring = (
+            cost(network, order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention")).cost_us for algo in (backend, GLOO)
+        )
+    except NoAnswer:
+        return
+    gain = f"by the measured rates {of_ring / of_hubs:.2g} times as fast as Gloo's ring at 25 MB"
+    say(f"{backend}: {gain}" if of_hubs < of_ring else f"warning: {backend} is {gain}: omit --backend {backend}")
 
 
 def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
@@ -340,9 +340,9 @@ def _candidates(network: Network) -> tuple[str, ...]:
     return (*_CANDIDATES, "bml", "multi-ring") if has_bcube else _CANDIDATES
 
 
-def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
-    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), and the plan for two-
-    level aggregation among them."""
+def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[SizeClass], Plan, tuple[str, ...]]:
+    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), the plan for two-level
+    aggregation among them, and the host of each hub process where one is among them."""
     network = _measured_network(AUTO, hosts)
     fabric = fabric_from(network, False)
     model = model_for("auto", fabric, timed=True)
@@ -365,6 +365,13 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         lines += cost_lines(own_fabric, {"job": order}, {algo: options}, model)[0]
         if algo in BCUBE_ALGORITHMS and lines and lines[-1].algo == algo:
             schedules[algo] = schedule_for(algo, ranks, options)
+    hubs: tuple[str, ...] = ()
+    for algo in HUB_ALGORITHMS if takes_hubs and hosts.hubs else ():
+        with contextlib.suppress(UsageError):  # no hub in each group
+            joined = with_hubs(network, fabric, algo, order, Options())
+            lines += cost_lines(fabric, {"job": joined.order}, {algo: joined.options}, model)[0]
+            schedules[algo] = schedule_for(algo, len(joined.order), replace(joined.options, segments=None))
+            hubs = tuple(fabric.names[host] for host in joined.order[ranks:])
     plan = _two_level_plan(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         pattern = masters_pattern(plan.groups, *masters_of(plan))
@@ -377,4 +384,4 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
         schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)
         classes.append(SizeClass(limit, algo, schedule))
-    return classes, plan
+    return classes, plan, hubs if any(entry.algo in HUB_ALGORITHMS for entry in classes) else ()

@@ -13,6 +13,7 @@ from plink.documents.types import (
     Matrix,
     Name,
     NonNegative,
+    Positive,
     PositiveInt,
     Quantity,
     Rate,
@@ -42,6 +43,8 @@ class HostEntry(TypedDict):
     """SSH key file, where it is not SSH's default."""
     price: NotRequired[NonNegative | None]
     """What it costs, money per hour, where that was given."""
+    gbps: NotRequired[Positive | None]
+    """What a hub's link carries each way, Gbit/s, where that was given."""
 
 
 class MachineIdentity(TypedDict):

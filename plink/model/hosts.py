@@ -1,9 +1,9 @@
 """Hosts of a job, and the hosts file that lists them.
 
 A line is ``name-or-address [slots=N] [role=rank|hub] [tier=reliable|transient] [address=A] [user=U] [port=P]
-[key=FILE] [price=X]``; ``#`` starts a comment; a price is money per hour, in any one currency. Files of launchers and
-schedulers are read as they are (:mod:`plink.model.hostfile`). The comment ``# plink-lab: NAME`` says that the addresses
-exist only inside that emulated lab.
+[key=FILE] [price=X] [gbps=X]``; ``#`` starts a comment; a price is money per hour, in any one currency. Files of
+launchers and schedulers are read as they are (:mod:`plink.model.hostfile`). The comment ``# plink-lab: NAME`` says that
+the addresses exist only inside that emulated lab.
 """
 
 import logging
@@ -33,7 +33,8 @@ _log = logging.getLogger("plink.hosts")
 @dataclass(frozen=True)
 class Host:
     """One machine. ``slots``: ranks it takes, 0 for a hub; ``user``, ``port`` and ``key`` are for SSH (None: its
-    defaults); ``price``: money per hour, None where nobody said."""
+    defaults); ``price``: money per hour; ``gbps``: what a hub's link carries each way, Gbit/s; None where nobody
+    said."""
 
     name: str
     address: str
@@ -44,13 +45,14 @@ class Host:
     key: str | None = None
     price: float | None = None
     role: str = "rank"
+    gbps: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the ``hosts`` list of a network file; SSH settings and the price only where given."""
         document: dict[str, Any] = {"name": self.name, "address": self.address}
         document |= {"slots": self.slots} if self.role != HUB else {"role": HUB}
         document["tier"] = self.tier
-        optional = {"user": self.user, "port": self.port, "key": self.key, "price": self.price}
+        optional = {"user": self.user, "port": self.port, "key": self.key, "price": self.price, "gbps": self.gbps}
         return document | {key: value for key, value in optional.items() if value is not None}
 
 
@@ -99,15 +101,20 @@ def _whole_number(value: object, low: int, high: int, key: str, location: str) -
     return value
 
 
-def _price(value: object, location: str) -> float:
+def _number(value: object, key: str, example: str, location: str) -> float | None:
+    if value is None:
+        return None
     if isinstance(value, str) and _PRICE.fullmatch(value):
         return float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
         return float(value)
-    raise InputError(location, f"price={value} is not a plain number from 0 up, like 0.35 (money per hour)")
+    raise InputError(location, f"{key}={value} is not a plain number from 0 up, like {example}")
 
 
 def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
+    gbps = _number(fields.get("gbps"), "gbps", "25 (Gbit/s each way)", location)
+    if gbps is not None and (gbps == 0 or fields.get("role") != HUB):
+        raise InputError(location, f"gbps={gbps:g}: a hub's link carries more than 0; other hosts are measured")
     tier = fields.get("tier", "reliable")
     if tier not in TIERS:
         raise InputError(location, f"tier={tier} is neither {' nor '.join(TIERS)}")
@@ -131,8 +138,9 @@ def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
         user=user,
         port=None if port is None else _whole_number(port, 1, 65535, "port", location),
         key=key,
-        price=None if fields.get("price") is None else _price(fields["price"], location),
+        price=_number(fields.get("price"), "price", "0.35 (money per hour)", location),
         role=role,
+        gbps=gbps,
     )
 
 
@@ -195,8 +203,8 @@ def render_hosts(hosts: Hosts) -> str:
         if host.tier != "reliable":
             parts.append(f"tier={host.tier}")
         parts += [f"{k}={v}" for k, v in (("user", host.user), ("port", host.port), ("key", host.key)) if v is not None]
-        if host.price is not None:
-            parts.append(f"price={Decimal(repr(host.price)):f}")  # never 1e-05
+        numbers = (("price", host.price), ("gbps", host.gbps))
+        parts += [f"{k}={Decimal(repr(number)):f}" for k, number in numbers if number is not None]  # never 1e-05
         lines.append(" ".join(parts))
     return "\n".join(lines) + "\n"
 

@@ -13,6 +13,7 @@ from solvers.schedules.hierarchical import (
     balanced_masters,
     flat_reduce_scatter,
     hub_reduce_scatter,
+    pipelined,
     two_level_reduce_scatter,
 )
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
@@ -29,7 +30,7 @@ class Options:
 
     ``fan_out``: children of a tree's node. ``base``: ranks that exchange at a time in a BCube, whose number of
     ``levels`` follows from it; with ``levels`` the base follows. ``segments``: into how many a ring's blocks
-    (None: 4), or what a tree carries (None: 1), are cut.
+    (None: 4), or what a tree or a hub carries (None: 1), are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
     the number of hubs, the last ranks. ``weights``: of these, None: all the same.
@@ -94,18 +95,21 @@ def schedule_for(algo: str, ranks: int, options: Options | None = None, collecti
 
 
 def _both_ways(
-    name: str, summary: str, options: tuple[str, ...], reduction: Make, there: tuple[str, ...], back: tuple[str, ...]
+    name: str, summary: str, names: tuple[str, ...], reduction: Make, there: tuple[str, ...], back: tuple[str, ...]
 ) -> Algorithm:
     """An algorithm whose way back is the mirror image of its way there."""
 
     def all_reduce(ranks: int, options: Options) -> Schedule:
-        return forward_and_reverse(reduction(ranks, options))
+        made = reduction(ranks, options)
+        return (
+            pipelined(made, options.segments) if "segments" in names and options.segments else forward_and_reverse(made)
+        )
 
     def return_(ranks: int, options: Options) -> Schedule:
         return mirrored(reduction(ranks, options))
 
     parts = dict.fromkeys(there, reduction) | dict.fromkeys(back, return_)
-    return Algorithm(name, summary, all_reduce, options, parts)
+    return Algorithm(name, summary, all_reduce, names, parts)
 
 
 def _base(algo: str, ranks: int, options: Options) -> int:
@@ -199,12 +203,12 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             ("reduce-scatter", "reduce"), ("all-gather", "broadcast"),
         ),
         _both_ways(
-            "hub", "hosts with wide links (role=hub) add up the vector for all workers", ("servers",), _hub,
+            "hub", "hosts with wide links (role=hub) add up the vector for all workers", ("servers", "segments"), _hub,
             _SCATTER, _GATHER,
         ),
         _both_ways(
-            "hub-2l", "hubs of each group of hosts add up their workers, and then each other", ("servers", "groups"),
-            _hub_two_level, _SCATTER, _GATHER,
+            "hub-2l", "hubs of each group of hosts add up their workers, and then each other",
+            ("servers", "groups", "segments"), _hub_two_level, _SCATTER, _GATHER,
         ),
         _both_ways(
             "bml", "as bcube, with k exchanges at once, each on another level of a BCube network",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
+from plink.model.schedule import Indices, Schedule, expanded, forward_and_reverse, make_schedule
 from solvers.schedules.masters import Groups, Weights, check_groups, equal_chunks
 
 Rows = npt.NDArray[np.int64]
@@ -86,6 +86,28 @@ def hub_reduce_scatter(groups: Groups, hubs: int, weights: Sequence[float] | Non
         "hub", ranks, len(global_group), rows[~sums_nothing], "reduce-scatter", owners,
         contributors=list(range(workers)),
     )  # fmt: skip
+
+
+def pipelined(reduction: Schedule, pieces: int) -> Schedule:
+    """The all-reduce of a reduce-scatter whose sums are sent back piece by piece, while the next piece is reduced.
+
+    A hub's workers send in one half of the time and receive in the other, unless these overlap.
+
+    :param pieces: of what each rank masters, 1 or more; no more than it has chunks.
+    """
+    assert reduction.owners is not None
+    order = np.argsort(reduction.owners, kind="stable")
+    begin = np.searchsorted(reduction.owners[order], reduction.owners)
+    piece = np.empty(reduction.chunks, dtype=np.int64)
+    piece[order] = (np.arange(reduction.chunks) - begin[order]) % pieces
+    transfer, chunk = expanded(reduction)
+    source, target, when = (a[transfer] for a in (reduction.source, reduction.target, reduction.round))
+    there = np.stack(np.broadcast_arrays(when + piece[chunk], source, target, chunk, 1, 0), axis=1)
+    back = np.stack(
+        np.broadcast_arrays(2 * reduction.rounds - 1 - when + piece[chunk], target, source, chunk, 1, 1), axis=1
+    )
+    rows = np.concatenate([there, back])
+    return make_schedule(reduction.algo, reduction.ranks, reduction.chunks, rows, **reduction.details)
 
 
 def balanced_masters(groups: Groups) -> tuple[Indices, Indices]:

@@ -32,6 +32,8 @@ def requests(draw: st.DrawFn, algo: str, most: int = 40) -> tuple[int, Options]:
         hubs = draw(st.integers(1, min(5, ranks // 2)))
         weights = draw(st.none() | st.lists(st.integers(1, 9), min_size=hubs, max_size=hubs))
         racks = [[*range(k, ranks - hubs, hubs), ranks - hubs + k] for k in range(hubs)]
-        return ranks, Options(servers=hubs, weights=weights, groups=racks if algo == "hub-2l" else None)
+        pieces = draw(st.none() | st.integers(1, 20))
+        groups = racks if algo == "hub-2l" else None
+        return ranks, Options(servers=hubs, weights=weights, groups=groups, segments=pieces)
     groups = draw(partitions(ranks)) if algo == "2lha" else None
     return ranks, Options(fan_out=draw(st.integers(1, 8)), segments=draw(st.integers(1, 4)), groups=groups)

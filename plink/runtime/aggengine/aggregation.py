@@ -74,8 +74,8 @@ class Aggregation:
     @property
     def ranks(self) -> int | None:
         """Number of ranks of the job; None where Gloo does everything."""
-        of_schedules = (entry.schedule.ranks for entry in self.classes if entry.schedule is not None)
-        return next((ranks - len(self.hubs) for ranks in of_schedules), None)
+        of_schedules = [entry.schedule.ranks for entry in self.classes if entry.schedule is not None]
+        return max(of_schedules) - len(self.hubs) if of_schedules else None
 
     def choose(self, size_bytes: int) -> SizeClass:
         """Return the size class of a message."""
