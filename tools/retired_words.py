@@ -16,7 +16,7 @@ from pathlib import Path
 # of a message. At most 40 words with those below: a longer list would be a dictionary again.
 ANYWHERE = {
     "conductor": "scheduler", "crew": "pool", "dealt": "assigned", "dearest": "highest cost", "door": "listener",
-    "errand": "task", "gentle": "low priority", "heir": "migration target", "hub": "supervisor",
+    "errand": "task", "gentle": "low priority", "heir": "migration target",
     "judge": "validate", "keeper": "supervisor", "laggard": "straggler", "lane": "channel", "lifeline": "channel",
     "nonsense": "protocol error", "owed": "pending", "pace": "timing",
     "rehearsal": "dry run", "rehearse": "dry run", "rescue": "evacuate", "seat": "assignment",

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
+from plink.api.hubs import with_hubs
 from plink.api.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
@@ -31,7 +32,7 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
-from solvers.schedules.catalogue import ALGORITHMS, Options
+from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import SimulatedCost
 
@@ -141,6 +142,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     request.check()
     if _shape(network) is not None and request.algorithms == _ALGORITHMS:
         request = replace(request, algorithms=(*_ALGORITHMS, *_ALL_INTERFACES))
+    if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
+        request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
     stated_model = model_for(request.model, fabric, timed=True)
     if stated_model == "latency":
@@ -153,11 +156,13 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     orders = _orders(network, fabric, order_from(network, None), request.seed)
     for family, order in orders.items():
         for algo in request.algorithms:
-            options = _options(network, request, fabric, algo, order)
             try:
+                joined, options = _order_and_options(network, request, fabric, algo, order)
                 own_fabric = fabric_of_algorithm(network, fabric, algo)
                 priced = priced_options(options, algo, math.sqrt(request.min_bytes * request.max_bytes), model)
-                new_lines, without_cost = cost_lines(own_fabric, {family: order}, {algo: priced}, model)
+                new_lines, without_cost = cost_lines(own_fabric, {family: joined}, {algo: priced}, model)
+            except UsageError as error:  # hubs that do not fit
+                new_lines, without_cost = [], {algo: str(error)}
             except NoAnswer as error:  # a pair that this algorithm uses in this order
                 new_lines, without_cost, unmeasured = [], {algo: str(error)}, error
             cost_lines_of_all += new_lines
@@ -213,14 +218,14 @@ def _simulated_lines(
     lines: list[SimulatedLine] = []
     late, failure = 0, None
     for fast in [*ranked, *(line for line in fast_lines if by_rounds and line not in ranked)]:
-        order, cost_of = orders[fast.family], cast(Callable[[float], float], fast.at)
+        cost_of = cast(Callable[[float], float], fast.at)
         is_late = search_clock() > started + limit_s and (by_rounds or bool(lines))
         late += is_late
         if is_late and not by_rounds:
             continue
         try:
             if not is_late:
-                options = _options(network, request, fabric, fast.algo, order)
+                order, options = _order_and_options(network, request, fabric, fast.algo, orders[fast.family])
                 sized = _SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
                 if not by_rounds or sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
                     cost_of = sized
@@ -268,12 +273,22 @@ def _shape(network: Network) -> BCube | None:
     return topology.shape if topology is not None and isinstance(topology.shape, BCube) else None
 
 
-def _options(network: Network, request: AdviseRequest, fabric: Fabric, algo: str, order: Order) -> Options:
-    """Return an algorithm's options: those of the request, else the base of the hosts' interfaces."""
+def _order_and_options(
+    network: Network, request: AdviseRequest, fabric: Fabric, algo: str, order: Order
+) -> tuple[Order, Options]:
+    """Return an order, with hubs behind it where the algorithm uses them, and the algorithm's options: those of the
+    request, else the base of the hosts' interfaces.
+
+    :raises UsageError: for hubs that do not fit.
+    """
     values = dict(request.options)
     if "base" not in values and "levels" not in values:
         values |= own_options(network, algo, len(order))
-    return options_of(values, request.algorithms, rank_groups(fabric, order))
+    options = options_of(values, request.algorithms, rank_groups(fabric, order))
+    if algo not in HUB_ALGORITHMS or not network.hosts.hubs:
+        return order, options
+    joined = with_hubs(network, fabric, algo, order, options)
+    return joined.order, joined.options
 
 
 def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:

@@ -1,7 +1,7 @@
 """Options, ranks, orders and fabrics of algorithms, for costs, orders and plans."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from plink.documents.codec import convert
@@ -26,7 +26,7 @@ def kinds() -> dict[str, type]:
     """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
     from solvers.schedules.catalogue import Options
 
-    named = [field.name for field in fields(Options) if field.name != "groups"]
+    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights")]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
 
@@ -67,8 +67,17 @@ def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
         from plink.api.smoothing import smooth
 
         network = smooth(network).network
-    fabric, costs = fabric_of(network), network.host_costs
+    fabric, costs = _with_given_rates(fabric_of(network), network), network.host_costs
     return fabric if costs is None else with_host_costs(fabric, costs["overhead_us"], costs["byte_ns"])
+
+
+def _with_given_rates(fabric: "Fabric", network: "Network") -> "Fabric":
+    """Return the fabric with the rates that the hosts file gives hubs: flows with one worker each do not show them."""
+    import numpy as np
+
+    stated = np.array([np.nan if host.gbps is None else host.gbps for host in network.hosts])
+    out, into = (np.where(np.isnan(stated), own, stated) for own in (fabric.host_out_gbps, fabric.host_in_gbps))
+    return replace(fabric, host_out_gbps=out, host_in_gbps=into)
 
 
 def order_from(network: "Network", order: "RankOrder | None", location: str = "order") -> "Ranks":

@@ -31,19 +31,27 @@ def constraints_from(
     for name, rank in pins.items():
         if name not in index:
             raise UsageError(f"--pin {name}={rank}: unknown host; the hosts are {_some(hosts.names)}")
+        if not hosts.members[index[name]].slots:
+            raise UsageError(f"--pin {name}={rank}: {name} has role=hub and takes no rank; omit it")
     pinned = {index[name]: rank for name, rank in pins.items()}
     if groups is None:
         return PlacementConstraints(pinned)
     if isinstance(groups, int):
         check_number(groups, len(hosts))
-        return PlacementConstraints(pinned, even_groups(rtt_us, groups))
+        return PlacementConstraints(pinned, ranked_groups(even_groups(rtt_us, groups), hosts))
     unknown = [name for group in groups for name in group if name not in index]
     if unknown:
         raise InputError(location, f"unknown host {unknown[0]}; the hosts are {_some(hosts.names)}")
     repeated = [name for name, times in Counter(name for group in groups for name in group).items() if times > 1]
     if repeated:
         raise InputError(location, f"{repeated[0]} is named more than once; a host is in one group")
-    return PlacementConstraints(pinned, [[index[name] for name in group] for group in groups])
+    return PlacementConstraints(pinned, ranked_groups([[index[name] for name in group] for group in groups], hosts))
+
+
+def ranked_groups(groups: Sequence[Sequence[int]], hosts: "Hosts") -> list[list[int]]:
+    """Return groups of hosts, by index, without hubs, which take no ranks."""
+    hubs = {host for host, entry in enumerate(hosts) if not entry.slots}
+    return [[host for host in group if host not in hubs] for group in groups if not group or not hubs >= set(group)]
 
 
 def check_number(groups: int, hosts: int) -> None:

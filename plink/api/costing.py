@@ -8,14 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
+from plink.api.hubs import Ranks, with_hubs
 from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from solvers.costs.accuracy import prediction_interval
 from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of, priced_options
+from solvers.costs.closed_forms import CostFunction
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
-from solvers.schedules.catalogue import schedule_for
+from solvers.schedules.catalogue import HUB_ALGORITHMS, schedule_for
 from solvers.simulation.cost import SimulatedCost, cost_by_model
 
 _MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
@@ -84,6 +86,11 @@ def cost(
         [request.algo],
         groups,
     )
+    workers = ranks
+    if request.algo in HUB_ALGORITHMS and options.servers is None and network.hosts.hubs:
+        joined = with_hubs(network, fabric, request.algo, ranks, options)
+        ranks, options = joined.order, joined.options
+    hubs = ranks[len(workers) :]
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
     warning = misranking_warning(request.algo, request.model)
     if warning:
@@ -92,7 +99,7 @@ def cost(
         simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
         breakdowns = simulated.breakdowns(ranks)
         total = sum(weight * part.cost_us for weight, _, part in breakdowns)
-        return CollectiveCost(request, model, total, ranks, fabric, tuple(breakdowns), simulated)
+        return CollectiveCost(request, model, total, workers, fabric, tuple(breakdowns), _behind(simulated, hubs))
     cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     total = cost_of(ranks)
     part_costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, SimulatedCost) else None
@@ -107,4 +114,9 @@ def cost(
             if part_costs is not None:  # its rounds are each as if alone
                 part = replace(part, cost_us=part_costs[number])
             parts.append((weight, name, part))
-    return CollectiveCost(request, model, total, ranks, fabric, tuple(parts), cost_of)
+    return CollectiveCost(request, model, total, workers, fabric, tuple(parts), _behind(cost_of, hubs))
+
+
+def _behind(cost_of: CostFunction, hubs: Ranks) -> CostFunction:
+    """Return the cost of an order of ranks, with hubs behind them."""
+    return cost_of if not len(hubs) else lambda order: cost_of(np.append(order, hubs))

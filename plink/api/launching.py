@@ -96,7 +96,8 @@ def launch(
 
         def on_placement(locations: list[RankLocation]) -> None:
             observer.on_placement(locations)
-            _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), program)
+            ranks = sum(location.hub is None for location in locations)
+            _log.info("%d/%d ranks placed; starting %s", ranks, ranks, program)
 
         recorded = RunObserver(on_line, on_placement, observer.progress)
         context = RunContext(

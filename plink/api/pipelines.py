@@ -99,7 +99,7 @@ class EvenNetworkRequest:
 
     def _hosts(self) -> Hosts:
         if not self.hosts.isdecimal():
-            return read_hosts(Path(self.hosts))
+            return read_hosts(Path(self.hosts)).ranked()
         number = int(self.hosts[:9])
         if not 1 <= number <= MAX_WORKERS:
             raise UsageError(f"--hosts {self.hosts[:20]}: expected 1 to {MAX_WORKERS} hosts, or a hosts file")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
-from plink.api.constraints import RequestedGroups, check_number, constraints_from
+from plink.api.constraints import RequestedGroups, check_number, constraints_from, ranked_groups
 from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.model.network import Network
@@ -103,7 +103,7 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     request.check()
     fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
-    order = request.order or RankOrder("given", tuple(network.hosts.names), network=network.fingerprint())
+    order = request.order or RankOrder("given", tuple(network.hosts.ranked().names), network=network.fingerprint())
     ranks = order_from(network, order, request.order_source)
     if request.algo == "2lha":
         result = _two_level(network, request, fabric, model, ranks, order)
@@ -148,7 +148,7 @@ def _two_level(
         groups_of_hosts = _groups_of_hosts(network, fabric, request)
         if request.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
-            ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(hosts)))
+            ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(network.hosts)))
             order = replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
         groups = [np.flatnonzero(np.isin(ranks, group)).tolist() for group in groups_of_hosts]
     weights = weights_by(by, fabric, ranks, groups)
@@ -192,7 +192,9 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
         groups = (
             constraints_from({}, request.groups, network.hosts, fabric.rtt_us, request.groups_source).host_groups or []
         )
-        ungrouped = sorted(set(range(number)) - {host for group in groups for host in group})
+        ungrouped = sorted(
+            {k for k, host in enumerate(network.hosts) if host.slots} - {host for group in groups for host in group}
+        )
         if ungrouped:
             raise InputError(
                 request.groups_source, f"{fabric.names[ungrouped[0]]} is in no group; every host belongs to one"
@@ -205,7 +207,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
         names = ", ".join(fabric.names[host] for host in clustering.left_out[:_MAX_NAMED_HOSTS])
         more = ", ..." if len(clustering.left_out) > _MAX_NAMED_HOSTS else ""
         raise NoAnswer(f"nothing was measured of {names}{more}, which could be in any group; give --groups FILE")
-    return clustering.groups
+    return ranked_groups(clustering.groups, network.hosts)
 
 
 def _flat(fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Callable[[], float]:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, options_of
+from plink.api.algorithms import fabric_from, options_of, order_from
+from plink.api.costing import CostRequest, cost
+from plink.api.hubs import with_hubs
 from plink.api.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
@@ -47,6 +49,7 @@ from plink.runtime.aggengine.aggregation import (
 )
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
+from runners.job.placement import process_name
 from solvers.advice import CostLine, cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
@@ -55,7 +58,7 @@ from solvers.costs.master_patterns import masters_pattern
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
 from solvers.planning.schedules import schedule_of
-from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
 
@@ -74,17 +77,18 @@ _TUNED_CHUNKS_PER_RANK = 4
 class Backend:
     """A job's backend. ``environment``: variables that select it in the ranks; ``masters``: where Autotune starts,
     None without Autotune. ``rails``: the interfaces that its channels use in turns; empty: that which leads to the
-    other hosts."""
+    other hosts. ``hubs``: the host of each hub process."""
 
     environment: dict[str, str]
     masters: MasterAssignment | None = None
     rails: tuple[str, ...] = ()
+    hubs: tuple[str, ...] = ()
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
     """Return the backend that runs all-reduces by this algorithm, and say what was chosen.
 
-    :param hosts: in rank order. :param plan_file: whose schedule it is, where a plan was given.
+    :param hosts: in rank order, and then hubs. :param plan_file: whose schedule it is, where a plan was given.
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
@@ -93,7 +97,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     user_schedule = _user_schedule(backend, ranks) if _is_file(backend) else None
     if ranks < 2:
         raise UsageError("--backend needs two ranks or more")
-    plan = None
+    plan, hubs = None, tuple[str, ...]()
     if user_schedule is not None:
         classes = [SizeClass(None, user_schedule.algo, user_schedule)]
     elif plan_file is not None:
@@ -102,14 +106,17 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(f"--backend {backend}: {plan_file} is a plan for {plan.algo}")
         classes = [SizeClass(None, backend, schedule_of(plan))]
     elif backend == AUTO:
-        classes, plan = _cheapest_by_size(hosts, ranks)
+        classes, plan, hubs = _cheapest_by_size(hosts, ranks, every_s is None)
     elif backend == "2lha":
         plan = _two_level_plan(_measured_network(backend, hosts), hosts)
         classes = [SizeClass(None, backend, schedule_of(plan))]
+    elif backend in HUB_ALGORITHMS:
+        schedule, hubs = _hub_schedule(backend, hosts, ranks)
+        classes = [SizeClass(None, backend, schedule)]
     else:
         classes = [SizeClass(None, backend, schedule_for(backend, ranks, _options_for(backend, hosts, ranks)))]
     for entry in classes:
-        if entry.schedule is not None and entry.schedule.ranks != ranks:
+        if entry.schedule is not None and entry.schedule.ranks not in (ranks, ranks + len(hubs)):
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
@@ -121,6 +128,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     if rails := _rails(backend, hosts):
         untuned = over_rails(untuned, len(rails))
         say(f"channels use {len(rails)} rails: {', '.join(rails)}")
+    untuned = replace(untuned, hubs=tuple(f"{process_name(0, k)} on {host}" for k, host in enumerate(hubs)))
     aggregation, masters = untuned, None
     if every_s is not None:
         aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
@@ -138,7 +146,9 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         say(f"all-reduces{lower}{upper or (' of any size' if k == 0 else ' on')}: {entry.algo}")
     if masters is not None:
         say(f"autotune: ranks report throughput every {every_s:g} s")
-    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails)
+    if hubs:
+        say(f"hubs: {', '.join(aggregation.hubs)}")
+    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails, hubs)
 
 
 def check_backend(backend: str, every_s: float | None = None) -> None:
@@ -238,6 +248,41 @@ def _measured_network(backend: str, hosts: Hosts) -> Network:
     return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
 
 
+def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tuple[str, ...]]:
+    """Return the schedule of the ranks and hub processes, and the host of each of these.
+
+    :raises UsageError: without hubs, or without one in each group of hosts. :raises NoAnswer: for groups that nobody
+        measured.
+    """
+    if not hosts.hubs:
+        raise UsageError(f"--backend {backend} needs a host with role=hub in the hosts file")
+    try:
+        network = _measured_network(backend, hosts)
+    except NoAnswer:
+        if backend == "hub-2l":
+            raise
+        names = [host.name for host in hosts.hubs]  # a process on each, with equal shares
+        return schedule_for(backend, ranks + len(names), Options(servers=len(names))), tuple(names)
+    fabric, order = fabric_from(network), order_from(network, RankOrder("given", tuple(hosts.ranked().names)))
+    joined = with_hubs(network, fabric, backend, order, Options())
+    _warn_of_slow_hubs(backend, network, hosts)
+    names = [fabric.names[host] for host in joined.order[ranks:]]
+    return schedule_for(backend, len(joined.order), replace(joined.options, segments=None)), tuple(names)
+
+
+def _warn_of_slow_hubs(backend: str, network: Network, hosts: Hosts) -> None:
+    """Print what the hubs gain by the measured rates, a warning where that is nothing."""
+    order = RankOrder("given", tuple(hosts.ranked().names))
+    try:
+        of_hubs, of_ring = (
+            cost(network, order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention")).cost_us for algo in (backend, GLOO)
+        )
+    except NoAnswer:
+        return
+    gain = f"by the measured rates {of_ring / of_hubs:.2g} times as fast as Gloo's ring at 25 MB"
+    say(f"{backend}: {gain}" if of_hubs < of_ring else f"warning: {backend} is {gain}: omit --backend {backend}")
+
+
 def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
     """Return the algorithm's options: the base of the BCube that interfaces form, else one that fits the ranks."""
     if backend not in BCUBE_ALGORITHMS:
@@ -282,7 +327,7 @@ def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
 
 def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
     groups = last_groups(network)
-    order = RankOrder("given", tuple(hosts.names))
+    order = RankOrder("given", tuple(hosts.ranked().names))
     return make_plan(
         network, PlanRequest("2lha", _PLAN_SIZE_BYTES, order=order, groups=groups, groups_source=str(workspace.GROUPS))
     )
@@ -295,9 +340,9 @@ def _candidates(network: Network) -> tuple[str, ...]:
     return (*_CANDIDATES, "bml", "multi-ring") if has_bcube else _CANDIDATES
 
 
-def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
-    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), and the plan for two-
-    level aggregation among them."""
+def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[SizeClass], Plan, tuple[str, ...]]:
+    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), the plan for two-level
+    aggregation among them, and the host of each hub process where one is among them."""
     network = _measured_network(AUTO, hosts)
     fabric = fabric_from(network, False)
     model = model_for("auto", fabric, timed=True)
@@ -320,6 +365,13 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         lines += cost_lines(own_fabric, {"job": order}, {algo: options}, model)[0]
         if algo in BCUBE_ALGORITHMS and lines and lines[-1].algo == algo:
             schedules[algo] = schedule_for(algo, ranks, options)
+    hubs: tuple[str, ...] = ()
+    for algo in HUB_ALGORITHMS if takes_hubs and hosts.hubs else ():
+        with contextlib.suppress(UsageError):  # no hub in each group
+            joined = with_hubs(network, fabric, algo, order, Options())
+            lines += cost_lines(fabric, {"job": joined.order}, {algo: joined.options}, model)[0]
+            schedules[algo] = schedule_for(algo, len(joined.order), replace(joined.options, segments=None))
+            hubs = tuple(fabric.names[host] for host in joined.order[ranks:])
     plan = _two_level_plan(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         pattern = masters_pattern(plan.groups, *masters_of(plan))
@@ -332,4 +384,4 @@ def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
         schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)
         classes.append(SizeClass(limit, algo, schedule))
-    return classes, plan
+    return classes, plan, hubs if any(entry.algo in HUB_ALGORITHMS for entry in classes) else ()

@@ -64,7 +64,7 @@ def _only_ring(options: JobOptions) -> str | None:
     if options.order is not None or options.algo not in (None, "ring"):
         return None
     if options.hosts_file is not None:
-        hosts = read_hosts(options.hosts_file)
+        hosts = read_hosts(options.hosts_file).ranked()
     elif workspace.NETWORK.is_file():
         hosts = read_network(workspace.NETWORK).hosts
     else:

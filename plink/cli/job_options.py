@@ -185,6 +185,8 @@ class JobOptions:
             )
         if self.autotune and (self.backend is None or runner not in (RunnerName.SSH, RunnerName.LOCAL)):
             raise UsageError("--autotune goes with --backend, and with --runner ssh or local")
+        if self.backend in ("hub", "hub-2l") and runner not in (RunnerName.SSH, RunnerName.LOCAL):
+            raise UsageError(f"--backend {self.backend} goes with --runner ssh or local, which start the hubs")
         if self.launcher_args is not None and not external:
             raise UsageError(f"--launcher-args: --runner {runner} takes no launcher arguments")
         # Read for the sake of what they refuse.

@@ -9,7 +9,7 @@ from typing import Any
 from plink.cli.finding_lines import interface_warnings
 from plink.cli.screen import say, say_read
 from plink.errors import InputError, PartlyDone, UsageError
-from plink.model.hosts import Hosts, read_hosts
+from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.records import workspace
@@ -22,13 +22,14 @@ _PROBES_PER_PAIR = 1000
 class JobOrder:
     """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
     they were measured, by name; ``environment``: variables of a plan for every process; ``network``: what was measured
-    of these hosts before now, for the order."""
+    of these hosts before now, for the order; ``hubs``: hosts that take no ranks."""
 
     hosts: Hosts
     baseline: Hosts
     identities: dict[str, dict[str, Any]]
     environment: Mapping[str, str] = field(default_factory=dict)
     network: Network | None = None
+    hubs: tuple[Host, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,17 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
         baseline = network.hosts
     else:
         raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
+    ranked = baseline.ranked()
     if sources.order_file is not None:
         hosts = read_order(sources.order_file).arrange(baseline, str(sources.order_file))
-    elif sources.keep_order or len(baseline) < 3:
-        hosts = baseline
+    elif sources.keep_order or len(ranked) < 3:
+        hosts = ranked
     else:
         network, hosts = _computed_order(sources, baseline, network, check)
     # What was measured a moment ago need not be compared, and an order that was not computed has no network.
     compared = network if network is stored and not sources.keep_order and _has_hosts(network, baseline) else None
     identities = {} if network is None else network.host_identities
-    return JobOrder(hosts, baseline, identities, network=compared)
+    return JobOrder(hosts, ranked, identities, network=compared, hubs=baseline.hubs)
 
 
 def _has_hosts(network: Network | None, hosts: Hosts) -> bool:
@@ -103,7 +105,7 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             )
     identities = {} if network is None else network.host_identities
     compared = network if _has_hosts(network, hosts) else None
-    return JobOrder(hosts, baseline, identities, plan.environment, compared)
+    return JobOrder(hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs)
 
 
 def _computed_order(
@@ -129,19 +131,21 @@ def _computed_order(
             say_read(workspace.NETWORK)
     warned: list[str] = []  # by the probe
     if network is None or reason is not None:
-        check(baseline)
+        check(baseline.ranked())
         say(str(reason))
         network = _probe(sources, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
-    reusable = order is not None and set(order.hosts) == set(baseline.names) and sources.algo in (None, order.algo)
+    reusable = (
+        order is not None and set(order.hosts) == set(baseline.ranked().names) and sources.algo in (None, order.algo)
+    )
     if order is not None and reusable and order.network in (None, network.fingerprint()):
         say_read(workspace.ORDER)
         if order.details.get("interrupted"):
             say("the search for it was interrupted; `plink reorder` searches anew")
     else:
         if reason is None:
-            check(baseline)
+            check(baseline.ranked())
         order = _search_order(network, sources.algo or "ring", warned)
     return network, order.arrange(baseline, str(workspace.ORDER))
 

@@ -20,7 +20,7 @@ from plink.cli.job_order import JobOrder, Sources, job_order
 from plink.cli.launching import JobSetup, dry_run_shown
 from plink.cli.screen import say
 from plink.errors import UsageError
-from plink.model.hosts import Host, Hosts
+from plink.model.hosts import HUB, Host, Hosts
 from plink.model.plan_file import is_plan
 from plink.records.pipeline_log import PipelineLog
 from runners.choice import KUBERNETES
@@ -96,13 +96,16 @@ def set_up(
     :raises PlinkError: as :func:`backend_for` does.
     """
     settings = launch_settings(options.settings or [])
-    env, autotune = dict(job.env), request.autotune
+    env, autotune, hosts = dict(job.env), request.autotune, order.hosts
     if options.backend is not None:
         from plink.cli.aggregating import backend_for
 
         every_s = settings.autotune_every_s if options.autotune else None
-        backend = backend_for(options.backend, order.hosts, plan_file, every_s)
+        everyone = Hosts((*order.hosts, *order.hubs), order.hosts.lab)
+        backend = backend_for(options.backend, everyone, plan_file, every_s)
         env |= backend.environment
+        if backend.hubs:
+            job, hosts = replace(job, hubs=backend.hubs), everyone
         if backend.rails and job.interface is None:
             job = replace(job, interface=",".join(backend.rails))
         threshold = AutotuneRequest.threshold if autotune is None else autotune.threshold
@@ -113,7 +116,7 @@ def set_up(
     if order.network is not None and settings.preflight != "off":
         preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")
     request = replace(request, identities=order.identities, autotune=autotune, preflight=preflight)
-    return JobSetup(replace(job, env=env | options.environment), order.hosts, order.baseline, request, options)
+    return JobSetup(replace(job, env=env | options.environment), hosts, order.baseline, request, options)
 
 
 def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job:
@@ -148,4 +151,4 @@ def _local(options: JobOptions) -> JobOrder:
     if options.hosts_file or options.order:
         raise UsageError("--runner local runs every rank on this machine; omit --hosts and --order (--slots N)")
     hosts = Hosts((Host("localhost", "127.0.0.1", slots=options.slots or os.cpu_count() or 1),))
-    return JobOrder(hosts, hosts, {})
+    return JobOrder(hosts, hosts, {}, hubs=(Host("hub", "127.0.0.1", 0, role=HUB),))

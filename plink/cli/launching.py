@@ -45,9 +45,9 @@ class Restart:
 
 @dataclass
 class _Screen:
-    """Print lines with their ranks; with ``tail`` only the last lines of each rank, at the end."""
+    """Print lines with their ranks, or hubs behind these; with ``tail`` only the last lines of each, at the end."""
 
-    width: int
+    ranks: int
     as_json: bool
     tail: int | None
     _last_lines: dict[int, deque[tuple[str, str]]] = field(default_factory=dict)
@@ -65,7 +65,8 @@ class _Screen:
 
     def _show(self, rank: int | None, stream: str, line: str) -> None:
         file = sys.stdout if stream == "out" and not self.as_json else sys.stderr
-        mark = " " * self.width if rank is None else f"{rank:>{self.width}}"
+        width = len(str(self.ranks - 1))
+        mark = " " * width if rank is None else f"{rank:>{width}}" if rank < self.ranks else f"hub-{rank - self.ranks}"
         file.buffer.write(f"[{mark}] {line}\n".encode("utf-8", "surrogateescape"))
         file.flush()
 
@@ -114,8 +115,9 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
 
     :raises PlinkError: when it could not be run.
     """
-    width = len(str(sum(host.slots for host in setup.hosts) - 1))
-    screen = _Screen(width, setup.options.as_json, setup.options.tail)
+    ranks = sum(host.slots for host in setup.hosts)
+    width = len(str(ranks - 1))
+    screen = _Screen(ranks, setup.options.as_json, setup.options.tail)
 
     def on_any_line(rank: int | None, stream: str, line: str) -> None:
         on_line(rank, stream, line)
@@ -131,7 +133,8 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
     except PlacementError as error:
         for rank in error.locations:
             mark = f"  <- {rank.problem}" if rank.problem else ""
-            say_error(f"rank {rank.rank:>{width}}: assigned to {rank.host}, runs on {rank.hostname}{mark}")
+            name = f"rank {rank.rank:>{width}}" if rank.hub is None else rank.process
+            say_error(f"{name}: assigned to {rank.host}, runs on {rank.hostname}{mark}")
         if setup.options.as_json:
             print_json(error.result.to_json())
         raise
@@ -145,7 +148,7 @@ def dry_run_shown(job: Job, hosts: Hosts, request: LaunchRequest) -> DryRun:
     :raises PlinkError: when it could not be: hosts cannot be reached, or one lacks the program, its interpreter or the
         folder.
     """
-    screen = _Screen(1, True, None)
+    screen = _Screen(sum(host.slots for host in hosts), True, None)
     with progress("connecting", "copying") as advance:
         observer = RunObserver(screen.line, progress=lambda what, done, total: advance[what](done, total))
         return dry_run(job, hosts, None, request, observer)
@@ -167,7 +170,8 @@ def _shell_command(command: LaunchCommand) -> str:
     """Return the command as typed into a shell."""
     import shlex
 
-    comment = [] if command.host is None else [f"# on {command.host}, rank {', '.join(map(str, command.ranks))}\n"]
+    process = f"rank {', '.join(map(str, command.ranks))}" if command.ranks else "hub"
+    comment = [] if command.host is None else [f"# on {command.host}, {process}\n"]
     folder = [] if command.workdir is None else [f"cd {shlex.quote(command.workdir)} &&"]
     env = ["env", *(f"{name}={shlex.quote(value)}" for name, value in command.env.items())] if command.env else []
     return "".join(comment) + " ".join([*folder, *env, shlex.join(command.argv)])
@@ -180,7 +184,7 @@ def report_failure(result: RunResult) -> str | None:
     if failure is None:
         return None
     for line in failure.last_lines[-_LAST_LINES:]:
-        say_error(line if failure.rank is None else f"[{failure.rank}] {line}")
+        say_error(line if failure.rank is None else f"[{failure.process.removeprefix('rank ')}] {line}")
     host_of_rank = {rank.rank: rank.host for rank in result.locations}
     by_code: dict[int, list[int]] = {}
     for rank, code in sorted(result.exits.items()):
@@ -198,4 +202,4 @@ def report_failure(result: RunResult) -> str | None:
     if result.timed_out:
         return f"the job was ended after {result.seconds:.0f} s: that was its --timeout"
     exception = "" if failure.exception is None else f": {failure.exception}"
-    return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}{exception}"
+    return f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}{exception}"

@@ -13,6 +13,7 @@ from plink.documents.types import (
     Matrix,
     Name,
     NonNegative,
+    Positive,
     PositiveInt,
     Quantity,
     Rate,
@@ -30,6 +31,8 @@ class HostEntry(TypedDict):
     """Where it is reached: a name or a numeric address; default: its name."""
     slots: NotRequired[Annotated[int, Meta(ge=1, le=65536)] | None]
     """Ranks it takes; default 1."""
+    role: NotRequired[Literal["rank", "hub"] | None]
+    """A hub takes no ranks, and adds up for those of other hosts; default rank."""
     tier: NotRequired[Literal["reliable", "transient"] | None]
     """Whether the provider may take it back at any time; default reliable."""
     user: NotRequired[str | None]
@@ -40,6 +43,8 @@ class HostEntry(TypedDict):
     """SSH key file, where it is not SSH's default."""
     price: NotRequired[NonNegative | None]
     """What it costs, money per hour, where that was given."""
+    gbps: NotRequired[Positive | None]
+    """What a hub's link carries each way, Gbit/s, where that was given."""
 
 
 class MachineIdentity(TypedDict):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from plink.errors import InputError
 from plink.model.hostlist import expand_hostlist
 
-KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
+KEYS = ("slots", "role", "tier", "address", "user", "port", "key", "price", "gbps")
 # Numbers from here on are ports: of LightGBM's machine list, or of SSH where a user or slots= are on the line, too.
 _FIRST_PORT = 1024
 _ALIASES = {

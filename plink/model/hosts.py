@@ -1,9 +1,9 @@
 """Hosts of a job, and the hosts file that lists them.
 
-A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE] [price=X]``;
-``#`` starts a comment; a price is money per hour, in any one currency. Files of launchers and schedulers are read as
-they are (:mod:`plink.model.hostfile`). The comment ``# plink-lab: NAME`` says that the addresses exist only inside that
-emulated lab.
+A line is ``name-or-address [slots=N] [role=rank|hub] [tier=reliable|transient] [address=A] [user=U] [port=P]
+[key=FILE] [price=X] [gbps=X]``; ``#`` starts a comment; a price is money per hour, in any one currency. Files of
+launchers and schedulers are read as they are (:mod:`plink.model.hostfile`). The comment ``# plink-lab: NAME`` says that
+the addresses exist only inside that emulated lab.
 """
 
 import logging
@@ -14,13 +14,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from plink.errors import InputError
+from plink.errors import InputError, UsageError
 from plink.model.host_names import check_lab_name, check_name
 from plink.model.hostfile import KEYS, HostLine, parse_line
 from plink.model.hostlist import MAX_HOSTS
 from plink.model.storage import name_of, read_text
 
 TIERS = ("reliable", "transient")
+HUB = "hub"
+ROLES = ("rank", HUB)
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}")
 _PRICE = re.compile(r"\d{1,12}(\.\d{1,30})?", re.ASCII)
@@ -30,8 +32,9 @@ _log = logging.getLogger("plink.hosts")
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. ``slots``: ranks it takes; ``user``, ``port`` and ``key`` are for SSH (None: its defaults);
-    ``price``: money per hour, None where nobody said."""
+    """One machine. ``slots``: ranks it takes, 0 for a hub; ``user``, ``port`` and ``key`` are for SSH (None: its
+    defaults); ``price``: money per hour; ``gbps``: what a hub's link carries each way, Gbit/s; None where nobody
+    said."""
 
     name: str
     address: str
@@ -41,11 +44,15 @@ class Host:
     port: int | None = None
     key: str | None = None
     price: float | None = None
+    role: str = "rank"
+    gbps: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the ``hosts`` list of a network file; SSH settings and the price only where given."""
-        document: dict[str, Any] = {"name": self.name, "address": self.address, "slots": self.slots, "tier": self.tier}
-        optional = {"user": self.user, "port": self.port, "key": self.key, "price": self.price}
+        document: dict[str, Any] = {"name": self.name, "address": self.address}
+        document |= {"slots": self.slots} if self.role != HUB else {"role": HUB}
+        document["tier"] = self.tier
+        optional = {"user": self.user, "port": self.port, "key": self.key, "price": self.price, "gbps": self.gbps}
         return document | {key: value for key, value in optional.items() if value is not None}
 
 
@@ -67,6 +74,20 @@ class Hosts:
         """Names in the given order."""
         return [host.name for host in self.members]
 
+    def ranked(self) -> "Hosts":
+        """Return the hosts that take ranks: those that are no hubs.
+
+        :raises UsageError: when all are hubs.
+        """
+        if not any(host.slots for host in self):
+            raise UsageError("all hosts have role=hub; a job needs hosts that take ranks")
+        return Hosts(tuple(host for host in self if host.role != HUB), self.lab)
+
+    @property
+    def hubs(self) -> tuple[Host, ...]:
+        """Hosts with the role of a hub."""
+        return tuple(host for host in self if host.role == HUB)
+
     def by_name(self) -> dict[str, Host]:
         """Return each host under its name."""
         return {host.name: host for host in self.members}
@@ -80,18 +101,28 @@ def _whole_number(value: object, low: int, high: int, key: str, location: str) -
     return value
 
 
-def _price(value: object, location: str) -> float:
+def _number(value: object, key: str, example: str, location: str) -> float | None:
+    if value is None:
+        return None
     if isinstance(value, str) and _PRICE.fullmatch(value):
         return float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
         return float(value)
-    raise InputError(location, f"price={value} is not a plain number from 0 up, like 0.35 (money per hour)")
+    raise InputError(location, f"{key}={value} is not a plain number from 0 up, like {example}")
 
 
 def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
+    gbps = _number(fields.get("gbps"), "gbps", "25 (Gbit/s each way)", location)
+    if gbps is not None and (gbps == 0 or fields.get("role") != HUB):
+        raise InputError(location, f"gbps={gbps:g}: a hub's link carries more than 0; other hosts are measured")
     tier = fields.get("tier", "reliable")
     if tier not in TIERS:
         raise InputError(location, f"tier={tier} is neither {' nor '.join(TIERS)}")
+    role, slots = fields.get("role", ROLES[0]), fields.get("slots")
+    if role not in ROLES:
+        raise InputError(location, f"role={role} is neither {' nor '.join(ROLES)}")
+    if role == HUB and slots is not None:
+        raise InputError(location, f"role=hub takes no ranks; omit slots={slots}")
     user, key = fields.get("user"), fields.get("key")
     if user is not None and not (isinstance(user, str) and _USER.fullmatch(user)):
         raise InputError(location, f"{user!r} cannot be a user name")
@@ -102,12 +133,14 @@ def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
     return Host(
         name=check_name(name, location),
         address=check_name(fields.get("address", name), location, "address"),
-        slots=_whole_number(fields.get("slots", 1), 1, 65536, "slots", location),
+        slots=0 if role == HUB else _whole_number(fields.get("slots", 1), 1, 65536, "slots", location),
         tier=tier,
         user=user,
         port=None if port is None else _whole_number(port, 1, 65535, "port", location),
         key=key,
-        price=None if fields.get("price") is None else _price(fields["price"], location),
+        price=_number(fields.get("price"), "price", "0.35 (money per hour)", location),
+        role=role,
+        gbps=gbps,
     )
 
 
@@ -136,7 +169,8 @@ def parse_hosts(text: str, source: str) -> Hosts:
                 slots = str(members[line.host].slots + _whole_number(slots, 1, 65536, "slots", location))
                 if last != line.host:
                     notes.setdefault("a host comes again after others; in plink its ranks are adjacent", location)
-            fields: dict[str, Any] = line.fields if slots is None else line.fields | {"slots": slots}
+            is_hub = line.fields.get("role") == HUB and line is earlier and slots == "1"
+            fields: dict[str, Any] = line.fields if slots is None or is_hub else line.fields | {"slots": slots}
             members[line.host] = _make_host(line.host, fields, location)
             last = line.host
             for note in line.notes:
@@ -165,12 +199,12 @@ def render_hosts(hosts: Hosts) -> str:
         parts = [host.name]
         if host.address != host.name:
             parts.append(f"address={host.address}")
-        parts.append(f"slots={host.slots}")
+        parts.append("role=hub" if host.role == HUB else f"slots={host.slots}")
         if host.tier != "reliable":
             parts.append(f"tier={host.tier}")
         parts += [f"{k}={v}" for k, v in (("user", host.user), ("port", host.port), ("key", host.key)) if v is not None]
-        if host.price is not None:
-            parts.append(f"price={Decimal(repr(host.price)):f}")  # never 1e-05
+        numbers = (("price", host.price), ("gbps", host.gbps))
+        parts += [f"{k}={Decimal(repr(number)):f}" for k, number in numbers if number is not None]  # never 1e-05
         lines.append(" ".join(parts))
     return "\n".join(lines) + "\n"
 

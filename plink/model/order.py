@@ -53,14 +53,18 @@ class RankOrder:
         write_document(path, self.to_json())
 
     def arrange(self, hosts: Hosts, location: str) -> Hosts:
-        """Return the hosts in this order.
+        """Return the hosts in this order, without hubs, which take no ranks.
 
-        :raises InputError: when the order leaves a host out or names one that is not among them.
+        :raises InputError: when the order leaves a host out, or names a hub or one that is not among them.
         """
         hosts_by_name, order_names = hosts.by_name(), set(self.hosts)
         for problem, names in (
             ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in hosts_by_name]),
-            ("leaves out hosts of the hosts list", [n for n in hosts_by_name if n not in order_names]),
+            (
+                "has hosts with role=hub, which take no ranks",
+                [host.name for host in hosts.hubs if host.name in order_names],
+            ),
+            ("leaves out hosts of the hosts list", [h.name for h in hosts if h.slots and h.name not in order_names]),
         ):
             if names:
                 raise InputError(

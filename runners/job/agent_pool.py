@@ -31,7 +31,7 @@ class AgentPool:
     ) -> None:
         self.fleet, self.hosts, self.job, self.clock = fleet, hosts, job, clock
         self.on_rank_line = on_rank_line
-        self._rank_count = sum(host.slots for host in hosts)
+        self._rank_count = sum(host.slots for host in hosts) + len(job.hubs)
         self.output = RankOutput(sink)
 
     def each(self, kind: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:

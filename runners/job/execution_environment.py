@@ -61,7 +61,8 @@ def _command(
     program: str, args: list[str], pythons: list[str], workdir: str, problems: list[str]
 ) -> tuple[list[str], bool]:
     """Return (the command before its arguments, whether it is an existing Python with an existing script)."""
-    if not program.endswith(".py"):
+    is_module = program == "-m"  # of a package that the interpreter has
+    if not program.endswith(".py") and not is_module:
         path = _find_program(program, workdir)
         if path is None:
             problems.append(f"no such program: {program}")
@@ -72,7 +73,9 @@ def _command(
     if python is None:
         problems.append(f"no such program: {pythons[0]}")
         return [program], False
-    return ([python, program], True) if _check_script(program, workdir, problems) else ([program], False)
+    if is_module or _check_script(program, workdir, problems):
+        return [python, program], True
+    return [program], False
 
 
 def _find_program(name: str, workdir: str) -> str | None:

@@ -56,7 +56,7 @@ class FleetMonitor(JobMonitor):
         fleet.send_all(method="go")
         time_out_at = None if limit_s is None else clock() + limit_s
         try:
-            while self._running and (self.stop_at is None or clock() < self.stop_at):
+            while self._has_ranks() and (self.stop_at is None or clock() < self.stop_at):
                 if time_out_at is not None and clock() >= time_out_at and self._end_ranks_at is None:
                     self._request_stacks()
                 if self._end_ranks_at is not None and clock() >= self._end_ranks_at and self.stop_at is None:
@@ -68,6 +68,10 @@ class FleetMonitor(JobMonitor):
             self._end_ranks()
             raise
         self._add_root_cause()
+
+    def _has_ranks(self) -> bool:
+        """Return whether any rank runs: hub processes end with the last."""
+        return any(self.assignments[rank].hub is None for rank in self._running)
 
     def _receive(self, timeout_s: float) -> None:
         pool = self._pool
@@ -101,7 +105,7 @@ class FleetMonitor(JobMonitor):
         if lost and self.failure is not None:
             self._hosts_lost_later.append(host)
         elif lost:
-            self.failure = Failure(lost[0], host, 1, (error,))
+            self.failure = Failure(lost[0], host, 1, (error,), hub=self.assignments[lost[0]].hub)
             self._on_failure()
 
     def _on_failure(self) -> None:
@@ -128,7 +132,7 @@ class FleetMonitor(JobMonitor):
         if lost:
             named = ", ".join(lost[:_MAX_NAMED_HOSTS]) + (" ..." if len(lost) > _MAX_NAMED_HOSTS else "")
             self.add_cause(
-                f"{named}: lost, it does not answer; rank {failure.rank} on {failure.host} then failed with exit "
+                f"{named}: lost, it does not answer; {failure.process} on {failure.host} then failed with exit "
                 f"code {failure.code}"
             )
 

@@ -51,12 +51,13 @@ class FleetRunner:
         with Fleet(self._connector, PROGRAM) as fleet:
             pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock)
             setups = set_up_hosts(pool, context.observer.progress)
-            assignments = assign_ranks(hosts, context.host_identities)
+            assignments = assign_ranks(hosts, context.host_identities, job.hubs)
             verify_hosts(assignments, setups)
             commands = tuple(
-                LaunchCommand(tuple(setup["argv"]), env, assignment.host, (assignment.rank,), setup["workdir"])
+                LaunchCommand(tuple(setup["argv"]), env, assignment.host, ranks, setup["workdir"])
                 for assignment, env in rank_environments(pool, assignments, setups)
                 for setup in (setups[assignment.host],)
+                for ranks in ((assignment.rank,) if assignment.hub is None else (),)
             )
             return DryRun(self.name, commands)
 
@@ -66,7 +67,7 @@ class FleetRunner:
             pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock, context.on_rank_line)
             setups = set_up_hosts(pool, context.observer.progress)
             check_network(pool, setups, context)
-            assignments = assign_ranks(hosts, context.host_identities)
+            assignments = assign_ranks(hosts, context.host_identities, job.hubs)
             _start_ranks(pool, assignments, setups)
             return run_to_end(pool, assignments, pool.rank_reports(), context)
 
@@ -76,7 +77,7 @@ def rank_environments(
 ) -> Iterator[tuple[RankAssignment, dict[str, str]]]:
     """Yield each rank with the variables that its environment gets."""
     master, groups = setups[assignments[0].host], {name: group for group, name in enumerate(pool.hosts.names)}
-    addresses = {"PLINK_ADDRESSES": ",".join(setups[assignment.host]["address"] for assignment in assignments)}
+    addresses = {"PLINK_ADDRESSES": ",".join(setups[each.host]["address"] for each in assignments if each.hub is None)}
     for assignment in assignments:
         env = rank_environment(assignment, groups[assignment.host], pool.hosts, master) | addresses
         yield assignment, env | interface_environment(setups[assignment.host]["interface"]) | pool.job.env

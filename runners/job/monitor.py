@@ -46,7 +46,8 @@ class JobMonitor:
     def record_failure(self, rank: int, code: int) -> None:
         """Record the failure that ends the job."""
         lines = tuple(self.output.last_lines(rank))
-        self.failure = Failure(rank, self.assignments[rank].host, code, lines)
+        assignment = self.assignments[rank]
+        self.failure = Failure(rank, assignment.host, code, lines, hub=assignment.hub)
 
     def record_timeout(self, rank: int) -> None:
         """Record that the job ran out of time; ``rank`` still ran then."""

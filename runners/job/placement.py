@@ -1,6 +1,6 @@
 """Placement verification: is every rank on the host that it was assigned to? Pure comparisons."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +8,16 @@ from plink.model.hosts import Hosts
 from plink.remote.addresses import canonical
 
 
+def process_name(rank: int, hub: int | None) -> str:
+    """Return ``rank 3``, or ``hub-0`` where it is a hub process."""
+    return f"rank {rank}" if hub is None else f"hub-{hub}"
+
+
 @dataclass(frozen=True)
 class RankAssignment:
-    """One rank and the host that it is assigned to.
+    """One rank, or hub process, and the host that it is assigned to.
 
+    :param rank: hub processes have the numbers after those of all ranks.
     :param address: numeric, at which other hosts reach that host, as its kernel writes it; None if unknown.
     :param identity: of the host when it was measured (the network file: host name and addresses); None if unknown.
     """
@@ -21,6 +27,12 @@ class RankAssignment:
     host: str
     address: str | None
     identity: dict[str, Any] | None
+    hub: int | None = None
+
+    @property
+    def process(self) -> str:
+        """Return what messages call it: ``rank 3`` or ``hub-0``."""
+        return process_name(self.rank, self.hub)
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,12 @@ class RankLocation:
     addresses: tuple[str, ...]
     pid: int
     problem: str | None
+    hub: int | None = None
+
+    @property
+    def process(self) -> str:
+        """Return what messages call it: ``rank 3`` or ``hub-0``."""
+        return process_name(self.rank, self.hub)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an entry of ``plink.run/1``."""
@@ -50,15 +68,19 @@ class RankLocation:
         }
 
 
-def assign_ranks(hosts: Hosts, identities: Mapping[str, dict[str, Any]]) -> list[RankAssignment]:
-    """Assign ranks to hosts in their order, a block of ranks for each host's slots.
+def assign_ranks(
+    hosts: Hosts, identities: Mapping[str, dict[str, Any]], hubs: Sequence[str] = ()
+) -> list[RankAssignment]:
+    """Assign ranks to hosts in their order, a block of ranks for each host's slots, and then hub processes.
 
-    :param identities: of hosts when they were measured, by name.
+    :param identities: of hosts when they were measured, by name. :param hubs: as of :class:`runners.job.job.Job`.
     """
-    pairs = [(host, local_rank) for host in hosts for local_rank in range(host.slots)]
+    by_name = hosts.by_name()
+    ranks = [(host, local_rank, None) for host in hosts for local_rank in range(host.slots)]
+    processes = [*ranks, *((by_name[name], hubs[:k].count(name), k) for k, name in enumerate(hubs))]
     return [
-        RankAssignment(rank, local_rank, host.name, canonical(host.address), identities.get(host.name))
-        for rank, (host, local_rank) in enumerate(pairs)
+        RankAssignment(rank, local_rank, host.name, canonical(host.address), identities.get(host.name), hub)
+        for rank, (host, local_rank, hub) in enumerate(processes)
     ]
 
 
@@ -74,7 +96,7 @@ def verify_placement(
         to show which host it is) and the report.
     """
     owner = {assignment.address: assignment.host for assignment in assignments if assignment.address is not None}
-    first_on: dict[tuple[str, ...], str] = {}
+    first_on: dict[tuple[str, ...], RankAssignment] = {}
     locations = []
     for assignment in assignments:
         host, (agent_host, report) = assignment.host, reports[assignment.rank]
@@ -93,9 +115,14 @@ def verify_placement(
             problem = f"this name was measured at {', '.join(measured)}"
         elif other_owners and assignment.address not in addresses:
             problem = f"has the address of {other_owners[0]}"
-        elif addresses and first_on.setdefault((report["hostname"], *addresses), host) != host:
-            problem = f"is the same machine as {first_on[(report['hostname'], *addresses)]}"
-        locations.append(RankLocation(assignment.rank, host, report["hostname"], addresses, report["pid"], problem))
+        elif addresses:
+            first = first_on.setdefault((report["hostname"], *addresses), assignment)
+            meant = assignment.hub is not None and first.address == assignment.address  # a hub beside ranks
+            if first.host != host and not meant:
+                problem = f"is the same machine as {first.host}"
+        locations.append(
+            RankLocation(assignment.rank, host, report["hostname"], addresses, report["pid"], problem, assignment.hub)
+        )
     return locations
 
 

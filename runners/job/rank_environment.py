@@ -24,7 +24,7 @@ def rank_environment(assignment: RankAssignment, group: int, hosts: Hosts, maste
         "WORLD_SIZE": str(sum(host.slots for host in hosts)),
         "LOCAL_WORLD_SIZE": str(slots),
         "GROUP_RANK": str(group),
-        "GROUP_WORLD_SIZE": str(len(hosts)),
+        "GROUP_WORLD_SIZE": str(sum(host.slots > 0 for host in hosts)),
         "MASTER_ADDR": master["address"],
         "MASTER_PORT": str(master["port"]),
         "PYTHONUNBUFFERED": "1",  # lines are shown when they are printed
@@ -32,6 +32,8 @@ def rank_environment(assignment: RankAssignment, group: int, hosts: Hosts, maste
     }
     if slots > 1:
         env["OMP_NUM_THREADS"] = "1"  # as torchrun does: ranks of one host would fight over its cores
+    if assignment.hub is not None:
+        env["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # torch warns of a store that ends with the job
     return env
 
 

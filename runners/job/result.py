@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from runners.job.placement import RankLocation
+from runners.job.placement import RankLocation, process_name
 
 TIMED_OUT = 124  # as timeout(1) has it
 # "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
@@ -19,7 +19,8 @@ class Failure:
     """The rank that failed first.
 
     :param rank: None, as ``host``: the launcher failed, and does not say which rank did.
-    :param cause: root cause, where another one is known.
+    :param cause: root cause, where another one is known. :param hub: number of the hub process that failed, None for a
+        rank.
     """
 
     rank: int | None
@@ -27,6 +28,12 @@ class Failure:
     code: int
     last_lines: tuple[str, ...]
     cause: str | None = None
+    hub: int | None = None
+
+    @property
+    def process(self) -> str:
+        """Return what messages call the rank, or the hub process that failed."""
+        return process_name(self.rank or 0, self.hub)
 
     @property
     def exception(self) -> str | None:
@@ -96,7 +103,7 @@ class PlacementError(PlinkError):
         first = misplaced[0]
         super().__init__(
             f"wrong placement: {len(misplaced)} of {len(locations)} ranks are not on their hosts "
-            f"(rank {first.rank}, assigned to {first.host}, is on {first.hostname}: {first.problem}); {consequence}"
+            f"({first.process}, assigned to {first.host}, is on {first.hostname}: {first.problem}); {consequence}"
         )
         self.locations = locations
         self.result = RunResult(new_id(), self.exit_code, tuple(locations), 0.0, None)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
+from plink.model.hosts import HUB
 from plink.records.scratch import scratch_folder
 from plink.remote.peers import sample_peers
 from runners.job.agent_pool import AgentPool
@@ -26,6 +27,7 @@ HostSetups = dict[str, dict[str, Any]]
 _EXTRACT_TIMEOUT_S = 300.0
 _PARTS_IN_FLIGHT = 4  # to one host
 _MAX_NAMED_HOSTS = 4
+_HUB_MODULE = "plink.runtime.aggengine.hub"
 
 
 def set_up_hosts(
@@ -52,6 +54,8 @@ def set_up_hosts(
     copies = {} if job.sync is None else _copy_folder(pool, job.sync, progress)
     for host in hosts:
         host_job = job if host.name not in copies else _job_in_copy(job, copies[host.name])
+        if host.role == HUB:
+            host_job = replace(job, program="-m", args=(_HUB_MODULE,), workdirs=("/",))
         pool.fleet.send(
             host.name,
             method="set_up",
@@ -106,8 +110,10 @@ def _copy_folder(pool: AgentPool, folder: Path, progress: Callable[[str, int, in
     """
     with scratch_folder() as scratch:
         archive = archive_folder(folder, scratch / "archive.tar")
-        pool.fleet.send_all(method="has_digest", digest=archive.digest)
-        paths = {name: answer["path"] for name, answer in pool.each("digest", pool.hosts.names).items()}
+        names = pool.hosts.ranked().names
+        for name in names:
+            pool.fleet.send(name, method="has_digest", digest=archive.digest)
+        paths = {name: answer["path"] for name, answer in pool.each("digest", names).items()}
         uploads = {name: archive.parts() for name, path in paths.items() if path is None}
         total, stored = len(uploads) * archive.size, 0
         pending = set(uploads)

@@ -151,7 +151,7 @@ def _needs_files(purpose: Purpose) -> bool:
 
 def _replay_files(entry: ProviderEntry, market_file: MarketFile, purpose: Purpose) -> tuple[Hosts | None, Prices]:
     try:
-        return read_hosts(entry["hosts"]), market_file.select(read_histories([entry["history"]]).prices)
+        return read_hosts(entry["hosts"]).ranked(), market_file.select(read_histories([entry["history"]]).prices)
     except InputError:
         if _needs_files(purpose):
             raise

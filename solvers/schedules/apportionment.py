@@ -13,7 +13,7 @@ def apportioned(chunks: int, weights: Vector) -> Counts:
     """How many of the chunks each takes, by largest remainders (Hamilton's method): its share ``chunks * w / sum(w)``
     rounded down or up, up where the remainder is largest, the first of equals first.
 
-    :param weights: shape (M,), all above 0. :returns: shape (M,), adding up to ``chunks``.
+    :param weights: shape (M,), 0 or more, not all 0. :returns: shape (M,), adding up to ``chunks``.
     """
     shares = _shares(chunks, weights)
     counts = np.floor(shares)
@@ -30,7 +30,7 @@ def nested(part: int, chunks: int, weights: Vector) -> tuple[Counts, Counts]:
     apportionment that satisfies quota (Balinski and Young, "The quota method of apportionment", Amer. Math. Monthly
     82, 1975): what it gives for ``part`` and for ``chunks`` is a pair of this kind.
 
-    :param weights: shape (M,), all above 0. :returns: two arrays of shape (M,).
+    :param weights: shape (M,), 0 or more, not all 0. :returns: two arrays of shape (M,).
     """
     inner, outer = _shares(part, weights), _shares(chunks, weights)
     low, high = np.floor(inner), np.floor(outer)

@@ -9,7 +9,13 @@ from plink.model.schedule import COLLECTIVES, Schedule, forward_and_reverse, mir
 from solvers.schedules.bcube import base_of, bcube_reduce_scatter
 from solvers.schedules.bml import bml_reduce_scatter
 from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
-from solvers.schedules.hierarchical import balanced_masters, flat_reduce_scatter, two_level_reduce_scatter
+from solvers.schedules.hierarchical import (
+    balanced_masters,
+    flat_reduce_scatter,
+    hub_reduce_scatter,
+    pipelined,
+    two_level_reduce_scatter,
+)
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.multi_ring import multi_ring, multi_ring_all_gather, multi_ring_reduce_scatter
 from solvers.schedules.parameter_server import push
@@ -24,9 +30,10 @@ class Options:
 
     ``fan_out``: children of a tree's node. ``base``: ranks that exchange at a time in a BCube, whose number of
     ``levels`` follows from it; with ``levels`` the base follows. ``segments``: into how many a ring's blocks
-    (None: 4), or what a tree carries (None: 1), are cut.
+    (None: 4), or what a tree or a hub carries (None: 1), are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
-    colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server.
+    colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
+    the number of hubs, the last ranks. ``weights``: of these, None: all the same.
     """
 
     fan_out: int = 2
@@ -38,6 +45,7 @@ class Options:
     colocated: bool = True
     servers: int | None = None
     root: int = 0
+    weights: Sequence[float] | None = None
 
     def segments_or(self, default: int) -> int:
         """Return the number of segments, or an algorithm's own."""
@@ -45,6 +53,7 @@ class Options:
 
 
 RING_SEGMENTS = 4
+HUB_ALGORITHMS = ("hub", "hub-2l")  # the last ranks are hub processes
 Make = Callable[[int, Options], Schedule]
 
 
@@ -86,18 +95,21 @@ def schedule_for(algo: str, ranks: int, options: Options | None = None, collecti
 
 
 def _both_ways(
-    name: str, summary: str, options: tuple[str, ...], reduction: Make, there: tuple[str, ...], back: tuple[str, ...]
+    name: str, summary: str, names: tuple[str, ...], reduction: Make, there: tuple[str, ...], back: tuple[str, ...]
 ) -> Algorithm:
     """An algorithm whose way back is the mirror image of its way there."""
 
     def all_reduce(ranks: int, options: Options) -> Schedule:
-        return forward_and_reverse(reduction(ranks, options))
+        made = reduction(ranks, options)
+        return (
+            pipelined(made, options.segments) if "segments" in names and options.segments else forward_and_reverse(made)
+        )
 
     def return_(ranks: int, options: Options) -> Schedule:
         return mirrored(reduction(ranks, options))
 
     parts = dict.fromkeys(there, reduction) | dict.fromkeys(back, return_)
-    return Algorithm(name, summary, all_reduce, options, parts)
+    return Algorithm(name, summary, all_reduce, names, parts)
 
 
 def _base(algo: str, ranks: int, options: Options) -> int:
@@ -105,15 +117,28 @@ def _base(algo: str, ranks: int, options: Options) -> int:
 
 
 def _two_level(ranks: int, options: Options) -> Schedule:
+    groups = _groups_of("2lha", ranks, options)
+    return two_level_reduce_scatter(groups, *balanced_masters(groups))
+
+
+def _groups_of(algo: str, ranks: int, options: Options) -> Sequence[Sequence[int]]:
     if options.groups is None:
-        raise UsageError("2lha needs groups: which ranks stand together")
+        raise UsageError(f"{algo} needs groups: which ranks stand together")
     if sum(len(group) for group in options.groups) != ranks:
-        raise UsageError(f"2lha: {sum(len(group) for group in options.groups)} ranks stand in groups, not {ranks}")
-    return two_level_reduce_scatter(options.groups, *balanced_masters(options.groups))
+        raise UsageError(f"{algo}: {sum(len(group) for group in options.groups)} ranks stand in groups, not {ranks}")
+    return options.groups
 
 
 def _push(ranks: int, options: Options) -> Schedule:
     return push(ranks, options.sharded, options.colocated, options.servers, options.root)
+
+
+def _hub(ranks: int, options: Options) -> Schedule:
+    return hub_reduce_scatter([range(ranks)], options.servers or 1, options.weights)
+
+
+def _hub_two_level(ranks: int, options: Options) -> Schedule:
+    return hub_reduce_scatter(_groups_of("hub-2l", ranks, options), options.servers or 1, options.weights)
 
 
 _SCATTER, _GATHER = ("reduce-scatter",), ("all-gather",)
@@ -176,6 +201,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             "ps", "the parameter server, sharded or centralised, colocated or not",
             ("sharded", "colocated", "servers", "root"), _push,
             ("reduce-scatter", "reduce"), ("all-gather", "broadcast"),
+        ),
+        _both_ways(
+            "hub", "hosts with wide links (role=hub) add up the vector for all workers", ("servers", "segments"), _hub,
+            _SCATTER, _GATHER,
+        ),
+        _both_ways(
+            "hub-2l", "hubs of each group of hosts add up their workers, and then each other",
+            ("servers", "groups", "segments"), _hub_two_level, _SCATTER, _GATHER,
         ),
         _both_ways(
             "bml", "as bcube, with k exchanges at once, each on another level of a BCube network",

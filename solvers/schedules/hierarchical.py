@@ -4,14 +4,17 @@ Everything is said by two arrays over C chunks and G groups: ``local_masters``, 
 chunk in each group, and ``global_group``, shape (C,), the group whose local master of that chunk is its global master.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
-from solvers.schedules.masters import Groups, check_groups, equal_chunks
+from plink.model.schedule import Indices, Schedule, expanded, forward_and_reverse, make_schedule
+from solvers.schedules.masters import Groups, Weights, check_groups, equal_chunks
 
 Rows = npt.NDArray[np.int64]
+_CHUNKS_PER_HUB = 16  # at least, so that chunks follow weights
 
 
 def two_level(groups: Groups) -> Schedule:
@@ -52,6 +55,59 @@ def flat_reduce_scatter(ranks: int) -> Schedule:
     masters = np.arange(ranks, dtype=np.int32)
     rows = _rows([range(ranks)], masters[:, None], np.zeros_like(masters))
     return make_schedule("flat", ranks, ranks, rows, "reduce-scatter", masters)
+
+
+def hub_reduce_scatter(groups: Groups, hubs: int, weights: Sequence[float] | None = None) -> Schedule:
+    """Two-level aggregation with the last ``hubs`` ranks as its only masters: these contribute nothing and need no
+    result, and what stands there in the beginning has to be zero. One group takes one round.
+
+    There are chunks enough for each worker to have some where a group without hubs uses the schedule.
+
+    :param weights: what each hub can take, shape (H,); only proportions count. Default: all the same.
+    :raises UsageError: when the groups are not those of the ranks 0 to N-1, one has no hub, or weights do not fit.
+    """
+    ranks = check_groups(groups)
+    if not 1 <= hubs < ranks:
+        raise UsageError(f"hub: {hubs} hubs of {ranks} ranks leave no worker or no hub; 1 to {ranks - 1} do")
+    if weights is not None and len(weights) != hubs:
+        raise UsageError(f"hub: {hubs} hubs need a weight each, not {len(weights)} weights")
+    workers = ranks - hubs
+    strength = np.repeat([0.0, 1.0], [workers, hubs])
+    if weights is not None:
+        strength[workers:] = weights
+    by_group = np.array([strength[np.asarray(group)].sum() for group in groups])
+    local_masters, global_group = equal_chunks(
+        groups, hubs * max(workers, _CHUNKS_PER_HUB), Weights(by_group, strength)
+    )
+    rows = _rows(groups, local_masters, global_group)
+    sums_nothing = (rows[:, 1] >= workers) & (local_masters[rows[:, 3]] != rows[:, 1, None]).all(axis=1)
+    owners = _global_masters(local_masters, global_group)
+    return make_schedule(
+        "hub", ranks, len(global_group), rows[~sums_nothing], "reduce-scatter", owners,
+        contributors=list(range(workers)),
+    )  # fmt: skip
+
+
+def pipelined(reduction: Schedule, pieces: int) -> Schedule:
+    """The all-reduce of a reduce-scatter whose sums are sent back piece by piece, while the next piece is reduced.
+
+    A hub's workers send in one half of the time and receive in the other, unless these overlap.
+
+    :param pieces: of what each rank masters, 1 or more; no more than it has chunks.
+    """
+    assert reduction.owners is not None
+    order = np.argsort(reduction.owners, kind="stable")
+    begin = np.searchsorted(reduction.owners[order], reduction.owners)
+    piece = np.empty(reduction.chunks, dtype=np.int64)
+    piece[order] = (np.arange(reduction.chunks) - begin[order]) % pieces
+    transfer, chunk = expanded(reduction)
+    source, target, when = (a[transfer] for a in (reduction.source, reduction.target, reduction.round))
+    there = np.stack(np.broadcast_arrays(when + piece[chunk], source, target, chunk, 1, 0), axis=1)
+    back = np.stack(
+        np.broadcast_arrays(2 * reduction.rounds - 1 - when + piece[chunk], target, source, chunk, 1, 1), axis=1
+    )
+    rows = np.concatenate([there, back])
+    return make_schedule(reduction.algo, reduction.ranks, reduction.chunks, rows, **reduction.details)
 
 
 def balanced_masters(groups: Groups) -> tuple[Indices, Indices]:

@@ -26,7 +26,9 @@ Indices = npt.NDArray[np.int32]
 class Weights:
     """What each group, shape (G,), and each of N ranks, shape (N,), can take; only proportions count.
 
-    :raises UsageError: for a weight that is no number above 0.
+    A rank of weight 0 is no master.
+
+    :raises UsageError: for a weight that is no number of 0 or more, or where all are 0.
     """
 
     groups: Vector
@@ -34,8 +36,8 @@ class Weights:
 
     def __post_init__(self) -> None:
         for values in (self.groups, self.ranks):
-            if not (np.isfinite(values).all() and (values > 0).all()):
-                raise UsageError("weights: every group and every rank needs a number above 0")
+            if not (np.isfinite(values).all() and (values >= 0).all() and (values > 0).any()):
+                raise UsageError("weights: every group and every rank needs a number, 0 or more, and one above 0")
 
 
 def size_weights(groups: Groups) -> Weights:
@@ -115,4 +117,6 @@ def _checked(groups: Groups, weights: Weights | None) -> Weights:
     weights = weights or size_weights(groups)
     if weights.groups.shape != (len(groups),) or weights.ranks.shape != (ranks,):
         raise UsageError(f"weights: {len(groups)} groups and {ranks} ranks need one each")
+    if not all(weights.ranks[np.asarray(group)].any() for group in groups):
+        raise UsageError("weights: every group needs a rank with a number above 0")
     return weights

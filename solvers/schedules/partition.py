@@ -16,14 +16,15 @@ def partition(sizes: Vector, weights: Vector, loads: Vector | None = None) -> np
     (Gonzalez, Ibarra and Sahni 1977). Beside the shares: when the last chunk, of size p, went to who is busiest, all
     others would have been no sooner done with it, so that ``max load/w <= (sum of sizes + (M-1) p) / sum(w)``.
 
-    :param sizes: bytes, shape (C,). :param weights: shape (M,), all above 0. :param loads: what each has already,
-        shape (M,).
+    :param sizes: bytes, shape (C,). :param weights: shape (M,), not all 0: with 0 it takes none. :param loads: what
+        each has already, shape (M,).
     :returns: shape (C,), numbers from 0 to M-1.
     """
     taken = np.zeros(len(weights)) if loads is None else loads.astype(np.float64)
+    able = np.flatnonzero(weights > 0)
     takers = np.empty(len(sizes), dtype=np.intp)
     for chunk in np.argsort(-sizes, kind="stable").tolist():
-        taker = int(np.argmin((taken + sizes[chunk]) / weights))
+        taker = int(able[np.argmin((taken[able] + sizes[chunk]) / weights[able])])
         taken[taker] += sizes[chunk]
         takers[chunk] = taker
     return takers

@@ -47,6 +47,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with eight hosts in two racks, one network of uneven hosts, one with noise only, and files."""
     write(tmp_path / "n.json", network(hosts=HOSTS, latency_us=ROWS))
     write(tmp_path / "slots.json", network())
+    hub = [*HOSTS[:7], {"name": "h", "role": "hub"}]
+    write(tmp_path / "hub.json", network(hosts=hub, latency_us=ROWS))
     write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
     write(tmp_path / "two.json", network(hosts=HOSTS[:2], latency_us=[[0, 9], [9, 0]]))
     rng = np.random.default_rng(5)
@@ -76,6 +78,7 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --pin a=0 --pin a=1", "--pin: a cannot have rank 0 and rank 1"),
     (2, "n.json --pin a=0 --pin b=0", "--pin: a and b cannot both have rank 0"),
     (2, "n.json --pin a=8", "--pin a=8: choose a rank from 0 to 7"),
+    (2, "hub.json --pin h=0", "--pin h=0: h has role=hub and takes no rank"),
     (4, "slots.json --pin a=1", "--pin a=1: hosts have different numbers of slots; pin rank 0 only"),
     *(
         (2, f"n.json --pin {word}", f"--pin {word}: write a host's name, = and its first rank, a=0")
@@ -116,6 +119,13 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
     assert capsys.readouterr().out == ""
     assert listing(here) == before
+
+
+@pytest.mark.parametrize("groups", [(), ("--groups", "2"), ("--groups", "good")])
+def test_hubs_are_in_no_order(groups: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor in groups: that of the hub has three hosts."""
+    document = order(capsys, "hub.json", "--algo", "2lha", *groups)
+    assert sorted(document["hosts"]) == NAMES[:7]
 
 
 @pytest.mark.parametrize("algo", ["ring", "nccl"])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.errors import InputError
+from plink.errors import InputError, UsageError
 from plink.model.host_names import check_name
 from plink.model.hosts import Host, Hosts, hosts_from_json, parse_hosts, read_hosts, render_hosts
 
@@ -26,9 +26,10 @@ HOST = st.builds(
     key=st.none() | st.text(string.ascii_letters + string.digits + "~/._-=", min_size=1, max_size=30),
     price=st.none() | st.floats(1e-9, 1e11) | st.just(0.0) | st.sampled_from([1e-5, 0.1 + 0.2]),
 )
+HUBS = st.builds(Host, name=NAMES, address=NAMES, slots=st.just(0), role=st.just("hub"))
 HOSTS = st.builds(
     Hosts,
-    st.lists(HOST, min_size=1, max_size=8, unique_by=lambda host: host.name).map(tuple),
+    st.lists(HOST | HUBS, min_size=1, max_size=8, unique_by=lambda host: host.name).map(tuple),
     st.none() | st.from_regex(r"[a-z0-9][a-z0-9-]{0,15}", fullmatch=True),
 )
 
@@ -39,6 +40,14 @@ def test_every_setting_of_a_line_is_read() -> None:
     first, second = parse_hosts(text, "hosts.txt")
     assert first == Host("node-1", "10.0.0.1", 8, "transient", "ann", 2222, "~/.ssh/id", 0.35)
     assert second == Host("node-2", "node-2")
+
+
+def test_hubs_take_no_ranks() -> None:
+    hosts = parse_hosts("node-1 slots=2\nfat-1 role=hub\nnode-2 role=rank\n", "hosts.txt")
+    assert [(host.name, host.slots) for host in hosts.ranked()] == [("node-1", 2), ("node-2", 1)]
+    assert hosts.hubs == (Host("fat-1", "fat-1", 0, role="hub"),)
+    with pytest.raises(UsageError, match="all hosts have role=hub"):
+        parse_hosts("fat-1 role=hub\n", "hosts.txt").ranked()
 
 
 @pytest.mark.parametrize(
@@ -127,6 +136,9 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("a slots=" + "9" * 5000 + "\n", "h.txt:1", "is not a whole number"),
         ("a port=65536\n", "h.txt:1", "port=65536 is not a whole number"),
         ("a tier=cheap\n", "h.txt:1", "tier=cheap is neither reliable nor transient"),
+        ("a role=server\n", "h.txt:1", "role=server is neither rank nor hub"),
+        ("a\nb role=hub slots=1\n", "h.txt:2", "role=hub takes no ranks; omit slots=1"),
+        ("a:4 role=hub\n", "h.txt:1", "role=hub takes no ranks; omit slots=4"),
         ("@a\n", "h.txt:1", "'' cannot be a user name"),
         ("a address=-oProxyCommand\n", "h.txt:1", "cannot be a address"),
         ("# plink-lab: ../../etc\na\n", "h.txt:1", "cannot be a lab's name"),
@@ -190,6 +202,7 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
         ([{"name": "a", "address": "$(id)"}], "n: hosts[0]", "cannot be a address"),
         ([{"name": "a", "slots": 1.5}], "n: hosts[0]", "slots=1.5 is not a whole number"),
         ([{"name": "a", "tier": ["reliable"]}], "n: hosts[0]", "tier="),
+        ([{"name": "a", "slots": 2, "role": "hub"}], "n: hosts[0]", "role=hub takes no ranks"),
         ([{"name": "a", "key": "id#1"}], "n: hosts[0]", "cannot be a key file's name"),
         ([{"name": "a", "price": float("inf")}], "n: hosts[0]", "price=inf is not a plain number"),
         ([{"name": "a", "price": 10**400}], "n: hosts[0]", "is not a plain number"),

@@ -59,7 +59,9 @@ def test_a_bad_key_is_named(changes: dict[str, Any], location: str, reason: str)
 
 
 def test_hosts_are_arranged_and_keep_what_they_are() -> None:
-    hosts = Hosts((Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2", user="ann")), lab="x")
+    hosts = Hosts(
+        (Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2", user="ann"), Host("hub", "h", 0, role="hub")), lab="x"
+    )
     arranged = RankOrder("ring", ("b", "a")).arrange(hosts, "o")
     assert arranged == Hosts((hosts.members[1], hosts.members[0]), lab="x")
 
@@ -69,10 +71,11 @@ def test_hosts_are_arranged_and_keep_what_they_are() -> None:
     [
         (("b", "a", "d"), "names hosts that are not in the hosts list: d"),
         (("b",), "leaves out hosts of the hosts list: a"),
+        (("a", "hub", "b"), "has hosts with role=hub, which take no ranks: hub"),
     ],
 )
 def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], reason: str) -> None:
-    hosts = Hosts((Host("a", "a"), Host("b", "b")))
+    hosts = Hosts((Host("a", "a"), Host("b", "b"), Host("hub", "hub", 0, role="hub")))
     with pytest.raises(InputError) as caught:
         RankOrder("ring", names).arrange(hosts, "o.json")
     assert caught.value.location == "o.json"

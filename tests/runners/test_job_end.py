@@ -1,12 +1,17 @@
 """How jobs end: whatever fails or is lost, no process of the job is left."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from plink.errors import PlinkError
+from plink.model.hosts import Host, Hosts
+from runners.job.job import Job
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 
@@ -102,3 +107,39 @@ def test_a_host_that_is_lost_ends_the_job(jobs: ChildJobs) -> None:
     assert (result.exit_code, result.failure.host) == (1, "here")
     assert "its agent is gone" in result.failure.last_lines[0]
     assert ends(int(jobs.lines(0)[0]))
+
+
+HUB_HOSTS = Hosts((Host("here", "127.0.0.1", slots=2), Host("fat-1", "127.0.0.1", 0, role="hub")))
+
+
+def hub_job(jobs: ChildJobs, code: str) -> Job:
+    """A job with a hub process on a host of its own."""
+    return replace(jobs.job(sys.executable, "-c", code), hubs=("fat-1",))
+
+
+@pytest.mark.extended
+def test_hub_processes_end_with_the_ranks(jobs: ChildJobs) -> None:
+    result = jobs.launch(hub_job(jobs, "print('done')"), hosts=HUB_HOSTS)
+    assert (result.exit_code, sorted(result.exits)) == (0, [0, 1])
+    ((*ranks, hub),) = jobs.placements
+    assert [location.process for location in ranks] == ["rank 0", "rank 1"]
+    assert (hub.process, hub.host) == ("hub-0", "fat-1")
+    assert ends(hub.pid)
+
+
+@pytest.mark.extended
+def test_a_killed_hub_is_the_first_to_fail(jobs: ChildJobs) -> None:
+    def on_line() -> None:
+        if len(jobs.printed) == 1:
+            os.kill(jobs.placements[0][-1].pid, signal.SIGKILL)
+
+    result = jobs.launch(hub_job(jobs, STAY), on_line=on_line, hosts=HUB_HOSTS)
+    assert result.failure is not None
+    assert (result.failure.process, result.failure.host, result.exit_code) == ("hub-0", "fat-1", 137)
+    assert all(ends(location.pid) for location in result.locations)
+
+
+def test_a_hub_host_without_python_is_refused(jobs: ChildJobs) -> None:
+    job = replace(jobs.job("sleep", "60"), pythons=("nosuchpython",), hubs=("fat-1",))
+    with pytest.raises(PlinkError, match="fat-1: no such program: nosuchpython; nothing was run"):
+        jobs.launch(job, hosts=HUB_HOSTS)

@@ -126,3 +126,13 @@ def test_addresses_are_the_same_however_they_are_written() -> None:
     hosts = Hosts((Host("a", "FD00::2"), Host("b", "fd00:0::3")))
     reports = {0: (None, report("ip-1", "fd00::2")), 1: (None, report("ip-2", "fd00::3"))}
     assert [location.problem for location in verify_placement(assign_ranks(hosts, {}), reports)] == [None, None]
+
+
+def test_a_hub_may_be_on_the_machine_of_ranks_by_its_address_only() -> None:
+    for address, problems_of_hub in (("10.0.0.1", 0), ("fat-1", 1)):
+        hosts = Hosts((Host("a", "10.0.0.1"), Host("fat-1", address, 0, role="hub")))
+        locations = verify_placement(
+            assign_ranks(hosts, {}, ["fat-1"]),
+            {0: ("a", report("ip-1", "10.0.0.1")), 1: ("fat-1", report("ip-1", "10.0.0.1"))},
+        )
+        assert [location.process for location in locations if location.problem] == ["hub-0"] * problems_of_hub

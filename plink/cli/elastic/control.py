@@ -54,7 +54,7 @@ def add(
     names = names or []
     run, job = live_job(name)
     if hosts_file is not None:
-        hosts = read_hosts(hosts_file)
+        hosts = read_hosts(hosts_file).ranked()
         if hosts.lab != job.get("lab"):
             raise UsageError(f"{hosts_file}: its hosts are not where the job's hosts are")
         members = [host for host in hosts if not names or host.name in names]

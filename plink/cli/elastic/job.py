@@ -126,7 +126,7 @@ def _hosts(runner: str, options: JobOptions) -> Hosts:
         return Hosts(members)
     if options.hosts_file is None:
         raise UsageError("an elastic job needs --hosts FILE, where hosts have tier=reliable or tier=transient")
-    return read_hosts(options.hosts_file)
+    return read_hosts(options.hosts_file).ranked()
 
 
 def _show_nodes(hosts: Hosts, node: Job) -> None:

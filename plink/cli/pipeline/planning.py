@@ -226,7 +226,7 @@ def _plan_measured(
         )
     hosts = options["hosts"]
     request = MeasuredPipelineRequest(
-        **{**options, "gbps": rate, "hosts": None if hosts is None else read_hosts(Path(hosts))}
+        **{**options, "gbps": rate, "hosts": None if hosts is None else read_hosts(Path(hosts)).ranked()}
     )
     request.check()
     return plan_on_network(profile, read_network(network_file), request, watch)

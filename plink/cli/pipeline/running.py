@@ -54,7 +54,7 @@ def pipeline_order(plan_file: Path, options: JobOptions, runner: str) -> tuple[P
             raise UsageError("--runner local runs every rank on this machine; omit --hosts")
         hosts = Hosts((Host("localhost", "127.0.0.1", slots=plan.ranks),))
         return plan, JobOrder(hosts, hosts, {}, plan.details.get("environment") or {})
-    baseline = plan.hosts if options.hosts_file is None else read_hosts(options.hosts_file)
+    baseline = plan.hosts if options.hosts_file is None else read_hosts(options.hosts_file).ranked()
     hosts = _arranged(plan, baseline, str(plan_file))
     idle = [host.name for host in baseline if host.name not in hosts.by_name()] or plan.details.get("idle") or []
     if idle:

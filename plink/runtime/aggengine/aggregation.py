@@ -57,7 +57,8 @@ class Aggregation:
     threshold is measured when the group begins. ``tuned``: the class whose schedule Autotune may replace while the job
     runs, None for none; ``every_s``: interval of the ranks' reports to it, seconds. ``ring``: all ranks in a better
     order for Gloo's own ring, which is tried for large messages; empty for none. ``staged``: schedules are used for
-    tensors on GPUs, too (:mod:`cuda_delegation`).
+    tensors on GPUs, too (:mod:`cuda_delegation`). ``hubs``: names of the hub processes, which are the last ranks of the
+    schedules, contribute nothing and are no ranks of the job (:mod:`hub`).
     """
 
     classes: tuple[SizeClass, ...]
@@ -68,11 +69,13 @@ class Aggregation:
     every_s: float = 2.0
     ring: tuple[int, ...] = ()
     staged: bool = False
+    hubs: tuple[str, ...] = ()
 
     @property
     def ranks(self) -> int | None:
-        """Number of ranks; None where Gloo does everything."""
-        return next((entry.schedule.ranks for entry in self.classes if entry.schedule is not None), None)
+        """Number of ranks of the job; None where Gloo does everything."""
+        of_schedules = [entry.schedule.ranks for entry in self.classes if entry.schedule is not None]
+        return max(of_schedules) - len(self.hubs) if of_schedules else None
 
     def choose(self, size_bytes: int) -> SizeClass:
         """Return the size class of a message."""
@@ -86,7 +89,7 @@ class Aggregation:
 
         :raises InputError: for a schedule that gives wrong sums; no such case is known.
         """
-        if list(members) == list(range(self.ranks or 0)):
+        if not self.hubs and list(members) == list(range(self.ranks or 0)):
             return replace(self, tuned=None, ring=())
         by_id: dict[int, Schedule | None] = {}
         classes = []
@@ -98,7 +101,7 @@ class Aggregation:
                     _check_sums(subgroup_one, f"{entry.algo} for ranks {', '.join(map(str, members))}")
             schedule = None if schedule_of_all is None else by_id[id(schedule_of_all)]
             classes.append(SizeClass(entry.up_to_bytes, _GLOO if schedule is None else entry.algo, schedule))
-        return replace(self, classes=tuple(classes), tuned=None, ring=())
+        return replace(self, classes=tuple(classes), tuned=None, ring=(), hubs=())
 
     def fingerprint(self) -> str:
         """Return a digest that is equal for equal behaviour."""
@@ -119,6 +122,7 @@ class Aggregation:
             "every_s": self.every_s,
             "ring": self.ring,
             "staged": self.staged,
+            "hubs": self.hubs,
             "segmentation": list(astuple(self.segmentation)),
             "classes": [
                 [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
@@ -149,7 +153,7 @@ def from_bytes(data: bytes) -> Aggregation:
             classes.append(SizeClass(limit, algo, schedule))
     return Aggregation(
         tuple(classes), head["channels"], SegmentationConfig(*head["segmentation"]), head["smallest_bytes"],
-        head["tuned"], head["every_s"], tuple(head["ring"]), head["staged"],
+        head["tuned"], head["every_s"], tuple(head["ring"]), head["staged"], tuple(head["hubs"]),
     )  # fmt: skip
 
 

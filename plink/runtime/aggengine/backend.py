@@ -36,6 +36,7 @@ from plink.runtime.aggengine.cuda_delegation import CudaDelegate, staging_reques
 from plink.runtime.aggengine.eager import connect_eager
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.host_staging import stage_to_host
+from plink.runtime.aggengine.hub_announcements import HubAnnouncer, shared_store
 from plink.runtime.aggengine.launcher_channel import LauncherChannel
 from plink.runtime.aggengine.mesh import FullMesh
 from plink.runtime.aggengine.reductions import GLOO_SUM_DTYPES, needs_engine, reduction_for
@@ -43,7 +44,7 @@ from plink.runtime.aggengine.secondary_group import SecondaryGroup, all_reduce
 from plink.runtime.aggengine.tracing import untraced
 from plink.runtime.aggengine.transport import GlooTransport, rail_addresses, raise_file_limit
 from plink.runtime.aggengine.tuner import RankTuner
-from plink.runtime.aggengine.watchdog import AggregationError, Watchdog
+from plink.runtime.aggengine.watchdog import AggregationError, Member, Watchdog
 
 NAME = "plink"
 
@@ -149,22 +150,27 @@ class PlinkProcessGroup(dist.ProcessGroup):
         return self._aggregation if self._engine is None else self._engine.current()
 
     def _start_engine(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
-        rank, size = self.rank(), self.size()
+        rank = self.rank()
+        names: list[Member] = [*(self._members or range(self.size())), *aggregation.hubs]
+        size = len(names)
+        announcer = None
+        if aggregation.hubs:
+            store = shared_store(store)
+            announcer = HubAnnouncer(store, aggregation, timeout) if rank == 0 else None
         # The watchdog must find the reason before the transport times out, which only knows its peer.
         transport_timeout = timeout + timedelta(seconds=5)
         tuned = aggregation.tuned is not None and _is_first_engine(PrefixStore("tuned/", store), rank)
         sockets_before, descriptors_before = tcp_sockets() if tuned else {}, file_descriptors()
-        names = self._members or range(size)
         raise_file_limit(size * (2 * aggregation.channels + 1))  # and one secondary group
         mesh = FullMesh(rank, names, aggregation.channels)
         transport = GlooTransport(PrefixStore("engine/", store), mesh, transport_timeout)
         eager = None
-        if not self._members or _world_has_eager():
+        if not aggregation.hubs and (not self._members or _world_has_eager()):
             addresses = rail_addresses() or own_addresses(file_descriptors() - descriptors_before)
             eager = connect_eager(PrefixStore("eager/", store), mesh, transport_timeout, addresses, self._all_agree)
         opened = {fd: inode for fd, inode in tcp_sockets().items() if sockets_before.get(fd) != inode} if tuned else {}
         watchdog = Watchdog(PrefixStore("watch/", store), rank, size, timeout, names=names)
-        self._engine = Engine(aggregation, rank, transport, watchdog, eager)
+        self._engine = Engine(aggregation, rank, transport, watchdog, eager, announcer)
         _ENGINES.add(self._engine)
         self._sizes = self._measure_sizes(aggregation)
         if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
@@ -304,15 +310,14 @@ class PlinkProcessGroup(dist.ProcessGroup):
             return False
         if self._engine.error is not None:
             raise AggregationError(f"plink: {self._engine.error}")
-        if tensor.layout is not torch.strided or tensor.nbytes == 0:
+        reduction = reduction_for(op, tensor.dtype)
+        if tensor.layout is not torch.strided or tensor.nbytes == 0 or reduction is None:
             return False
+        if self._engine.aggregation.hubs and reduction.gloo_op != dist.ReduceOp.SUM:
+            return False  # hubs begin with zeros
         # A reduction that Gloo lacks must not depend on measurements.
         required = tensor.device.type == "cpu" and needs_engine(op, tensor.dtype)
-        return (
-            (required or self._prefers_engine(tensor.nbytes, tensor.device))
-            and self._has_algorithm(tensor)
-            and reduction_for(op, tensor.dtype) is not None
-        )
+        return (required or self._prefers_engine(tensor.nbytes, tensor.device)) and self._has_algorithm(tensor)
 
     def _has_algorithm(self, tensor: torch.Tensor) -> bool:
         """Return whether the engine has a schedule for the tensor, or a delegate."""

@@ -15,6 +15,7 @@ from plink.runtime.aggengine.aggregation import Aggregation
 from plink.runtime.aggengine.algorithm_selection import NEVER, AllReduce
 from plink.runtime.aggengine.channel import DataChannel, run_channel
 from plink.runtime.aggengine.eager import MAX_BYTES, EagerTransport
+from plink.runtime.aggengine.hub_announcements import HubAnnouncer
 from plink.runtime.aggengine.program import Program, compile_program
 from plink.runtime.aggengine.reductions import GLOO_SUM_DTYPES, Combine, Reduction
 from plink.runtime.aggengine.secondary_group import SecondaryGroup
@@ -61,10 +62,12 @@ class Engine:
         transport: Transport,
         watchdog: Watchdog,
         eager: EagerTransport | None = None,
+        announcer: HubAnnouncer | None = None,
     ) -> None:
-        """:param eager: transport of short vectors, on all ranks or on none."""
+        """:param eager: transport of short vectors, on all ranks or on none. :param announcer: on rank 0, with hubs."""
         self.aggregation = aggregation
         self._rank, self._transport, self._eager, self._watchdog = rank, transport, eager, watchdog
+        self._announcer = announcer
         self._ranks = aggregation.ranks or 0
         self._count = 0
         self._queues: list[SimpleQueue[Collective | None]] = [SimpleQueue() for _ in range(aggregation.channels)]
@@ -159,6 +162,8 @@ class Engine:
         if self._error is not None:
             raise AggregationError(f"plink: {self._error}")
         self._count += 1
+        if self._announcer is not None:
+            self._announcer.announce(self._count, flat, reduction)
         # What must be the same on all ranks: operation, number of elements and type.
         signature = f"{reduction.name} of {flat.numel()} x {str(flat.dtype).removeprefix('torch.')}"
         tag = zlib.crc32(f"{self._count} {signature}".encode()) % TAGS
@@ -187,6 +192,8 @@ class Engine:
 
         Python must not exit while a thread is inside Gloo.
         """
+        if self._announcer is not None:
+            self._announcer.end(self._count + 1)
         for queue in self._queues:
             queue.put(None)
         for thread in self._threads:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from plink.runtime.aggengine.watchdog import Member, member_name
+
 _SECRET_BYTES = 16
 _GREETING = struct.Struct("<16sII")  # secret of the listening rank, rank of the client, channel
 _CONNECT_TIMEOUT_S = 10.0  # for all ranks: they have just connected to each other over Gloo
@@ -27,11 +29,11 @@ _MAX_CLIENTS = 64  # that have not sent their greeting
 class FullMesh:
     """Shape of a group's full mesh as rank ``rank`` sees it: ``channels`` connections for each pair of ranks.
 
-    :ivar names: the job's number of every rank of the group, for errors.
+    :ivar names: the job's number of every rank of the group, and names of its hubs, for errors.
     """
 
     rank: int
-    names: Sequence[int]
+    names: Sequence[Member]
     channels: int
 
 
@@ -95,11 +97,12 @@ def connect_mesh(
                     own = addresses[channel % len(addresses)]
                     connections[peer, channel] = _connect(entry, rank, channel, own, timeout_s)
                 except OSError as error:
-                    raise CannotConnect(f"cannot connect to rank {names[peer]}: {error}") from error
+                    raise CannotConnect(f"cannot connect to {member_name(names[peer])}: {error}") from error
         for thread in threads:
             thread.join(timeout_s)
         if missing := set[tuple[int, int]]().union(*expected_of):
-            raise CannotConnect(f"rank {names[min(missing)[0]]} has not connected to rank {names[rank]}")
+            late, own = member_name(names[min(missing)[0]]), member_name(names[rank])
+            raise CannotConnect(f"{late} has not connected to {own}")
     except BaseException:
         stop()
         for sock in connections.values():

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.schedule import Indices, Schedule, expanded, make_schedule
+from plink.model.schedule import Schedule, expanded, make_schedule
 
 Table = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Edge = tuple[int, int, int]  # a rank, its parent in a tree, and its height over the lowest leaf below it
 Pick = Callable[[int, list[int]], int]
 
@@ -95,9 +96,9 @@ class _Substitutes:
 def _trees(schedule: Schedule) -> tuple[_Trees, _Trees] | None:
     """Return the reduce trees and the broadcast trees of all chunks; None where they are no trees."""
     transfer, chunk = expanded(schedule)
-    copies = schedule.copies[transfer]
-    up = _parents(schedule, transfer[~copies], chunk[~copies], schedule.source, schedule.target, schedule.rounds)
-    down = _parents(schedule, transfer[copies], chunk[copies], schedule.target, schedule.source, -1)
+    idle = np.ones((schedule.chunks, schedule.ranks), dtype=bool)  # the hub of another chunk
+    idle[chunk, schedule.source[transfer]] = idle[chunk, schedule.target[transfer]] = False
+    up, down = _parents(schedule, False, idle), _parents(schedule, True, idle)
     if up is None or down is None or (np.argmin(up.parent, axis=1) != np.argmin(down.parent, axis=1)).any():
         return None
     # A rank forwards what it received earlier, which also excludes cycles.
@@ -109,18 +110,24 @@ def _trees(schedule: Schedule) -> tuple[_Trees, _Trees] | None:
     return up, down
 
 
-def _parents(
-    schedule: Schedule, transfer: Table, chunk: Table, child: Indices, parent: Indices, root_round: int
-) -> _Trees | None:
-    """Return the parents of all ranks by these transfers; None unless each rank but one has exactly one."""
+def _parents(schedule: Schedule, copied: bool, idle: Mask) -> _Trees | None:
+    """Return the parents of all ranks in the reduce trees, or broadcast trees (``copied``); None unless each rank but
+    one has exactly one.
+
+    :param idle: shape (C, N), ranks that take no part in a chunk: they are put below its root.
+    """
+    transfer, chunk = (column[schedule.copies[expanded(schedule)[0]] == copied] for column in expanded(schedule))
+    child, parent = (schedule.target, schedule.source) if copied else (schedule.source, schedule.target)
     shape = schedule.chunks, schedule.ranks
     times = np.zeros(shape, dtype=np.int64)
     np.add.at(times, (chunk, child[transfer]), 1)
-    if (times > 1).any() or ((times == 0).sum(axis=1) != 1).any():
+    is_root = (times == 0) & ~idle
+    if (times > 1).any() or (is_root.sum(axis=1) != 1).any():
         return None
-    parents, round_ = np.full(shape, -1), np.full(shape, root_round)
+    parents, round_ = np.full(shape, -1), np.full(shape, -1 if copied else schedule.rounds)
     parents[chunk, child[transfer]] = parent[transfer]
     round_[chunk, child[transfer]] = schedule.round[transfer]
+    parents[idle], round_[idle] = np.argmax(is_root, axis=1)[np.nonzero(idle)[0]], 0
     return _Trees(parents, round_)
 
 

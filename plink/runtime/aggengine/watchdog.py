@@ -26,6 +26,12 @@ _JOIN_TIMEOUT_S = 3.0
 _MAX_NAMED_RANKS = 8
 
 Answer = TypeVar("Answer")
+Member = int | str  # of an engine's group: a rank of the job, or a hub's name
+
+
+def member_name(member: Member) -> str:
+    """Return ``rank 3``, or a hub's name, for errors."""
+    return member if isinstance(member, str) else f"rank {member}"
 
 
 class AggregationError(RuntimeError):
@@ -35,8 +41,8 @@ class AggregationError(RuntimeError):
 class PeerLost(AggregationError):
     """The connection to a rank ended, or a message from it timed out."""
 
-    def __init__(self, peer: int, reason: str) -> None:
-        super().__init__(f"lost connection to rank {peer}: {reason}")
+    def __init__(self, peer: Member, reason: str) -> None:
+        super().__init__(f"lost connection to {member_name(peer)}: {reason}")
         self.peer = peer
 
 
@@ -56,14 +62,14 @@ class Watchdog:
         size: int,
         timeout: timedelta,
         slow_s: float = SLOW_S,
-        names: Sequence[int] | None = None,
+        names: Sequence[Member] | None = None,
     ) -> None:
-        """:param names: the job's ranks that are in the group, for errors; None: all of them."""
+        """:param names: the job's ranks and hubs that are in the group, for errors; None: all ranks."""
         self.on_failure: Callable[[str], None] = lambda error: None
         # A connection of its own: while the script's thread waits on one, it serves no other.
         self._store = store.clone() if hasattr(store, "clone") else store
         self._rank, self._size, self._slow_s = rank, size, slow_s
-        self._names = list(range(size)) if names is None else list(names)
+        self._names: list[Member] = list(range(size)) if names is None else list(names)
         self._timeout_s = timeout.total_seconds()
         self._running: dict[int, _Running] = {}
         self._oldest_since = time.monotonic()  # when it became the oldest: later ones have not begun
@@ -100,12 +106,11 @@ class Watchdog:
 
     def publish(self, error: str) -> str:
         """Publish this rank's error unless another rank was first, and return the group's first error."""
-        own_rank = self._names[self._rank]
-        first = _with_timeout(lambda: self._store.compare_set("first", "", f"{own_rank} {error}").decode())
-        if first is None:
+        own = member_name(self._names[self._rank])
+        first = _with_timeout(lambda: self._store.compare_set("first", "", f"{own}\t{error}").decode())
+        if first is None or first.startswith(f"{own}\t"):
             return error
-        rank, _, first_error = first.partition(" ")
-        return error if rank == str(own_rank) else f"{first_error} (reported by rank {rank})"
+        return _reported(first)
 
     def _run(self) -> None:
         late = False
@@ -132,8 +137,7 @@ class Watchdog:
     def _compare(self, collective: _Running, waited: float, last: bool) -> tuple[str | None]:
         """Return why the all-reduce that this rank waits in cannot complete, None if no reason is known."""
         if self._store.check(["first"]):
-            rank, _, error = self._store.get("first").decode().partition(" ")
-            return (f"{error} (reported by rank {rank})",)
+            return (_reported(self._store.get("first").decode()),)
         self._store.set(f"at{self._rank}", json.dumps([collective.number, collective.signature]))
         states = {
             rank: json.loads(self._store.get(f"at{rank}"))
@@ -141,9 +145,12 @@ class Watchdog:
             if self._store.check([f"at{rank}"])
         }
         signatures = sorted(
-            (signature, self._names[rank])
-            for rank, (number, signature) in states.items()
-            if number == collective.number
+            (
+                (signature, self._names[rank])
+                for rank, (number, signature) in states.items()
+                if number == collective.number
+            ),
+            key=itemgetter(0),
         )
         incomplete = len(signatures) < self._size and waited < 2 * self._slow_s
         if len({signature for signature, _ in signatures}) > 1 and not incomplete:
@@ -178,8 +185,15 @@ def _with_timeout(request: Callable[[], Answer]) -> Answer | None:
     return answers[0] if answers else None
 
 
-def _ranks(ranks: list[int]) -> str:
-    """Return ``rank 3``, or ``ranks 0, 1, 2``."""
-    ranks = sorted(ranks)
+def _ranks(members: Sequence[Member]) -> str:
+    """Return ``rank 3``, ``ranks 0, 1, 2``, or ``rank 0 and hub-0 on fat-1``."""
+    ranks = sorted(member for member in members if isinstance(member, int))
     more = f" and {len(ranks) - _MAX_NAMED_RANKS} more" if len(ranks) > _MAX_NAMED_RANKS else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MAX_NAMED_RANKS]))}{more}"
+    named = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MAX_NAMED_RANKS]))}{more}"
+    return " and ".join([*([named] if ranks else []), *(member for member in members if isinstance(member, str))])
+
+
+def _reported(published: str) -> str:
+    """Return a published error with who reported it."""
+    member, _, error = published.partition("\t")
+    return f"{error} (reported by {member})"

@@ -175,10 +175,12 @@ def test_groups_at_random_cost_more_than_racks() -> None:
 
 def test_what_is_wrong_is_refused() -> None:
     ones = np.ones(3)
-    for wrong in (0.0, -1.0, np.nan, np.inf):
-        with pytest.raises(UsageError, match="weights: every group and every rank needs a number above 0"):
+    for wrong in (-1.0, np.nan, np.inf):
+        with pytest.raises(UsageError, match="weights: every group and every rank needs a number"):
             Weights(np.ones(2), np.array([1.0, wrong, 1.0]))
     groups = [[0, 1], [2]]
+    with pytest.raises(UsageError, match="every group needs a rank"):
+        equal_chunks(groups, 4, Weights(np.ones(2), np.array([1.0, 1.0, 0.0])))
     for call in (lambda weights: equal_chunks(groups, 4, weights), lambda weights: sized_chunks(groups, [1], weights)):
         with pytest.raises(UsageError, match="2 groups and 3 ranks need one each"):
             call(Weights(ones, ones))

@@ -2,6 +2,7 @@
 algorithm of that name."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,7 +17,13 @@ from solvers.schedules.bcube import bcube
 from solvers.schedules.bml import bml
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.halving_doubling import halving_doubling
-from solvers.schedules.hierarchical import balanced_masters, flat, two_level, two_level_reduce_scatter
+from solvers.schedules.hierarchical import (
+    balanced_masters,
+    flat,
+    hub_reduce_scatter,
+    two_level,
+    two_level_reduce_scatter,
+)
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.multi_ring import multi_ring, ring_tours
 from solvers.schedules.parameter_server import parameter_server, push
@@ -261,6 +268,42 @@ def test_servers_that_do_not_fit(options: dict[str, int], culprit: str) -> None:
         push(4, **options)  # type: ignore[arg-type]
 
 
+@CALM
+@given(st.integers(1, 40), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_hub_load(workers: int, weights: list[int]) -> None:
+    """Workers send the vector once; hubs share it in proportion to their weights, to one of their chunks."""
+    schedule = schedule_for("hub", workers + len(weights), Options(servers=len(weights), weights=weights))
+    load = np.array(sent(schedule))
+    assert load[:workers] == pytest.approx(np.ones(workers))
+    shares = np.array(weights) / sum(weights)
+    assert np.abs(load[workers:] / workers - shares).max() < 1 / schedule.chunks + 1e-9
+    assert schedule.details["contributors"] == list(range(workers))
+
+
+def test_racks_with_hubs_cross_once() -> None:
+    """Between racks of four workers and a hub only the hubs' sums travel, whatever the hubs' weights."""
+    racks = [[0, 1, 2, 3, 8], [4, 5, 6, 7, 9]]
+    for weights in (None, [1.0, 3.0]):
+        schedule = schedule_for("hub-2l", 10, Options(servers=2, groups=racks, weights=weights))
+        load = np.array(sent(schedule))
+        assert load[:8] == pytest.approx(np.ones(8))
+        assert load[8:].sum() == pytest.approx(8 + 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "culprit"),
+    [
+        (Options(servers=4), "4 hubs of 4 ranks leave no worker"),
+        (Options(servers=2, weights=[1.0]), "2 hubs need a weight each"),
+        (Options(servers=1, groups=[[0, 1], [2, 3]]), "every group needs a rank"),
+        (Options(servers=1), "hub-2l needs groups"),
+    ],
+)
+def test_hubs_that_do_not_fit(options: Options, culprit: str) -> None:
+    with pytest.raises(UsageError, match=culprit):
+        schedule_for("hub-2l" if "group" in culprit else "hub", 4, options)
+
+
 RACKS = [[32 * g + i for i in range(32)] for g in range(32)]
 
 
@@ -285,7 +328,7 @@ def test_a_thousand_ranks(algo: str, options: Options, transfers: int) -> None:
 
 
 def test_every_name_maps_to_its_generator() -> None:
-    groups = ((0, 1, 2), (3, 4), (5, 6, 7))
+    groups = ((0, 1, 5), (2, 6), (3, 4, 7))
     options = Options(fan_out=3, base=2, segments=3, groups=groups, sharded=False, root=5)
     expected = {
         "ring": ring(8),
@@ -297,6 +340,8 @@ def test_every_name_maps_to_its_generator() -> None:
         "bcube": bcube(8, 2),
         "2lha": two_level(groups),
         "flat": flat(8),
+        "hub": forward_and_reverse(hub_reduce_scatter([range(8)], 3)),
+        "hub-2l": forward_and_reverse(hub_reduce_scatter(groups, 3)),
         "ps": parameter_server(8, sharded=False, root=5),
         "bml": bml(8, 2),
         "multi-ring": multi_ring(8, 2),
@@ -310,7 +355,8 @@ def test_every_name_maps_to_its_generator() -> None:
     }
     assert expected.keys() == ALGORITHMS.keys()
     for algo, schedule in expected.items():
-        assert moves(schedule_for(algo, 8, options)) == moves(schedule)
+        own = replace(options, servers=3, segments=None) if algo in ("hub", "hub-2l") else options
+        assert moves(schedule_for(algo, 8, own)) == moves(schedule)
 
 
 def test_options_left_out_are_the_usual() -> None:

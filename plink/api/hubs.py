@@ -1,0 +1,51 @@
+"""Hub processes of a network, and the schedules of ranks with them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from plink.model.network import Network
+from solvers.costs.fabric import Fabric
+from solvers.planning.hubs import hub_processes
+from solvers.schedules.catalogue import Options
+
+_PRICED_SEGMENTS = 16  # AggEngine cuts a vector so that sums travel back while others arrive
+Ranks = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class WithHubs:
+    """Ranks and hub processes. ``order``, shape (N + H,): the host (its index in the network) of each; ``options``: of
+    the algorithm."""
+
+    order: Ranks
+    options: Options
+
+
+def with_hubs(network: Network, fabric: Fabric, algo: str, ranks: Ranks, options: Options) -> WithHubs:
+    """Return ranks with the hub processes of a network behind them, by its hosts' measured rates and cores.
+
+    :param algo: of ``HUB_ALGORITHMS``. :param ranks: shape (N,), the host at each rank.
+    :raises UsageError: without hubs, or for ``hub-2l`` without one in each group of hosts.
+    """
+    hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots]
+    if not hosts:
+        raise UsageError(f"{algo} needs a host with role=hub in the hosts file")
+    rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)[hosts].tolist()
+    identities = network.host_identities
+    cores = [identities.get(fabric.names[host], {}).get("cores") for host in hosts]
+    places, weights = hub_processes(rates if fabric.has_host_rates else [None] * len(hosts), cores)
+    order = np.append(ranks, np.array(hosts)[places])
+    groups = None
+    if algo == "hub-2l":
+        labels = fabric.group_of[order]
+        groups = [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
+        for group in groups:
+            if group[-1] < len(ranks):
+                raise UsageError(
+                    f"hub-2l needs a hub in each group of hosts; that of {fabric.names[order[group[0]]]} has none"
+                )
+    segments = options.segments_or(_PRICED_SEGMENTS)
+    return WithHubs(order, replace(options, servers=len(places), weights=weights, groups=groups, segments=segments))

@@ -1,0 +1,103 @@
+"""Hubs by their price: taken where their links are wide, and not between equal hosts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plink.api.advising import advise
+from plink.api.costing import cost
+from plink.cli.aggregating import Backend, backend_for
+from plink.errors import UsageError
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network, read_network
+from solvers.planning.hubs import hub_processes
+
+WORKERS = [f"n{k}" for k in range(8)]
+
+
+def network(hub_gbps: float, folder: Path, hubs: int = 1) -> Network:
+    """Eight workers of 100 Mbit/s and hubs, all as far from each other, in the workspace of a folder."""
+    names = [*WORKERS, *(f"fat-{k}" for k in range(hubs))]
+    hosts = [{"name": name} for name in WORKERS]
+    hosts += [{"name": name, "role": "hub", "gbps": hub_gbps} for name in names[8:]]  # type: ignore[dict-item]
+    flows = [
+        {"from": a, "to": b, "gbps": 0.1, "both_ways": False}
+        for a, b in zip(names, [*names[1:], names[0]], strict=True)
+    ]
+    latency = [[0 if a == b else 100 for b in names] for a in names]
+    document = {"schema": "plink.network/1", "hosts": hosts, "latency_us": latency, "host_flows": flows}
+    (folder / ".plink").mkdir(exist_ok=True)
+    (folder / ".plink/network.json").write_text(json.dumps(document))
+    return read_network(folder / ".plink/network.json")
+
+
+def backend(algo: str, measured: Network, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Backend:
+    monkeypatch.chdir(folder)
+    return backend_for(algo, measured.hosts, None)
+
+
+def test_a_wide_hub_costs_the_vector_once(tmp_path: Path) -> None:
+    measured = network(0.9, tmp_path)
+    of_hub, of_ring = (cost(measured, algo=algo).cost_us for algo in ("hub", "gloo"))
+    assert of_hub == pytest.approx(8e6, rel=0.1)  # 100 MB at 100 Mbit/s, both ways at once
+    assert of_ring == pytest.approx(14e6, rel=0.1)
+
+
+@pytest.mark.parametrize(("gbps", "hubs", "taken"), [(0.9, 1, True), (0.1, 1, False), (0.5, 2, True), (0.1, 2, False)])
+def test_hubs_are_taken_by_their_price(
+    gbps: float, hubs: int, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = network(gbps, tmp_path, hubs)
+    assert (advise(measured).best(25e6).algo == "hub") == taken
+    chosen = backend("auto", measured, monkeypatch, tmp_path)
+    assert chosen.hubs == (tuple(f"fat-{k}" for k in range(hubs)) if taken else ())
+
+
+def test_a_narrow_hub_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert backend("hub", network(0.1, tmp_path), monkeypatch, tmp_path).hubs == ("fat-0",)
+    assert "warning: hub is by the measured rates 0.21 times as fast" in capsys.readouterr().err
+    backend("hub", network(0.9, tmp_path), monkeypatch, tmp_path)
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_job_without_hubs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="needs a host with role=hub"):
+        backend_for("hub", Hosts((Host("a", "a"), Host("b", "b"))), None)
+
+
+def test_racks_with_a_hub_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two racks behind uplinks; one without a hub is named."""
+    measured = network(0.9, tmp_path, 2)
+    document = json.loads((tmp_path / ".plink/network.json").read_text())
+    rack = [k % 2 for k in range(10)]
+    document["latency_us"] = [
+        [0 if a == b else 50 if rack[a] == rack[b] else 400 for b in range(10)] for a in range(10)
+    ]
+    (tmp_path / ".plink/network.json").write_text(json.dumps(document))
+    measured = read_network(tmp_path / ".plink/network.json")
+    assert backend("hub-2l", measured, monkeypatch, tmp_path).hubs == ("fat-0", "fat-1")
+    document["hosts"][9] = {"name": "fat-1"}
+    (tmp_path / ".plink/network.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="hub-2l needs a hub in each group of hosts; that of n1 has none"):
+        backend("hub-2l", read_network(tmp_path / ".plink/network.json"), monkeypatch, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rates", "cores", "hosts", "weights"),
+    [
+        ([0.9], [2], [0], [0.9]),
+        ([25.0], [8], [0, 0, 0], [25 / 3] * 3),
+        ([25.0, 10.0], [3, None], [0, 0, 1], [12.5, 12.5, 10.0]),
+        ([None, None], [8, 8], [0, 1], [1.0, 1.0]),
+        ([40.0, None], [1, 16], [0, 1], [40.0, 40.0]),
+    ],
+)
+def test_processes_of_hubs(
+    rates: list[float | None], cores: list[int | None], hosts: list[int], weights: list[float]
+) -> None:
+    """One for each 10 Gbit/s, and a core is left free."""
+    assert hub_processes(rates, cores) == (hosts, pytest.approx(weights))
