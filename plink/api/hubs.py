@@ -9,7 +9,7 @@ from plink.errors import UsageError
 from plink.model.network import Network
 from solvers.costs.fabric import Fabric
 from solvers.planning.hubs import hub_processes
-from solvers.schedules.catalogue import Options
+from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 
 _PRICED_SEGMENTS = 16  # AggEngine cuts a vector so that sums travel back while others arrive
 Ranks = npt.NDArray[np.intp]
@@ -22,6 +22,15 @@ class WithHubs:
 
     order: Ranks
     options: Options
+
+
+def refuse_hubs(algo: str) -> None:
+    """Refuse an algorithm with hubs where ranks are ordered or planned. :raises UsageError: it has."""
+    if algo in HUB_ALGORITHMS:
+        raise UsageError(
+            f"--algo {algo}: hubs take no ranks; `plink cost --algo {algo}` prices them, `plink launch --backend "
+            f"{algo}` starts them"
+        )
 
 
 def with_hubs(network: Network, fabric: Fabric, algo: str, ranks: Ranks, options: Options) -> WithHubs:

@@ -11,6 +11,7 @@ import numpy as np
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
 from plink.api.fast_tsp_process import FastTsp
+from plink.api.hubs import refuse_hubs
 from plink.api.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.api.search_data import (
     SearchData,
@@ -92,6 +93,7 @@ class OrderRequest:
         """
         if self.algo not in NAMES:
             raise no_choice("--algo", self.algo, NAMES)
+        refuse_hubs(self.algo)
         if self.objective not in OBJECTIVES:
             raise no_choice("--objective", self.objective, OBJECTIVES)
         if self.max_moves is not None and self.time_limit_s is not None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
 from plink.api.constraints import RequestedGroups, check_number, constraints_from, ranked_groups
+from plink.api.hubs import refuse_hubs
 from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.model.network import Network
@@ -76,6 +77,7 @@ class PlanRequest:
         """
         if self.algo not in ALGORITHMS:
             raise no_choice("--algo", self.algo, ALGORITHMS)
+        refuse_hubs(self.algo)
         if self.algo != "2lha":
             for option in ("groups", "chunks", "weights"):
                 if getattr(self, option) is not None:
