@@ -40,7 +40,7 @@ class HostPeriod:
 class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
     seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``,
-    ``shards``: as the job was asked for, None where the log does not tell."""
+    ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -52,6 +52,7 @@ class History:
     rule: str | None = None
     shares: str | None = None
     shards: int | None = None
+    optimisers: bool = False
 
     @property
     def completed(self) -> list[Iteration]:
@@ -77,6 +78,7 @@ def history_of(entries: Sequence[Entry]) -> History:
         rule=controllers[0].rule if controllers else None,
         shares=controllers[0].shares if controllers else None,
         shards=controllers[0].shards if controllers else None,
+        optimisers=controllers[0].optimisers if controllers else False,
     )
 
 

@@ -102,7 +102,7 @@ class RollBackLogEntry:
 @dataclass(frozen=True)
 class ControllerEvent:
     """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
-    ``speed``; ``shards``: of the data."""
+    ``speed``; ``shards``: of the data; ``optimisers``: whether tables have some."""
 
     what: ClassVar[str] = "controller"
     at: Quantity
@@ -111,6 +111,7 @@ class ControllerEvent:
     rule: str | None = None
     shares: str | None = None
     shards: Total | None = None
+    optimisers: bool = False
 
 
 @dataclass(frozen=True)

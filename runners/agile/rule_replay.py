@@ -93,14 +93,17 @@ def _shares(seconds: Steps, shards: int | None) -> Steps:
     return np.asarray(counts * hosts / shards)
 
 
-def hint(steps: Steps, rule: str, shares: str, division: Division = ANY_DIVISION) -> Hint | None:
+def hint(
+    steps: Steps, rule: str, shares: str, division: Division = ANY_DIVISION, *, optimisers: bool = False
+) -> Hint | None:  # fmt: skip
     """Return the rule that would have saved most, if that is more than a tenth; of nearly equal ones that which keeps
-    more of BSP's promises."""
+    more of BSP's promises. With ``optimisers`` on the servers it is one that keeps them all."""
     now = BY_SPEED if rule == "bsp" and shares == "speed" else rule
     if not len(steps):
         return None
     now_s = predicted_s(steps, now, division)
-    saved = {name: 1 - predicted_s(steps, name, division) / now_s for name in CANDIDATES if name != now}
+    candidates = [name for name in CANDIDATES if name != now and (name.startswith("bsp") or not optimisers)]
+    saved = {name: 1 - predicted_s(steps, name, division) / now_s for name in candidates}
     best = max(saved.values())
     if best <= _LEAST_GAIN:
         return None

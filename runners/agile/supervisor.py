@@ -141,7 +141,7 @@ class Supervisor:
                 keys=base64.b64encode(RunKeys.make().pem).decode(),
                 partitions=min(partition_count(max(most, len(members))), max(1, *(rows for rows, _ in shapes))),
                 shards=first.shards, shapes=shapes, started=time.time(), began=self._began,
-                **self._overrides.settings,
+                optimisers=bool(first.optimisers), **self._overrides.settings,
             )  # fmt: skip
             if note := warning(members, members, self._settings):
                 self._callbacks.say(note)

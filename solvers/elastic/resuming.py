@@ -69,7 +69,8 @@ def start(ctx: Context, number: int = 0) -> None:
 def _log_controller(ctx: Context, event: str, reason: str) -> None:
     settings = ctx.state.settings
     ctx.log(
-        what="controller", event=event, why=reason, rule=settings.rule, shares=settings.shares, shards=settings.shards
+        what="controller", event=event, why=reason, rule=settings.rule, shares=settings.shares, shards=settings.shards,
+        optimisers=settings.optimisers,
     )  # fmt: skip
 
 

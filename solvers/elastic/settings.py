@@ -29,6 +29,7 @@ class Settings:
     :param silence_s: after which a host is as good as gone.
     :param notice_s: what a SIGTERM on a host means. ``notices``: the metadata service that its node asks.
     :param checkpoints: a folder that all reliable hosts share; empty for none. ``restore``: of the job to go on from.
+    :param optimisers: whether tables have some.
     """
 
     keys: str
@@ -50,6 +51,7 @@ class Settings:
     checkpoints: str = ""
     checkpoint_every_s: float = 60.0
     restore: str = ""
+    optimisers: bool = False
 
     @property
     def apart(self) -> int:

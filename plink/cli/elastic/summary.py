@@ -128,7 +128,8 @@ def _hint(history: "History") -> dict[str, Any] | None:
     completed = history.completed
     batches = max(1, completed[-1].clock // (completed[-1].iteration + 1)) if completed else 1
     division = Division(history.shards, batches)
-    result = hint(step_seconds([each.work for each in completed]), history.rule, history.shares or "slots", division)
+    steps = step_seconds([each.work for each in completed])
+    result = hint(steps, history.rule, history.shares or "slots", division, optimisers=history.optimisers)
     return None if result is None else {"rule": result.rule, "saved": round(result.saved, 3)}
 
 

@@ -42,6 +42,14 @@ def test_hint_prefers_rules_with_the_guarantees_of_bsp() -> None:
     assert result.saved == pytest.approx(0.40, abs=0.01)
 
 
+def test_hint_with_optimisers_keeps_to_bulk_synchronous_rules() -> None:
+    """Others are refused; here they would save more, as few shards can be helped with."""
+    steps = np.ones((200, 4))
+    steps[np.arange(200), np.arange(200) % 4] = 3.0
+    results = [hint(steps, "bsp", "slots", Division(4), optimisers=optimisers) for optimisers in (False, True)]
+    assert [result is not None and result.rule.startswith("bsp") for result in results] == [False, True]
+
+
 def test_hint_proposes_help_where_slowness_moves() -> None:
     """Each host is slow for ten clocks, another one then: shares by speed cannot follow, and help is as good as ASP."""
     steps = np.ones((400, 4))
