@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from solvers.costs.accuracy import CONFIDENCE, HIGH, HOST_US, LOW, prediction_interval
+from solvers.costs.accuracy import CONFIDENCE, OTHERS, RINGS, ModelError, model_error, prediction_interval
 from solvers.costs.fabric import fabric_of
 
 _SIZES = ("64KB", "1MB", "8MB")
@@ -51,11 +51,12 @@ def on_lab(bench: BenchLab, sizes: tuple[str, ...]) -> list[dict[str, Any]]:
         if run.code:
             raise SystemExit(run.stderr)
         for check in json.loads((bench.folder / "check.json").read_text())["checks"]:
+            algo, model = check["algo"], check["model"]
             for timing in check["runs"]:
                 rows.append(
                     {
-                        "algo": check["algo"], "size": size, "predicted_us": timing["predicted_us"],
-                        "interval_us": prediction_interval(timing["predicted_us"], check["model"], fabric),
+                        "algo": algo, "size": size, "predicted_us": timing["predicted_us"],
+                        "interval_us": prediction_interval(timing["predicted_us"], algo, model, fabric),
                         "measured_us": round(1e6 * statistics.median(timing["achieved_s"]), 1),
                     }
                 )  # fmt: skip
@@ -63,13 +64,14 @@ def on_lab(bench: BenchLab, sizes: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def calibrated(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return what leaves 5 % of the measured times below and 5 % above: of long predicted times the
-    ratios, of all of them what is to be added to the higher one."""
+    """Return what leaves 5 % of the measured times below and 5 % above: of long predicted times the ratios, of all of
+    them what is to be added to the higher one."""
     outside = (1 - CONFIDENCE) / 2
     ratios = [row["measured_us"] / row["predicted_us"] for row in rows if row["predicted_us"] >= _LONG_US]
     low, high = np.quantile(ratios, (outside, 1 - outside)).tolist()
     above = [row["measured_us"] - high * row["predicted_us"] for row in rows]
-    return {"low": round(low, 3), "high": round(high, 3), "host_us": round(float(np.quantile(above, 1 - outside)), 0)}
+    error = ModelError(low, high, max(0.0, float(np.quantile(above, 1 - outside))))
+    return {name: round(value, 3) for name, value in error._asdict().items()}
 
 
 def main() -> int:
@@ -88,7 +90,14 @@ def main() -> int:
         half: statistics.fmean(row["interval_us"][0] <= row["measured_us"] <= row["interval_us"][1] for row in part)
         for half, part in rows.items()
     }
-    figures = {"calibrated": calibrated(rows["calibrated"]), "inside": inside, "samples": samples}
+    figures = {
+        "calibrated": {
+            name: calibrated([row for row in rows["calibrated"] if model_error(row["algo"]) is error])
+            for name, error in (("rings", RINGS), ("others", OTHERS))
+        },
+        "inside": inside,
+        "samples": samples,
+    }
     print(figures["calibrated"], inside)
     if quick:
         return 0
@@ -97,7 +106,7 @@ def main() -> int:
         "orders": _ORDERS,
         "repeats": _REPEATS,
         "confidence": CONFIDENCE,
-        "used": [LOW, HIGH, HOST_US],
+        "used": {"rings": RINGS._asdict(), "others": OTHERS._asdict()},
     }
     bars = [Bar("measured times inside their interval, labs held out", round(inside["held out"], 3), at_least=0.9)]
     return record("prediction-intervals", configuration, figures, bars)

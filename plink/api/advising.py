@@ -101,7 +101,7 @@ class Advice:
 
     def interval_us(self, line: CostLine, size_bytes: float) -> tuple[float, float] | None:
         """Return where a library's time is with a probability of 90 %; None for a model that was not calibrated."""
-        return prediction_interval(line.at(size_bytes), self.model, self.fabric)
+        return prediction_interval(line.at(size_bytes), line.algo, self.model, self.fabric)
 
     @property
     def sizes(self) -> list[float]:

@@ -54,7 +54,7 @@ class CollectiveCost:
     @property
     def interval_us(self) -> tuple[float, float] | None:
         """Return where a library's time is with a probability of 90 %; None for a model that was not calibrated."""
-        return prediction_interval(self.cost_us, self.model, self.fabric)
+        return prediction_interval(self.cost_us, self.request.algo, self.model, self.fabric)
 
     @property
     def hosts(self) -> list[str]:

@@ -72,7 +72,7 @@ def report_data_of(
                 trial.achieved_s,
                 None
                 if trial.predicted_us is None or series.model is None
-                else prediction_interval(trial.predicted_us, series.model, fabric),
+                else prediction_interval(trial.predicted_us, series.algo or "", series.model, fabric),
             )
             for series in request.results
             for trial in series.orders

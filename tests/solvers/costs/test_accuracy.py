@@ -19,7 +19,7 @@ def fabric() -> Fabric:
 def test_the_interval_contains_the_prediction_and_grows_with_the_rates_error(fabric: Fabric) -> None:
     widths = []
     for sigma in (MIN_RATE_SIGMA, 0.1, 0.3):
-        interval = prediction_interval(1e6, "contention", replace(fabric, rate_sigma=sigma))
+        interval = prediction_interval(1e6, "ring", "contention", replace(fabric, rate_sigma=sigma))
         assert interval is not None
         assert interval[0] < 1e6 < interval[1]
         widths.append(interval[1] - interval[0])
@@ -29,12 +29,15 @@ def test_the_interval_contains_the_prediction_and_grows_with_the_rates_error(fab
 
 
 def test_no_interval_where_nothing_was_calibrated(fabric: Fabric) -> None:
-    assert prediction_interval(1e6, "latency", fabric) is None
-    assert prediction_interval(1e6, "alpha-beta", fabric) is None
-    assert prediction_interval(1e6, "contention", replace(fabric, capacities="inferred from the latencies")) is None
+    assert prediction_interval(1e6, "ring", "latency", fabric) is None
+    assert prediction_interval(1e6, "ring", "alpha-beta", fabric) is None
+    assert (
+        prediction_interval(1e6, "ring", "contention", replace(fabric, capacities="inferred from the latencies"))
+        is None
+    )
 
 
 def test_short_times_have_the_hosts_own_work_above() -> None:
-    low, high = calibrated_interval(100.0)
+    low, high = calibrated_interval(100.0, "ring")
     assert low > 50
     assert high > 1000
