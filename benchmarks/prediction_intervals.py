@@ -64,11 +64,12 @@ def on_lab(bench: BenchLab, sizes: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def calibrated(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return what leaves 5 % of the measured times below and 5 % above: of long predicted times the ratios, of all of
-    them what is to be added to the higher one."""
+    """Return what leaves 5 % of the measured times below and 5 % above: the lower ratio, of long predicted times the
+    higher one, and what is to be added to it."""
     outside = (1 - CONFIDENCE) / 2
-    ratios = [row["measured_us"] / row["predicted_us"] for row in rows if row["predicted_us"] >= _LONG_US]
-    low, high = np.quantile(ratios, (outside, 1 - outside)).tolist()
+    ratios = np.array([row["measured_us"] / row["predicted_us"] for row in rows])
+    is_long = np.array([row["predicted_us"] >= _LONG_US for row in rows])
+    low, high = float(np.quantile(ratios, outside)), float(np.quantile(ratios[is_long], 1 - outside))
     above = [row["measured_us"] - high * row["predicted_us"] for row in rows]
     error = ModelError(low, high, max(0.0, float(np.quantile(above, 1 - outside))))
     return {name: round(value, 3) for name, value in error._asdict().items()}
@@ -87,7 +88,9 @@ def main() -> int:
             print(f"{name}: {min(ratios):.2f} to {max(ratios):.2f}, median {statistics.median(ratios):.2f}", flush=True)
     rows = {half: [row for part in labs.values() for row in part] for half, labs in samples.items()}
     inside = {
-        half: statistics.fmean(row["interval_us"][0] <= row["measured_us"] <= row["interval_us"][1] for row in part)
+        half: statistics.fmean(
+            row["interval_us"][0] <= row["measured_us"] <= row["interval_us"][1] for row in part if row["interval_us"]
+        )
         for half, part in rows.items()
     }
     figures = {
