@@ -111,7 +111,8 @@ def slow_parts(network: Network, source: Indices, target: Indices, now: Vector, 
         measured[a, b] = measured[b, a] = True
         moved[a, b] |= slow[k]
         moved[b, a] |= slow[k]
-    causes, unexplained = explain(measured, moved, [fabric_of(network).group_of], lambda pairs: True)
+    groupings = [tier.group_of for tier in fabric_of(network).tiers]
+    causes, unexplained = explain(measured, moved, groupings, lambda pairs: True)
     parts = []
     for what, pairs in _named(causes, unexplained & moved, names):
         of_part = [k for k in compared.tolist() if slow[k] and {(source[k], target[k]), (target[k], source[k])} & pairs]

@@ -67,6 +67,19 @@ def parts(measured: Network, order: list[int], now: np.ndarray) -> list[SlowPart
     return slow_parts(measured, source, target, now, expected_gbps(measured, source, target))
 
 
+@pytest.mark.parametrize("slow", range(RACKS))
+def test_a_slow_uplink_is_named_where_groups_of_groups_are(slow: int) -> None:
+    """Pairs of hosts that noise made near are an inner tier, whose links are no limit."""
+    inner = [
+        {"members": [NAMES[k], NAMES[k + 1]], "out_gbps": 0.4, "in_gbps": 0.4, "out_limited_by": "hosts",
+         "in_limited_by": "hosts"}
+        for k in range(0, N, 2)
+    ]  # fmt: skip
+    tiered = network(shared_links=[{"groups": inner}, *network().shared_links])
+    (part,) = parts(tiered, IN_RACKS, rates(IN_RACKS, racks={slow: 0.02}))
+    assert part.what == f"the link that n[{slow * PER_RACK:02d}-{slow * PER_RACK + PER_RACK - 1:02d}] share"
+
+
 @pytest.mark.parametrize("slow", [0, 5, 6, N - 1])
 @pytest.mark.parametrize("uplink", [HOST_GBPS, None], ids=["links measured", "links not measured"])
 def test_a_slow_host_is_named_with_both_figures(slow: int, uplink: float | None) -> None:
