@@ -162,6 +162,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
                 priced = priced_options(options, algo, math.sqrt(request.min_bytes * request.max_bytes), model)
                 new_lines, without_cost = cost_lines(own_fabric, {family: joined}, {algo: priced}, model)
             except UsageError as error:  # hubs that do not fit
+                if algo not in HUB_ALGORITHMS:
+                    raise
                 new_lines, without_cost = [], {algo: str(error)}
             except NoAnswer as error:  # a pair that this algorithm uses in this order
                 new_lines, without_cost, unmeasured = [], {algo: str(error)}, error

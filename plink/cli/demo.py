@@ -191,7 +191,7 @@ def print_result(result: dict[str, Any], title: str) -> None:
             f"{result[f'{order_name}_s']:.3f} s",
             f"{result['bound_s'] / result[f'{order_name}_s']:.0%}",
         )
-    table.add_row("bound (link rates)", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
+    table.add_row("bound", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
     console = Console()
     console.print(table)
     for order_name, label in (("baseline", "the given"), ("plink", "plink's")):

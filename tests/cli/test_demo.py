@@ -41,5 +41,5 @@ def test_the_table_has_both_orders_and_the_bound(capsys: pytest.CaptureFixture[s
     assert [[cell.strip() for cell in row[1:-1]] for row in rows] == [
         ["given", "5 ms", "2.400 s (2.300 to 2.700)", "2.500 s", "20%"],
         ["plink's", "1.25 ms", "0.600 s (0.570 to 0.620)", "0.625 s", "80%"],
-        ["bound (link rates)", "", "", "0.500 s", "100%"],
+        ["bound", "", "", "0.500 s", "100%"],
     ]

@@ -27,7 +27,7 @@ class RankLayout:
 
     class _Assignment:
         def __init__(self, rank: int, local_rank: int) -> None:
-            self.rank, self.local_rank = rank, local_rank
+            self.rank, self.local_rank, self.hub = rank, local_rank, None
 
     def __init__(self, slots: list[int]) -> None:
         self.members = [self._Node(count) for count in slots]
