@@ -37,6 +37,7 @@ MAX_TEXT_BYTES = 120_000  # Linux starts no process with a variable of 128 KB
 _MAX_CHECKED_CELLS = 1 << 25  # ranks times chunks of a schedule's check: 4,096 ranks with as many chunks have half
 _GLOO = "gloo"
 _CHANNELS = 2
+_HUB_PARTS = 4  # of a segment
 _FAST_GBPS = 1.0  # below it one connection fills any link; faster links may share bandwidth by connection
 
 
@@ -81,6 +82,12 @@ class Aggregation:
         """Return the size class of a message."""
         fits = (entry for entry in self.classes if entry.up_to_bytes is None or size_bytes <= entry.up_to_bytes)
         return next(fits, self.classes[-1])
+
+    def segmentation_of(self, schedule: Schedule) -> SegmentationConfig:
+        """Return the segmentation for a schedule: finer with hubs, for a segment is one message to a hub, and others
+        cut it into their ranks' shares (docs/results/hub.md)."""
+        has_hubs = bool(self.hubs) and schedule.ranks != self.ranks
+        return self.segmentation.finer(_HUB_PARTS) if has_hubs else self.segmentation
 
     def for_members(self, members: Sequence[int]) -> "Aggregation":
         """Return the aggregation of a group of some of its ranks, checked and never tuned.

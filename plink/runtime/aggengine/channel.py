@@ -11,8 +11,10 @@ from plink.runtime.aggengine.reductions import Combine
 from plink.runtime.aggengine.transport import Pending, Transport
 
 # A channel posts receptions ahead while at most this many bytes are in flight to it, and two messages in any case, so
-# that one arrives while another is added. More would fill the network's queues and delay Gloo's control messages.
+# that one arrives while another is added. More would fill the network's queues and delay Gloo's control messages. Where
+# many send at once (to a hub), three messages of each: fewer, and a sender waits for the others' and for this thread.
 MAX_POSTED_BYTES = 4 << 20
+_POSTED_OF_EACH = 3
 
 
 class MergeBuffers:
@@ -29,10 +31,10 @@ class MergeBuffers:
                 return buffer
         return like.new_empty(size)
 
-    def give(self, buffer: torch.Tensor) -> None:
+    def give(self, buffer: torch.Tensor, max_bytes: int = MAX_POSTED_BYTES) -> None:
         """Return a buffer to the pool, which keeps two of each type, or as many as a channel needs at a time."""
         free = self._free.setdefault((buffer.dtype, buffer.device), [])
-        if len(free) < 2 or sum(other.nbytes for other in free) + buffer.nbytes <= MAX_POSTED_BYTES:
+        if len(free) < 2 or sum(other.nbytes for other in free) + buffer.nbytes <= max_bytes:
             free.append(buffer)
 
 
@@ -57,8 +59,10 @@ def run_channel(
     receptions = [step for step in steps if step.kind != SEND]
     posted: deque[tuple[torch.Tensor, Pending]] = deque()
     next_reception = 0
-    buffer_elements = max((step.stop - step.start for step in receptions if step.kind == ADD), default=0)
-    max_posted, in_flight = MAX_POSTED_BYTES // flat.element_size(), 0
+    added = [step for step in receptions if step.kind == ADD]
+    buffer_elements = max((step.stop - step.start for step in added), default=0)
+    of_each = _POSTED_OF_EACH * len({step.peer for step in added}) * buffer_elements
+    max_posted, in_flight = max(MAX_POSTED_BYTES // flat.element_size(), of_each), 0
     sends: list[tuple[int, Pending] | None] = []
 
     def wait_for_send(k: int) -> None:
@@ -110,6 +114,6 @@ def run_channel(
         for k in step.after_sends:
             wait_for_send(k)
         combine(flat[step.start : step.stop], buffer[: step.stop - step.start])
-        buffers.give(buffer)
+        buffers.give(buffer, max_posted * flat.element_size())
     for k in range(len(sends)):
         wait_for_send(k)

@@ -265,7 +265,7 @@ class Engine:
     def _compile(self, schedule: Schedule, elements: int, item_bytes: int) -> Program:
         key = (id(schedule), elements, item_bytes)
         if key not in self._programs:
-            segments = segment(elements, item_bytes, schedule.chunks, self.aggregation.segmentation)
+            segments = segment(elements, item_bytes, schedule.chunks, self.aggregation.segmentation_of(schedule))
             program = compile_program(schedule, self._rank, segments, self.aggregation.channels)
             self._programs[key] = schedule, program  # a reference to the schedule keeps its id unique
             if len(self._programs) > _MAX_CACHED_PROGRAMS:

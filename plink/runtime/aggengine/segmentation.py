@@ -7,7 +7,7 @@ the vector, so those with the same route form one message.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,15 @@ class SegmentationConfig:
     segment_bytes: int = 1024 * KILOBYTE
     segments: int = 8
     min_segment_bytes: int = 256 * KILOBYTE
+
+    def finer(self, parts: int) -> "SegmentationConfig":
+        """Return the configuration with so many times as many segments."""
+        return replace(
+            self,
+            segment_bytes=max(1, self.segment_bytes // parts),
+            segments=self.segments * parts,
+            min_segment_bytes=max(1, self.min_segment_bytes // parts),
+        )
 
 
 def segmentation_for_rate(rate_gbps: float | None) -> SegmentationConfig:

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,9 @@ import torch.distributed as dist
 
 from plink.runtime.aggengine import hub
 from plink.runtime.aggengine.aggregation import TEXT, Aggregation, SizeClass
+from plink.runtime.aggengine.channel import DataChannel, run_channel
+from plink.runtime.aggengine.program import compile_program
+from plink.runtime.aggengine.segmentation import SegmentationConfig, segment
 from plink.runtime.agileml.host.memory_limits import Memory
 from plink.runtime.torch_backend import VARIABLE
 from solvers.schedules.catalogue import Options, schedule_for
@@ -131,3 +135,28 @@ def test_too_large_a_bucket_is_refused_with_both_sizes() -> None:
         assert "1.2 MB" in error
         assert "has 1 MB" in error
         assert "hub-0 on fat-0" in error
+
+
+class CountedReceptions:
+    """Transport of nothing: counts the receptions posted before the first wait."""
+
+    def __init__(self) -> None:
+        self.posted, self.of_peer = Counter[int](), Counter[int]()
+
+    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Any:
+        self.posted[peer] += 1
+
+    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Any:
+        """Nothing."""
+
+    def wait(self, pending: Any, peer: int, channel: int) -> None:
+        self.of_peer = self.of_peer or self.posted.copy()
+
+
+def test_three_messages_of_each_worker_are_under_way() -> None:
+    schedule, vector = schedule_for("hub", 9, Options(servers=1)), torch.zeros(8 << 20)
+    cells = segment(len(vector), vector.element_size(), schedule.chunks, SegmentationConfig())
+    (steps,) = compile_program(schedule, 8, cells).channels
+    transport: Any = CountedReceptions()
+    run_channel(DataChannel(0), steps, vector, torch.Tensor.add_, transport, 0)
+    assert transport.of_peer == dict.fromkeys(range(8), 3)
