@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
-from plink.api.hubs import with_hubs
+from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
@@ -145,6 +145,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
+    for line in hubs_limited_by_cores(network, fabric):
+        _log.warning("%s", line)
     stated_model = model_for(request.model, fabric, timed=True)
     if stated_model == "latency":
         stated_model = CONTENTION

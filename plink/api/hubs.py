@@ -1,5 +1,6 @@
 """Hub processes of a network, and the schedules of ranks with them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -7,8 +8,9 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.network import Network
+from plink.model.units import format_gbps
 from solvers.costs.fabric import Fabric
-from solvers.planning.hubs import hub_processes
+from solvers.planning.hubs import GBPS_A_PROCESS, hub_processes
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 
 _PRICED_SEGMENTS = 16  # AggEngine cuts a vector so that sums travel back while others arrive
@@ -42,10 +44,7 @@ def with_hubs(network: Network, fabric: Fabric, algo: str, ranks: Ranks, options
     hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots]
     if not hosts:
         raise UsageError(f"{algo} needs a host with role=hub in the hosts file")
-    rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)[hosts].tolist()
-    identities = network.host_identities
-    cores = [identities.get(fabric.names[host], {}).get("cores") for host in hosts]
-    places, weights = hub_processes(rates if fabric.has_host_rates else [None] * len(hosts), cores)
+    places, weights = hub_processes(*_rates_and_cores(network, fabric, hosts))
     order = np.append(ranks, np.array(hosts)[places])
     groups = None
     if algo == "hub-2l":
@@ -58,3 +57,25 @@ def with_hubs(network: Network, fabric: Fabric, algo: str, ranks: Ranks, options
                 )
     segments = options.segments_or(_PRICED_SEGMENTS)
     return WithHubs(order, replace(options, servers=len(places), weights=weights, groups=groups, segments=segments))
+
+
+def hubs_limited_by_cores(network: Network, fabric: Fabric) -> list[str]:
+    """Return a sentence for each hub host whose processes take less than its link carries."""
+    hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots]
+    rates, cores = _rates_and_cores(network, fabric, hosts)
+    places, _ = hub_processes(rates, cores)
+    return [
+        f"{fabric.names[host]}: {cores[k]} cores are for {format_gbps(places.count(k) * GBPS_A_PROCESS)}, its link for "
+        f"{format_gbps(rate)}: as a hub it is slower than priced"
+        for k, (host, rate) in enumerate(zip(hosts, rates, strict=True))
+        if cores[k] is not None and rate is not None and rate > places.count(k) * GBPS_A_PROCESS
+    ]
+
+
+def _rates_and_cores(
+    network: Network, fabric: Fabric, hosts: Sequence[int]
+) -> tuple[list[float | None], list[int | None]]:
+    rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)[hosts].tolist()
+    identities = network.host_identities
+    cores = [identities.get(fabric.names[host], {}).get("cores") for host in hosts]
+    return rates if fabric.has_host_rates else [None] * len(hosts), cores

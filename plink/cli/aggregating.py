@@ -12,7 +12,7 @@ import numpy as np
 
 from plink.api.algorithms import fabric_from, options_of, order_from
 from plink.api.costing import CostRequest, cost
-from plink.api.hubs import with_hubs
+from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
@@ -265,6 +265,8 @@ def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tup
         return schedule_for(backend, ranks + len(names), Options(servers=len(names))), tuple(names)
     fabric, order = fabric_from(network), order_from(network, RankOrder("given", tuple(hosts.ranked().names)))
     joined = with_hubs(network, fabric, backend, order, Options())
+    for line in hubs_limited_by_cores(network, fabric):
+        say(f"warning: {line}")
     _warn_of_slow_hubs(backend, network, hosts)
     names = [fabric.names[host] for host in joined.order[ranks:]]
     return schedule_for(backend, len(joined.order), replace(joined.options, segments=None)), tuple(names)

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from plink.api.advising import advise
+from plink.api.algorithms import fabric_from
 from plink.api.costing import cost
+from plink.api.hubs import hubs_limited_by_cores
 from plink.cli.aggregating import Backend, backend_for
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
@@ -45,7 +47,7 @@ def test_a_wide_hub_costs_the_vector_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("gbps", "hubs", "taken"), [(0.9, 1, True), (0.1, 1, False), (0.5, 2, True), (0.1, 2, False)])
-def test_hubs_are_taken_by_their_price(
+def test_hubs_are_taken_where_they_are_cheapest(
     gbps: float, hubs: int, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = network(gbps, tmp_path, hubs)
@@ -61,6 +63,19 @@ def test_a_narrow_hub_is_warned_of(
     assert "warning: hub is by the measured rates 0.21 times as fast" in capsys.readouterr().err
     backend("hub", network(0.9, tmp_path), monkeypatch, tmp_path)
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("cores", "warned"), [(2, True), (16, False), (None, False)])
+def test_too_few_cores_of_a_hub_are_warned_of(cores: int | None, warned: bool, tmp_path: Path) -> None:
+    network(20.0, tmp_path)
+    file = tmp_path / ".plink/network.json"
+    document = json.loads(file.read_text())
+    more = {} if cores is None else {"cores": cores}
+    document["machines"] = [{"hostname": host["name"], **more} for host in document["hosts"]]
+    file.write_text(json.dumps(document))
+    measured = read_network(file)
+    lines = hubs_limited_by_cores(measured, fabric_from(measured))
+    assert [line.partition(":")[0] for line in lines] == ["fat-0"] * warned
 
 
 def test_a_job_without_hubs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +105,14 @@ def test_racks_with_a_hub_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("rates", "cores", "hosts", "weights"),
     [
         ([0.9], [2], [0], [0.9]),
-        ([25.0], [8], [0, 0, 0], [25 / 3] * 3),
-        ([25.0, 10.0], [3, None], [0, 0, 1], [12.5, 12.5, 10.0]),
+        ([25.0], [8], [0, 0, 0, 0], [25 / 4] * 4),
+        ([25.0, 5.0], [3, None], [0, 0, 1], [7.0, 7.0, 5.0]),
         ([None, None], [8, 8], [0, 1], [1.0, 1.0]),
-        ([40.0, None], [1, 16], [0, 1], [40.0, 40.0]),
+        ([40.0, None], [1, 16], [0, 1], [7.0, 7.0]),
     ],
 )
 def test_processes_of_hubs(
     rates: list[float | None], cores: list[int | None], hosts: list[int], weights: list[float]
 ) -> None:
-    """One for each 10 Gbit/s, and a core is left free."""
+    """One for each 7 Gbit/s, which is what it can take, and a core is left free."""
     assert hub_processes(rates, cores) == (hosts, pytest.approx(weights))
