@@ -31,11 +31,11 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | system
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing what plink needs, each file checked against requirements.lock"
 	@$(PIP) --require-hashes --no-deps -r requirements.lock
+	@$(VENV)/bin/python -m tools.compile_ahead  # goes on meanwhile
 	@echo "installing PyTorch from $(or $(TORCH_INDEX),pip's default index$(COMMA) whose Linux wheels may bring CUDA (several GB): TORCH_INDEX=URL names another)"
 	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
 	@echo "installing plink"
 	@$(PIP) --no-deps --no-build-isolation -e .
-	@$(VENV)/bin/python -c "from plink.cli.compilation_notice import compile_ahead; compile_ahead()"  # goes on meanwhile
 	@touch $(STAMP)
 
 demo:

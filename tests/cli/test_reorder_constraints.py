@@ -121,7 +121,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert listing(here) == before
 
 
-@pytest.mark.parametrize("groups", [(), ("--groups", "2"), ("--groups", "good")])
+@pytest.mark.parametrize("groups", [(), ("--groups", "good")])
 def test_hubs_are_in_no_order(groups: tuple[str, ...], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor in groups: that of the hub has three hosts."""
     document = order(capsys, "hub.json", "--algo", "2lha", *groups)

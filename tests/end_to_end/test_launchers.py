@@ -54,6 +54,7 @@ def test_order_through_open_mpi(small_lab: Lab, tmp_path: Path) -> None:
     until(lambda: not guests(small_lab), 200, "daemons and ranks to be gone")
 
 
+@pytest.mark.extended
 def test_order_through_torchrun(small_lab: Lab, tmp_path: Path) -> None:
     check_order(small_lab, tmp_path, "torchrun")
     until(lambda: not guests(small_lab), 200, "torchruns and agents to be gone")

@@ -216,4 +216,4 @@ class Turning(RuleBasedStateMachine):
 class TestTurning(Turning.TestCase):
     """Tried with many courses of things."""
 
-    settings = settings(max_examples=60, stateful_step_count=60, phases=(Phase.generate,), database=None)
+    settings = settings(max_examples=30, stateful_step_count=60, phases=(Phase.generate,), database=None)

@@ -43,6 +43,7 @@ def paused(job: SimulatedJob) -> list[Held]:
     return result
 
 
+@pytest.mark.extended
 def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice. By the thresholds that it was begun with it would be in stage 2."""
     monkeypatch.setattr(traffic, "MEASURE_EVERY_S", 1.0)

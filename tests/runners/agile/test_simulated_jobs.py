@@ -69,6 +69,7 @@ def test_shards_that_change_hands_after_the_last_clock(seed: int, tmp_path: Path
     finish(job_of(seed, str(tmp_path)))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", ROUGH)
 def test_lost_messages_between_servers(seed: int, tmp_path: Path) -> None:
     """Every partition can go back to the clock that all go back to, or the job goes on from a checkpoint."""
@@ -87,6 +88,7 @@ def test_host_that_cannot_roll_back_is_evicted() -> None:
     assert [line for line in job.log if "it cannot roll back to clock" in line]
 
 
+@pytest.mark.extended
 def test_refusing_replica_falls_back_to_a_checkpoint(tmp_path: Path) -> None:
     job = SimulatedJob(3, "rtttt", clocks=60, settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 0.0})
     job.later(1.9, lambda: setattr(job.hosts[0].server, "restore_to", refuse))
@@ -220,6 +222,7 @@ def test_a_job_that_ends_leaves_a_checkpoint_of_its_last_clock(tiers: str, tmp_p
     assert result["clock"] == job.clocks
 
 
+@pytest.mark.extended
 def test_last_reliable_hosts_notice_loses_little_work(tmp_path: Path) -> None:
     """There is a checkpoint of shortly before it goes."""
     remaining = {"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9}

@@ -47,13 +47,8 @@ def check_sound(made: World) -> None:
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    "billing",
-    [
-        *(pytest.param(billing, marks=pytest.mark.extended) for billing in ("hourly-2016", "first-hour-free")),
-        "per-second",
-    ],
-)
+@pytest.mark.extended
+@pytest.mark.parametrize("billing", ["hourly-2016", "first-hour-free", "per-second"])
 def test_driver_killed_at_every_point_and_replaced(billing: str) -> None:
     for blows_at in range(points(billing)):
         fuse = Fuse(blows_at)
@@ -66,7 +61,7 @@ def test_driver_killed_at_every_point_and_replaced(billing: str) -> None:
         check_sound(made)
 
 
-@pytest.mark.parametrize("hidden_s", [0.0, 100.0])
+@pytest.mark.parametrize("hidden_s", [pytest.param(0.0, marks=pytest.mark.extended), 100.0])
 def test_driver_killed_while_new_instances_are_not_listed_yet(hidden_s: float) -> None:
     for blows_at in range(40):
         made = scenario(Fuse(blows_at))

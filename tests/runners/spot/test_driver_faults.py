@@ -414,7 +414,10 @@ def test_limits_of_money_are_checked_with_the_highest_price(limits: Limits, expe
     assert bool(noted(made, "wait: ")) == (expected == 0 or noted(made, "all of the plan") > 0)
 
 
-@pytest.mark.parametrize("billing", ["hourly-2016", "first-hour-free", "per-second"])
+@pytest.mark.parametrize(
+    "billing",
+    [*(pytest.param(name, marks=pytest.mark.extended) for name in ("first-hour-free", "per-second")), "hourly-2016"],
+)
 def test_budget_is_never_exceeded_whatever_the_price_does(billing: str) -> None:
     steps = {A: [(START - 50, 0.1), (START + 100, 0.15), (START + 9000, 0.01)], B: [(START - 50, 0.2)]}
     for budget in (1.3, 2.5, 3.7, 5.0):

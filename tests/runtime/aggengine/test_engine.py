@@ -51,7 +51,7 @@ def expected(inputs: list[torch.Tensor], op: object) -> torch.Tensor:
     return reduced if inputs[0].dtype.is_floating_point else reduced.trunc()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     schedules(most_ranks=8), st.integers(1, 3), st.booleans(),
     st.lists(

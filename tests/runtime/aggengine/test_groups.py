@@ -124,7 +124,6 @@ def train_on_a_mesh() -> dict[str, Any]:
     return results
 
 
-@pytest.mark.quick
 def test_rows_and_columns_of_a_mesh_train(tmp_path: Path) -> None:
     """The weights of Gloo, to rounding, by DDP over one dimension and by FSDP over both."""
     plan = plan_of(tmp_path, two_levels(4), flat_below=2000, smallest_bytes=None)

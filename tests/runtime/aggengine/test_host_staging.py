@@ -97,6 +97,7 @@ def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path) -> None:
     assert [end.err.count(banner) for end in ended] == [2, 0, 0]  # of all ranks, and of the pair
 
 
+@pytest.mark.extended
 def test_tensors_are_not_staged_unless_requested(tmp_path: Path) -> None:
     """Here nothing does, and torch says so."""
     ended = ranks(reduce_here_and_there, tmp_path, "")

@@ -128,8 +128,7 @@ def test_every_rank_ends_with_the_sum(
     assert all(cell == (1,) * schedule.ranks for line in state for cell in line)
 
 
-@pytest.mark.parametrize("givers", [3, 70])
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize(("givers", "eager"), [(3, False), (70, True)])
 def test_round_sends_the_values_before_it(givers: int, eager: bool) -> None:
     """Rank 0 sends on the last chunk in the round in which rank 1 sends it all chunks, however many others do too."""
     ranks, last = givers + 3, givers + 1

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -238,6 +239,7 @@ def test_bsp(drawn: list[tuple[str, int]]) -> None:
     play(BSP(), drawn)
 
 
+@pytest.mark.extended
 @settings(max_examples=25, deadline=None)
 @given(orders)
 def test_ssp(drawn: list[tuple[str, int]]) -> None:

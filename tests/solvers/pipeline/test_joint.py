@@ -111,6 +111,7 @@ def test_pairs_that_were_not_measured_are_avoided() -> None:
         planned(GNMT, replace(fabric, rtt_us=alone), all_workers=True)
 
 
+@pytest.mark.extended
 def test_replicas_are_placed_by_racks() -> None:
     """The ring of 15 crosses each uplink once a way: hosts of a rack are neighbours, also where ranks are sorted."""
     fabric = fabric_of_racks(16, 4)

@@ -72,7 +72,7 @@ def do(world: World, kind: str, a: int, b: int) -> None:
                 assert not world.tell(late)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.integers(1, 3), st.integers(0, 6), st.integers(1, 7), st.integers(1, 30), st.booleans(), Doings)
 def test_whatever_happens_everything_has_a_primary_a_replica_and_a_way_there(
     reliable: int, transient: int, partitions: int, shards: int, low: bool, doings: list[tuple[str, int, int]]
