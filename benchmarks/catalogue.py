@@ -44,6 +44,7 @@ ENTRIES = (
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
     Entry("bml", "BML on a BCube against one interface (--only NAME: a part)", 9, True),
+    Entry("hub", "all-reduces through hubs against Gloo, flat, 2LHA and MXNet (--only NAME: a part)", 20),
     Entry("bml_training", "what BML saves of a training's time, by model and sub-batch", 7, True),
     Entry("gain_coverage", "how often the interval of a predicted gain holds what another probe says", 6),
     Entry("probing", "time and accuracy of the probe", 9),
