@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.balance import fitted, made_up_network, ratios, simulated_forms, table_2_1, thesis_ratios
 from solvers.balance import busiest_link, rack_times, wide_hosts
 from solvers.balance_money import NetworkParts
 from solvers.costs.by_name import pattern_for
@@ -72,3 +73,25 @@ def test_parts_add_up() -> None:
     parts = NetworkParts(100, 50, 10, 1, 2, 500, 20, 3, oversubscription=2)
     assert parts.link(10) == 17
     assert parts.total(8, 2) == 8 * 167 + 2 * (500 + 3 * 27)
+
+
+def test_servers_need_what_table_2_1_says() -> None:
+    """Within a row its cells are the bytes of plink's schedules; the times of Table 6.1 are others by 10 % at most."""
+    for model, row in table_2_1().items():
+        for form, cell in row.items():
+            assert cell["by_ncc"] == pytest.approx(cell["thesis"], abs=1), (model, form)
+            assert cell["thesis"] == pytest.approx(cell["by_table_6_1"], rel=0.1), (model, form)
+
+
+def test_money_gains_what_table_6_3_says() -> None:
+    fit, error = fitted()
+    assert error <= 0.015
+    for own, thesis, gain in zip(ratios(fit), thesis_ratios(), (0.25, 0.06, 0.36), strict=True):
+        assert own == pytest.approx(thesis, rel=0.015)
+        assert own[1] - 1 == pytest.approx(gain, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 7])
+def test_the_first_form_is_the_simulators_fastest(seed: int) -> None:
+    seconds, first = simulated_forms(made_up_network(seed))
+    assert first <= 1.05 * min(seconds.values())
