@@ -160,12 +160,12 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
     :raises NoAnswer: when no rates were measured, a pair that all need was not, or nothing crosses a link.
     """
     request.check()
-    fabric, given = fabric_from(network, request.advise.smooth_latencies), order_from(network, None)
+    fabric, ranks = fabric_from(network, request.advise.smooth_latencies), order_from(network, None)
     if fabric.rate_gbps is None:
         raise NoAnswer(f"{network.location} has no measured rates of hosts or links; `plink probe HOSTS` measures them")
     size, algorithms = request.parameter_bytes, request.advise.algorithms
     if algorithms == FORMS:
-        is_bcube, is_grouped = bcube_of(network) is not None, len(set(fabric.group_of[given].tolist())) > 1
+        is_bcube, is_grouped = bcube_of(network) is not None, len(set(fabric.group_of[ranks].tolist())) > 1
         algorithms = tuple(algo for algo in FORMS if is_grouped or algo != "2lha")  # of one group it is flat
         algorithms += ALL_INTERFACES if is_bcube else ()
     options = {"sharded": False, "colocated": True} if "ps" in algorithms else {}
