@@ -46,6 +46,10 @@ def advise(
     step: Annotated[
         str | None, typer.Option(help="How long a step computes, like 350ms.", rich_help_panel=_STEP)
     ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Bytes and seconds of a step as this run had them: an id, or last.", rich_help_panel=_STEP),
+    ] = None,
     overlap: Annotated[
         float | None,
         typer.Option(help="Share of the step that may hide the exchange; default 1.", rich_help_panel=_STEP),
@@ -80,6 +84,11 @@ def advise(
     request.check()  # refuse before anything is read
     if plot is not None:
         _check_plot_path(plot, network_file or workspace.NETWORK)
+    if run is not None:
+        from plink.cli.balance import recorded_step
+
+        size_bytes, step_s = recorded_step(run)
+        parameters, step = parameters or f"{size_bytes}", step or f"{step_s:.6f}"
     if parameters is not None or step is not None:
         if parameters is None or step is None or size is not None or plot is not None:
             raise UsageError("--parameters and --step go together, and without --size and --plot")
@@ -94,7 +103,7 @@ def advise(
         show_balance(of_step, network_file, prices, parse_duration(max_network_age), as_json)
         return
     if overlap is not None or prices is not None:
-        raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step")
+        raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step, or --run")
     advice = recommend(network_from(network_file), request)
     for algo, reason in advice.left_out.items():
         say(f"{algo} is left out: {reason}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from plink.cli.screen import print_json, print_lines, say
 from plink.cli.tables import show_table
-from plink.errors import InputError
+from plink.errors import InputError, UsageError
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
 
@@ -20,6 +20,23 @@ if TYPE_CHECKING:
 
 _MIN_GAIN = 1.02  # below it nothing gains
 _NO_HUBS = "No host's link was measured twice as wide as the others': none gains as a hub (role=hub gbps=X states one)."
+
+
+def recorded_step(name: str) -> tuple[int, float]:
+    """Return the bytes and the seconds of a step of a recorded run.
+
+    :raises UsageError: when there is no such run, or it has none.
+    """
+    from plink.records.runs import run_named
+
+    run = run_named(workspace.RUNS, name)
+    size_bytes, step_s = run.document.get("bytes_per_step"), run.document.get("step_s")
+    if not isinstance(size_bytes, int) or not isinstance(step_s, int | float):
+        raise UsageError(
+            f"--run {name}: run {run.id} has no bytes of a step: AggEngine saw too few; give --parameters and --step"
+        )
+    say(f"run {run.id}: {format_bytes(size_bytes)} a step of {format_time(step_s)}, what was not hidden then included")
+    return size_bytes, step_s
 
 
 def read_parts(path: Path) -> "NetworkParts":

@@ -191,3 +191,16 @@ def test_balance_on_the_command_line(here: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(PlinkError) as raised:
         command().main(args=["advise", "slots.json", *BALANCE], prog_name="plink", standalone_mode=False)
     assert raised.value.exit_code == 4
+
+
+def test_a_recorded_step(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is typed wins over the run; a run without bytes says what to type."""
+    for name, step in (("aa", {"bytes_per_step": 2_000_000, "step_s": 0.02}), ("bb", {})):
+        (here / f".plink/runs/{name}").mkdir(parents=True)
+        write(here / f".plink/runs/{name}/run.json", {"schema": "plink.run/1", "id": name, "started": name} | step)
+    for words, expected in (((), (2_000_000, 0.02)), (("--step", "1s"), (2_000_000, 1.0))):
+        step = advice(capsys, "even.json", "--run", "aa", *words)["balance"]
+        assert (step["parameter_bytes"], step["step_s"]) == expected
+    with pytest.raises(PlinkError, match="run bb has no bytes of a step") as raised:
+        command().main(args=["advise", "even.json", "--run", "last"], prog_name="plink", standalone_mode=False)
+    assert raised.value.exit_code == 2
