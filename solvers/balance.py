@@ -6,7 +6,6 @@ sharded: CS), 2N M (NCC) or 2N/S M (S servers apart: NCS). Here the bytes of the
 direction for itself.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,16 +50,6 @@ def busiest_link(
     equals = int((seconds >= _EQUAL_SHARE * seconds[worst]).sum()) - 1
     names = [name for block_names, _, _ in blocks for name in block_names]
     return BusiestLink(names[worst], float(moved[worst]), float(gbps[worst]), equals)
-
-
-def exposed_s(exchange_s: float, step_s: float, overlap: float) -> float:
-    """Return the seconds of an exchange that a step of which this share overlaps it does not hide."""
-    return max(0.0, exchange_s - overlap * step_s)
-
-
-def hub_gbps_needed(workers: int, size_bytes: float, hidden_s: float) -> float:
-    """Return what all hubs have to carry together each way, Gbit/s, so that an exchange takes no longer than this."""
-    return workers * size_bytes / (hidden_s * _BYTES_PER_S) if hidden_s > 0 else math.inf
 
 
 def wide_hosts(gbps: Sequence[float]) -> list[int]:

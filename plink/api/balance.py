@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from plink.api.hubs import Ranks, with_hubs
 from plink.api.interfaces import fabric_of_algorithm
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
-from solvers.balance import BusiestLink, RackTimes, busiest_link, exposed_s, hub_gbps_needed, rack_times, wide_hosts
+from solvers.balance import BusiestLink, RackTimes, busiest_link, rack_times, wide_hosts
 from solvers.balance_money import NetworkParts
 from solvers.costs.by_name import pattern_for, priced_options
 from solvers.costs.fabric import Fabric
@@ -22,7 +22,7 @@ from solvers.simulation.cost import cost_by_model
 
 FORMS = ("ring", "halving-doubling", "2lha", "flat", "ps")
 _MAX_HUBS = 8  # that are tried one more at a time
-_MIN_GAIN = 0.02  # by which one more has to shorten a step
+_MIN_GAIN = 0.02  # of work by one more
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class BalanceRequest:
     overlap: float = 1.0
     parts: NetworkParts | None = None
     advise: AdviseRequest = field(default_factory=lambda: AdviseRequest(algorithms=FORMS))
+
+    @property
+    def hidden_s(self) -> float:
+        """The seconds of a step in which the exchange may go on."""
+        return self.overlap * self.step_s
 
     def check(self) -> None:
         """:raises UsageError: for no bytes, no time, or a share that is none; as :meth:`AdviseRequest.check`."""
@@ -53,7 +58,7 @@ class FormBalance:
     """A form of the exchange. ``order``: the family of its rank order; ``servers``: the hosts that aggregate where not
     all ranks do; ``hosts``: indices of all that it uses, hubs last; ``workers``: ranks. ``need_gbps``: of the busiest
     link, with all links faster by the same factor, so that the step hides the exchange; infinite where it never does.
-    ``exposed_s``: what the step does not hide."""
+    ``exposed_s``: what the step does not hide; ``step_s``: the step with that."""
 
     algo: str
     order: str
@@ -64,6 +69,12 @@ class FormBalance:
     exchange_s: float
     need_gbps: float
     exposed_s: float
+    step_s: float
+
+    @property
+    def work(self) -> float:
+        """Steps of single workers a second."""
+        return self.workers / self.step_s
 
     @property
     def name(self) -> str:
@@ -78,6 +89,7 @@ class FormBalance:
             "link_bytes": round(self.link.bytes), "link_gbps": round(self.link.gbps, 6),
             "need_gbps": round(self.need_gbps, 6) if math.isfinite(self.need_gbps) else None,
             "exchange_s": round(self.exchange_s, 6), "exposed_s": round(self.exposed_s, 6),
+            "step_s": round(self.step_s, 6),
         }  # fmt: skip
 
 
@@ -101,14 +113,6 @@ class Balance:
         """Return the best form of ranks alone; None where only hubs were asked for."""
         return next((form for form in self.forms if form.algo not in HUB_ALGORITHMS), None)
 
-    def step_s(self, form: FormBalance) -> float:
-        """Return the seconds of a step with what it does not hide."""
-        return self.request.step_s + form.exposed_s
-
-    def work(self, form: FormBalance) -> float:
-        """Return the steps of single workers a second."""
-        return form.workers / self.step_s(form)
-
     def of(self, algo: str) -> FormBalance | None:
         """Return the best form by this algorithm."""
         return next((form for form in self.forms if form.algo == algo), None)
@@ -130,27 +134,24 @@ class Balance:
             cost = parts.total(len(form.hosts) - hubs, hubs)
         else:
             cost = sum(hosts[k].price or 0.0 for k in form.hosts)
-        per_hour = 3600 * self.work(form)
+        per_hour = 3600 * form.work
         return None if cost == 0 else (cost, per_hour / cost * (1000 if parts else 1))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document ``plink.advice/1`` with ``balance``, and ``money`` where there are prices."""
-        request, by_rack = self.request, self.by_rack
-        entry: dict[str, Any] = {
-            "parameter_bytes": round(request.parameter_bytes),
-            "step_s": request.step_s,
-            "overlap": request.overlap,
-            "forms": [form.to_json() | {"step_s": round(self.step_s(form), 6)} for form in self.forms],
+        request, by_rack, forms = self.request, self.by_rack, []
+        for form in self.forms:
+            money = self.money(form)
+            prices = {} if money is None else dict(zip(("cost", "work_per_money"), money, strict=True))
+            forms.append(form.to_json() | prices)
+        balance_of_step = {
+            "parameter_bytes": round(request.parameter_bytes), "step_s": request.step_s, "overlap": request.overlap,
+            "forms": forms,
             "hub_gbps": round(self.hub_gbps, 6) if math.isfinite(self.hub_gbps) else None,
-        }
-        if by_rack is not None:
-            entry["by_rack"] = {key: round(value, 6) for key, value in vars(by_rack).items()}
-        document = self.advice.to_json() | {"balance": entry}
-        money = [(form.name, self.money(form)) for form in self.forms]
-        if all(prices is not None for _, prices in money):
-            rows = [{"form": name, "cost": a, "work_per_money": b} for name, (a, b) in cast(Any, money)]
-            document["money"] = {"source": "bought" if self.request.parts else "rented", "forms": rows}
-        return document
+            **({} if by_rack is None else {"by_rack": {key: round(value, 6) for key, value in vars(by_rack).items()}}),
+        }  # fmt: skip
+        source = {"money": "bought" if request.parts else "rented"} if "cost" in forms[0] else {}
+        return self.advice.to_json() | {"balance": balance_of_step} | source
 
 
 def balance(network: Network, request: BalanceRequest) -> Balance:
@@ -182,11 +183,11 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
     forms = [*_forms_of_ranks(advice, request), *_forms_of_hubs(advice, request, candidates)]
     if not forms:
         raise NoAnswer("all ranks are on one host: their exchange crosses no link")
-    forms.sort(key=lambda form: (_cost(request, form), form.exchange_s))
+    forms.sort(key=lambda form: (-form.work, form.exchange_s))
     workers = sum(host.slots for k, host in enumerate(network.hosts) if k not in candidates)
     return Balance(
         request, advice, tuple(forms), tuple(advice.fabric.names[k] for k in candidates), bool(stated),
-        hub_gbps_needed(workers, size, request.overlap * request.step_s),
+        workers * size * 8e-9 / request.hidden_s if request.hidden_s > 0 else math.inf,
         _by_rack(network, advice.fabric, candidates, rates, size),
     )  # fmt: skip
 
@@ -221,16 +222,11 @@ def _forms_of_hubs(advice: Advice, request: BalanceRequest, candidates: Sequence
                 continue
             names = tuple(fabric.names[k] for k in hubs)
             form = _form(advice, request, _Setting(algo, "given", joined.order, joined.options, names))
-            if form is not None and (not forms or _cost(request, form) < (1 - _MIN_GAIN) * _cost(request, forms[-1])):
+            if form is not None and (not forms or form.work > (1 + _MIN_GAIN) * forms[-1].work):
                 forms.append(form)
             if forms and forms[-1].exposed_s == 0:
                 break
         yield from dict.fromkeys((*forms[:1], *forms[-1:]))
-
-
-def _cost(request: BalanceRequest, form: FormBalance) -> float:
-    """Return the seconds that a step takes for each worker."""
-    return (request.step_s + form.exposed_s) / form.workers
 
 
 class _Setting(NamedTuple):
@@ -258,12 +254,12 @@ def _form(
     link = busiest_link(pattern, fabric, order, size, model != "alpha-beta")
     if link is None:
         return None
-    hidden_s = request.overlap * request.step_s
-    need = link.gbps * exchange_s / hidden_s if hidden_s > 0 else math.inf
+    hidden_s = request.hidden_s
+    need, exposed_s = link.gbps * exchange_s / hidden_s if hidden_s > 0 else math.inf, max(0.0, exchange_s - hidden_s)
     workers = len(order) - (options.servers or 0 if algo in HUB_ALGORITHMS else 0)
     return FormBalance(
-        algo, family, servers, tuple(dict.fromkeys(order.tolist())), workers, link, exchange_s, need,
-        exposed_s(exchange_s, request.step_s, request.overlap),
+        algo, family, servers, tuple(dict.fromkeys(order.tolist())), workers, link, exchange_s, need, exposed_s,
+        request.step_s + exposed_s,
     )  # fmt: skip
 
 

@@ -76,6 +76,8 @@ def show_balance(
     if path.is_file() and time.time() - path.stat().st_mtime > max_age_s:
         say(f"warning: {path} is {workspace.age(path)} old, more than --max-network-age: its rates may have changed")
     result = balance(network, request)
+    for algo, reason in result.advice.left_out.items():
+        say(f"{algo} is left out: {reason}")
     if as_json:
         print_json(result.to_json())
     else:
@@ -110,7 +112,7 @@ def _name(balance: "Balance", form: "FormBalance") -> str:
 
 def _conclusions(balance: "Balance") -> Iterator[str]:
     request, best = balance.request, balance.forms[0]
-    size, hidden = format_bytes(request.parameter_bytes), format_time(request.overlap * request.step_s)
+    size, hidden = format_bytes(request.parameter_bytes), format_time(request.hidden_s)
     hiding = sum(form.exposed_s == 0 for form in balance.forms)
     if hiding:
         yield f"{hiding} of {len(balance.forms)} forms hide {size} in {hidden}, {best.name} with the most room."
@@ -138,7 +140,7 @@ def _on_hubs(balance: "Balance", base: "FormBalance | None") -> str:
     hubs = [form for form in balance.forms if form.algo in HUB_ALGORITHMS]
     if not hubs or base is None:
         return "" if hubs else _NO_HUBS
-    gain, names = balance.work(hubs[0]) / balance.work(base), ", ".join(hubs[0].servers)
+    gain, names = hubs[0].work / base.work, ", ".join(hubs[0].servers)
     does = f"{hubs[0].name} does {gain:.2f} times the work of {base.name}"
     use = f"Use {names}" if balance.hubs_stated else f"Give {names} role=hub"
     verdict = "No hub gains" if gain < _MIN_GAIN else use

@@ -72,6 +72,10 @@ class BalanceForm(TypedDict):
     """What the step does not hide, seconds."""
     step_s: Positive
     """The step with what it does not hide, seconds."""
+    cost: NotRequired[Positive]
+    """Money an hour for what is rented, money for what is bought; missing without prices."""
+    work_per_money: NotRequired[Positive]
+    """Steps of single workers per money; bought: an hour and per 1000 of money."""
 
 
 class RackTimesEntry(TypedDict):
@@ -102,26 +106,6 @@ class BalanceEntry(TypedDict):
     """Present where each of several racks has a hub."""
 
 
-class FormPrice(TypedDict):
-    """What a form costs."""
-
-    form: str
-    """The form."""
-    cost: Positive
-    """Money an hour where hosts are rented, money where they are bought."""
-    work_per_money: Positive
-    """Steps of single workers per money; bought: an hour and per 1000 of money."""
-
-
-class MoneyEntry(TypedDict):
-    """What the forms of a balance cost."""
-
-    source: Literal["rented", "bought"]
-    """By price= of the hosts, or by the prices of parts."""
-    forms: list[FormPrice]
-    """The forms as in balance."""
-
-
 class AdviceDocument(TypedDict):
     """Which algorithm in which order for which size.
 
@@ -148,5 +132,5 @@ class AdviceDocument(TypedDict):
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
     balance: NotRequired[BalanceEntry]
     """Present with `--parameters` and `--step`, or `--run`."""
-    money: NotRequired[MoneyEntry]
-    """Present beside balance where there are prices."""
+    money: NotRequired[Literal["rented", "bought"]]
+    """Present beside balance where there are prices: price= of the hosts, or those of parts."""
