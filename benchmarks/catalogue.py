@@ -15,7 +15,7 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("table_4_1", "PLink Table 4.1: rounds and bytes of each algorithm, counted", 0.5, True),
+    Entry("table_4_1", "PLink Table 4.1: rounds and bytes of each algorithm, counted", 0.2, True),
     Entry("alpha_agreement", "PLink Figure 4.4: alpha and the agreement of clusterings (AMI)", 1.5, True),
     Entry("probe_methods", "PLink 6.2.5: PAIA by the kind of probe, raw and embedded", 6, True),
     Entry("embedding", "PLink 6.2.5: what an embedding adds to PAIA, by alpha", 1.5, True),
@@ -23,6 +23,9 @@ ENTRIES = (
     Entry("prediction_intervals", "measured over predicted times, and how many are inside their intervals", 30),
     Entry("order_spread", "PLink Figure 5.1: costs and run times of 500 random orders", 4, True),
     Entry("speedups", "PLink Figure 6.16: worst over best order, by algorithm and library", 7, True),
+    Entry(
+        "balance", "PLink Tables 2.1 and 6.3: what a step needs of links, money; advice against simulation", 0.3, True
+    ),
     Entry("aggengine", "PLink Figures 6.12 to 6.14: AggEngine, 2LHA by probed, true and random groups", 10, True),
     Entry("autotune", "PLink Figure 6.15: a host that falls to a quarter of its rate", 8, True),
     Entry("agileml", "Harlap Figures 4.10 to 4.15: stages, scaling, elasticity", 11, True),

@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "plink.api.advising": ("Advice", "AdviseRequest", "advise"),
+    "plink.api.balance": ("Balance", "BalanceRequest", "balance"),
     "plink.api.clustering": ("ClusterRequest", "cluster"),
     "plink.api.costing": ("CollectiveCost", "CostRequest", "cost"),
     "plink.api.diagnosing": ("Examination", "diagnose", "examine"),

@@ -1,6 +1,9 @@
 from plink.api.advising import Advice as Advice
 from plink.api.advising import AdviseRequest as AdviseRequest
 from plink.api.advising import advise as advise
+from plink.api.balance import Balance as Balance
+from plink.api.balance import BalanceRequest as BalanceRequest
+from plink.api.balance import balance as balance
 from plink.api.clustering import ClusterRequest as ClusterRequest
 from plink.api.clustering import cluster as cluster
 from plink.api.costing import CollectiveCost as CollectiveCost

@@ -40,7 +40,7 @@ from solvers.simulation.cost import SimulatedCost
 _ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
 )  # fmt: skip
-_ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
+ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
 _CONTENTION_S = 5.0
@@ -85,7 +85,7 @@ class AdviseRequest:
 class Advice:
     """Advice for a network. ``lines``: what each algorithm costs in each order that was tried; ``stretches``: the
     fastest of them from size to size; ``left_out``: algorithms without a cost, and why. ``model``: the model of
-    their costs; ``fabric``: what they rest on."""
+    their costs; ``fabric``: what they rest on; ``orders``: the order of each family, shape (N,)."""
 
     request: AdviseRequest
     network: Network
@@ -94,6 +94,7 @@ class Advice:
     lines: tuple[CostLine, ...]
     stretches: tuple[SizeInterval, ...]
     left_out: dict[str, str]
+    orders: Mapping[str, Order] = field(default_factory=dict)
 
     def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
         """Return the fastest line at this size; of one algorithm, in the best of its orders."""
@@ -140,8 +141,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     """
     request = request or AdviseRequest()
     request.check()
-    if _shape(network) is not None and request.algorithms == _ALGORITHMS:
-        request = replace(request, algorithms=(*_ALGORITHMS, *_ALL_INTERFACES))
+    if bcube_of(network) is not None and request.algorithms == _ALGORITHMS:
+        request = replace(request, algorithms=(*_ALGORITHMS, *ALL_INTERFACES))
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
@@ -159,7 +160,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     for family, order in orders.items():
         for algo in request.algorithms:
             try:
-                joined, options = _order_and_options(network, request, fabric, algo, order)
+                joined, options = order_and_options(network, request, fabric, algo, order)
                 own_fabric = fabric_of_algorithm(network, fabric, algo)
                 priced = priced_options(options, algo, math.sqrt(request.min_bytes * request.max_bytes), model)
                 new_lines, without_cost = cost_lines(own_fabric, {family: joined}, {algo: priced}, model)
@@ -182,9 +183,9 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
             f"not simulated: not among the fastest by {model}, too large, or no time was left",
         )
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
-        return Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out)
+        return Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
-    return Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out)
+    return Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
 
 
 def _sizes_of(request: AdviseRequest) -> list[float]:
@@ -229,7 +230,7 @@ def _simulated_lines(
             continue
         try:
             if not is_late:
-                order, options = _order_and_options(network, request, fabric, fast.algo, orders[fast.family])
+                order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
                 sized = _SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
                 if not by_rounds or sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
                     cost_of = sized
@@ -271,13 +272,13 @@ class _SizedCost:
         return self.prepared(size_bytes)(self.order)
 
 
-def _shape(network: Network) -> BCube | None:
+def bcube_of(network: Network) -> BCube | None:
     """Return the BCube that hosts' interfaces form; None for other hosts."""
     topology = interface_topology(network)
     return topology.shape if topology is not None and isinstance(topology.shape, BCube) else None
 
 
-def _order_and_options(
+def order_and_options(
     network: Network, request: AdviseRequest, fabric: Fabric, algo: str, order: Order
 ) -> tuple[Order, Options]:
     """Return an order, with hubs behind it where the algorithm uses them, and the algorithm's options: those of the
@@ -289,6 +290,9 @@ def _order_and_options(
     if "base" not in values and "levels" not in values:
         values |= own_options(network, algo, len(order))
     options = options_of(values, request.algorithms, rank_groups(fabric, order))
+    if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
+        rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
+        options = replace(options, root=int(np.argmax(rates[order])))
     if algo not in HUB_ALGORITHMS or not network.hosts.hubs:
         return order, options
     joined = with_hubs(network, fabric, algo, order, options)
@@ -299,17 +303,18 @@ def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dic
     """Return the orders to compare: as given, by the digits of a BCube, groups kept together, and the best ring of a
     short search."""
     orders = {"given": baseline}
-    shape = _shape(network)
+    shape = bcube_of(network)
     if shape is not None and len(shape.digits) == len(baseline):
         orders["digits"] = np.array(shape.rank_order(), dtype=np.intp)
     if len(set(fabric.group_of.tolist())) > 1:
         orders["grouped"] = baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]
-    if np.isfinite(fabric.rtt_us).all() and len(set(baseline.tolist())) == len(baseline):
+    between = fabric.rtt_us[np.ix_(baseline, baseline)]  # hubs are in no order
+    if np.isfinite(between).all() and len(set(baseline.tolist())) == len(baseline):
         deadline = search_clock() + _SEARCH_S
         budget = SearchBudget(
             _EVALUATIONS_PER_HOST * len(baseline), lambda progress: search_clock() < deadline, exhaustive=False
         )
-        orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
+        orders["ring"] = baseline[search_ring(between, seed, budget).order]
     return orders
 
 

@@ -35,13 +35,16 @@ def refuse_hubs(algo: str) -> None:
         )
 
 
-def with_hubs(network: Network, fabric: Fabric, algo: str, ranks: Ranks, options: Options) -> WithHubs:
+def with_hubs(
+    network: Network, fabric: Fabric, algo: str, ranks: Ranks, options: Options, hubs: Sequence[int] | None = None
+) -> WithHubs:
     """Return ranks with the hub processes of a network behind them, by its hosts' measured rates and cores.
 
-    :param algo: of ``HUB_ALGORITHMS``. :param ranks: shape (N,), the host at each rank.
+    :param algo: of ``HUB_ALGORITHMS``. :param ranks: shape (N,), the host at each rank. :param hubs: these hosts
+        instead of those with role=hub.
     :raises UsageError: without hubs, or for ``hub-2l`` without one in each group of hosts.
     """
-    hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots]
+    hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots] if hubs is None else list(hubs)
     if not hosts:
         raise UsageError(f"{algo} needs a host with role=hub in the hosts file")
     places, weights = hub_processes(*_rates_and_cores(network, fabric, hosts))

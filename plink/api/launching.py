@@ -15,6 +15,7 @@ from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from plink.records.pipeline_log import PipelineLog, is_report
 from plink.records.scratch import scratch_folder
+from plink.runtime.step_report import step_of_line
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.placement import RankLocation
@@ -87,10 +88,13 @@ def launch(
         recording(request.record, run) as current,
         _autotuning(request.autotune, arranged, current.folder) as on_rank_line,
     ):
+        step: dict[str, float] = {}
 
         def on_line(rank: int | None, stream: str, line: str) -> None:
             if request.pipeline_log is not None and request.pipeline_log.take(stream, line, current.folder):
                 return
+            if stream == "err":
+                step.update(step_of_line(line))
             current.line(rank, stream, line)
             observer.on_line(rank, stream, line)
 
@@ -111,7 +115,7 @@ def launch(
             raise
         if request.pipeline_log is not None:
             result = _without_reports(result)
-        current.outcome = result.to_json()
+        current.outcome = result.to_json() | step
     _log.debug("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
     return result
 

@@ -8,7 +8,7 @@ import typer
 
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
-from plink.model.units import format_bytes, format_us, parse_bytes
+from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from solvers.advice import CostLine
 
 _MAX_TABLE_CHARS = 10_000  # characters: as wide as a table likes to be
+_SIZES = "1KB..1GB"
+_STEP = "Does a training step hide its exchange?"
 
 
 def advise(
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
-    size: Annotated[str, typer.Option(help="A message size, or a range of sizes: 1KB..1GB.")] = "1KB..1GB",
+    size: Annotated[str | None, typer.Option(help="A message size, or a range of sizes; default 1KB..1GB.")] = None,
     model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
     algos: Annotated[str | None, typer.Option(help="Only these algorithms, such as ring,2lha.")] = None,
     set_: Annotated[
@@ -38,9 +40,33 @@ def advise(
             "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
         ),
     ] = False,
+    parameters: Annotated[
+        str | None, typer.Option(help="Bytes that a training step all-reduces: is it hidden?", rich_help_panel=_STEP)
+    ] = None,
+    step: Annotated[
+        str | None, typer.Option(help="How long a step computes, like 350ms.", rich_help_panel=_STEP)
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="Bytes and seconds of a step as this run had them: an id, or last.", rich_help_panel=_STEP),
+    ] = None,
+    overlap: Annotated[
+        float | None,
+        typer.Option(help="Share of the step that may hide the exchange; default 1.", rich_help_panel=_STEP),
+    ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(help="Prices of parts (TOML), where nothing is rented for price=.", rich_help_panel=_STEP),
+    ] = None,
+    max_network_age: Annotated[
+        str, typer.Option(help="Warn of a network that is older.", rich_help_panel=_STEP)
+    ] = "24h",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Recommend the fastest algorithm and rank order for each message size on the measured network.
+
+    With --parameters and --step: what a training step needs of each link in each form of its exchange, and what of it
+    the step hides.
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
@@ -49,7 +75,7 @@ def advise(
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
 
-    low, high = _range(size)
+    low, high = _range(size or _SIZES)
     request = AdviseRequest(
         low, high, model, options=parse_set_options(set_ or []), seed=seed, smooth_latencies=smooth_latencies
     )
@@ -58,6 +84,26 @@ def advise(
     request.check()  # refuse before anything is read
     if plot is not None:
         _check_plot_path(plot, network_file or workspace.NETWORK)
+    if run is not None:
+        from plink.cli.balance import recorded_step
+
+        size_bytes, step_s = recorded_step(run)
+        parameters, step = parameters or f"{size_bytes}", step or f"{step_s:.6f}"
+    if parameters is not None or step is not None:
+        if parameters is None or step is None or size is not None or plot is not None:
+            raise UsageError("--parameters and --step go together, and without --size and --plot")
+        from plink.api.balance import FORMS, BalanceRequest
+        from plink.cli.balance import show_balance
+
+        request = request if algos else replace(request, algorithms=FORMS)
+        if overlap is None:
+            say("--overlap 1: all of the step may hide the exchange; a backward pass is about two thirds of a step")
+        share = 1.0 if overlap is None else overlap
+        of_step = BalanceRequest(parse_bytes(parameters), parse_duration(step), share, advise=request)
+        show_balance(of_step, network_file, prices, parse_duration(max_network_age), as_json)
+        return
+    if overlap is not None or prices is not None:
+        raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step, or --run")
     advice = recommend(network_from(network_file), request)
     for algo, reason in advice.left_out.items():
         say(f"{algo} is left out: {reason}")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Fingerprint, Interval, NonNegative, PositiveInt
+from plink.documents.types import Count, Fingerprint, Interval, NonNegative, Positive, PositiveInt, Share
 
 
 class LineInSize(TypedDict):
@@ -42,6 +42,70 @@ class SizeChoice(LineInSize):
     """Where a library's time is with a probability of 90 %, as `plink cost` states it."""
 
 
+class BalanceForm(TypedDict):
+    """A form of a step's exchange."""
+
+    form: str
+    """The algorithm, and the hosts that aggregate where not all ranks do."""
+    algo: str
+    """The algorithm."""
+    order: str
+    """The family of orders, as in lines."""
+    servers: list[str]
+    """The hosts that aggregate, where not all ranks do."""
+    workers: PositiveInt
+    """Ranks: without those of hosts that serve as hubs."""
+    link: str
+    """The link that is busy the longest: a host's, or a group's, and which way."""
+    equal_links: Count
+    """How many others are as busy."""
+    link_bytes: NonNegative
+    """Bytes over it in one exchange."""
+    link_gbps: NonNegative
+    """What it carries, Gbit/s."""
+    need_gbps: NonNegative | None
+    """What it would have to carry so that the step hides the exchange, with all links faster by the same factor; null
+    where nothing overlaps."""
+    exchange_s: NonNegative
+    """The time of one exchange, seconds."""
+    exposed_s: NonNegative
+    """What the step does not hide, seconds."""
+    step_s: Positive
+    """The step with what it does not hide, seconds."""
+    cost: NotRequired[Positive]
+    """Money an hour for what is rented, money for what is bought; missing without prices."""
+    work_per_money: NotRequired[Positive]
+    """Steps of single workers per money; bought: an hour and per 1000 of money."""
+
+
+class RackTimesEntry(TypedDict):
+    """Hubs of several racks by links alone, one direction of an exchange, seconds."""
+
+    flat_s: NonNegative
+    """Hubs as shards."""
+    sequential_s: NonNegative
+    """Rack by rack, one phase after the other."""
+    streamed_s: NonNegative
+    """Rack by rack, all phases at once."""
+
+
+class BalanceEntry(TypedDict):
+    """What a training step needs of the links in each form of its exchange, and what it hides."""
+
+    parameter_bytes: PositiveInt
+    """Bytes that a step all-reduces."""
+    step_s: Positive
+    """How long it computes, seconds."""
+    overlap: Share
+    """The share of it in which the exchange may go on."""
+    forms: Annotated[list[BalanceForm], Meta(min_length=1)]
+    """The forms, that with the most work per time first."""
+    hub_gbps: NonNegative | None
+    """What all hubs need to carry together each way so that a step hides the exchange; null where nothing overlaps."""
+    by_rack: NotRequired[RackTimesEntry]
+    """Present where each of several racks has a hub."""
+
+
 class AdviceDocument(TypedDict):
     """Which algorithm in which order for which size.
 
@@ -66,3 +130,7 @@ class AdviceDocument(TypedDict):
     """Algorithms without a cost, each with the reason."""
     smoothed: NotRequired[bool]
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
+    balance: NotRequired[BalanceEntry]
+    """Present with `--parameters` and `--step`, or `--run`."""
+    money: NotRequired[Literal["rented", "bought"]]
+    """Present beside balance where there are prices: price= of the hosts, or those of parts."""

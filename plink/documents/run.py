@@ -122,5 +122,9 @@ class RunDocument(TypedDict):
     """The collective backend that was asked for; agileml: the job was elastic, and what follows is of it only."""
     settings: NotRequired[dict[str, Any]]
     """What was asked of an elastic job beside its program; what is missing was left as usual."""
+    bytes_per_step: NotRequired[PositiveInt]
+    """Bytes that a training step all-reduced, where AggEngine saw enough of them."""
+    step_s: NotRequired[Positive]
+    """Seconds of such a step, the median, with what it did not hide."""
     why: NotRequired[str]
     """Why an elastic job ended; empty when it ended well."""

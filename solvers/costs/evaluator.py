@@ -283,24 +283,28 @@ def latest(load: Vector) -> Vector:
     return late
 
 
+def resource_bytes(fabric: Fabric, transfers: Transfers) -> list[tuple[list[str], Vector, Vector]]:
+    """Return what every round puts on every resource, as (names, Gbit/s of shape (K,), bytes of shape (R, K)): hosts
+    (or each of their interfaces) sending and receiving, then the links out of and into groups, tier by tier."""
+    number, rounds, source, target, moved = transfers
+    blocks = [
+        ([f"{name}, {way}" for name in hosts.names], hosts.gbps,
+         hosts.loads(number, rounds * len(hosts), source, target, moved))
+        for hosts, way in zip(fabric.resources, ("out", "in"), strict=True)
+    ]  # fmt: skip
+    for number_of_tier, tier in enumerate(fabric.tiers, 1):
+        crossing = crossing_bytes(transfers, tier.group_of, len(tier.out_gbps))
+        for way, moving, gbps in zip(("out of", "into"), crossing, (tier.out_gbps, tier.in_gbps), strict=True):
+            blocks.append((tier.link_names(fabric.names, number_of_tier, way), gbps, moving))
+    return blocks
+
+
 def _shared_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
     """Microseconds that every resource needs for what every round puts on it; what groups share is stretched so that
     the busiest ends when the latest does."""
-    number, rounds, source, target, moved = transfers
-    group_loads: _Loads = []
-    for number_of_tier, tier in enumerate(fabric.tiers, 1):
-        out, into = crossing_bytes(transfers, tier.group_of, len(tier.out_gbps))
-        for way, crossing, gbps in (("out of", out, tier.out_gbps), ("into", into, tier.in_gbps)):
-            load = crossing / (gbps * BYTES_PER_US)
-            group_loads.append((tier.link_names(fabric.names, number_of_tier, way), load))
-    shared = np.hstack([load for _, load in group_loads])
+    loads = [(names, moved / (gbps * BYTES_PER_US)) for names, gbps, moved in resource_bytes(fabric, transfers)]
+    of_hosts, of_groups = loads[: len(fabric.resources)], loads[len(fabric.resources) :]
+    shared = np.hstack([load for _, load in of_groups])
     most = shared.max(axis=1)
-    stretch = np.divide(latest(shared), most, out=np.ones(number), where=most > 0)[:, None]
-    return [
-        *(
-            ([f"{name}, {way}" for name in hosts.names],
-             hosts.loads(number, rounds * len(hosts), source, target, moved) / (hosts.gbps * BYTES_PER_US))
-            for hosts, way in zip(fabric.resources, ("out", "in"), strict=True)
-        ),
-        *((names, load * stretch) for names, load in group_loads),
-    ]  # fmt: skip
+    stretch = np.divide(latest(shared), most, out=np.ones(transfers.rounds), where=most > 0)[:, None]
+    return [*of_hosts, *((names, load * stretch) for names, load in of_groups)]

@@ -15,7 +15,7 @@ from solvers.costs.host_costs import messages_of_rounds
 from solvers.costs.patterns import Pattern
 
 _EQUAL_SHARE = 0.99  # of the busiest resource's load: what is as busy is to blame as well
-_HOST_BLOCKS = 2  # of the resources: what hosts (interfaces) send, and receive; then two blocks a tier, out and in
+HOST_BLOCKS = 2  # of the resources: what hosts (interfaces) send, and receive; then two blocks a tier, out and in
 WeightedPatterns = Sequence[tuple[float, Pattern]]
 Ranks = npt.NDArray[np.intp]
 
@@ -109,16 +109,16 @@ def bottleneck_of(
     for resource in busiest.tolist():
         block = int(np.searchsorted(ends, resource, side="right"))
         column = resource - int(ends[block] - blocks[block][1].shape[1])
-        if block < _HOST_BLOCKS:
+        if block < HOST_BLOCKS:
             hosts.add(int(fabric.resources[block].host_of[column]))
             continue
-        tier, is_out = (block - _HOST_BLOCKS) // 2, block % 2 == 0
+        tier, is_out = (block - HOST_BLOCKS) // 2, block % 2 == 0
         links.append((tier, column, is_out))
         inside = fabric.tiers[tier].group_of == column
         hosts.update(np.flatnonzero(inside).tolist())
         ours, others = (transfers.source, transfers.target) if is_out else (transfers.target, transfers.source)
         crosses |= inside[ours] & ~inside[others]
-    kind = "hosts" if busiest[0] < ends[_HOST_BLOCKS - 1] else "links"
+    kind = "hosts" if busiest[0] < ends[HOST_BLOCKS - 1] else "links"
     hops = np.unique(np.stack([transfers.source, transfers.target], axis=1)[crosses], axis=0)
     resources = tuple(names[k] for k in busiest.tolist())
     return Bottleneck(kind, resources, tuple(sorted(hosts)), tuple(links), hops, during, cost)

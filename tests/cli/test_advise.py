@@ -1,6 +1,7 @@
 """``plink advise`` on four hosts in two racks: advice that can be worked out by hand, a table and a picture."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,66 @@ def test_what_is_refused(words: str, message: str, here: Path) -> None:
         command().main(args=["advise", *words.split()], prog_name="plink", standalone_mode=False)
     assert (caught.value.exit_code, str(caught.value)[: len(message)]) == (2, message)
     assert listing(here) == before
+
+
+BALANCE = ("--parameters", "1MB", "--step", "10ms")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--parameters", "0", "--step", "1s"), "--parameters 0"),
+        (("--parameters", "1MB", "--step", "0"), "--step 0"),
+        ((*BALANCE, "--overlap", "1.2"), "--overlap 1.2"),
+        ((*BALANCE, "--overlap", "nan"), "--overlap nan"),
+        ((*BALANCE, "--size", "1MB"), "without --size"),
+        (("--parameters", "1MB"), "go together"),
+        (("--overlap", "0.5"), "--overlap goes with"),
+        (("--prices", "prices.toml"), "--prices goes with"),
+        ((*BALANCE, "--prices", "prices.toml"), "prices.toml: hub_interface: is missing"),
+        ((*BALANCE, "--prices", "negative.toml"), "negative.toml: cable: expected a number >= 0, got -2"),
+        ((*BALANCE, "--prices", "nan.toml"), "nan.toml: cable"),
+        ((*BALANCE, "--prices", "other.toml"), "other.toml: gpu: choose from worker"),
+    ],
+)
+def test_a_balance_that_cannot_be_is_refused(
+    words: tuple[str, ...], message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = "worker = 1\naccelerators = 1\ninterface = 1\nswitch_port = 1\nhub = 1\nhub_interfaces = 2\n"
+    (here / "prices.toml").write_text(f"{prices}cable = 1\n")
+    (here / "negative.toml").write_text(f"{prices}hub_interface = 1\ncable = -2\n")
+    (here / "nan.toml").write_text(f"{prices}hub_interface = 1\ncable = nan\n")
+    (here / "other.toml").write_text(f"{prices}gpu = 1\n")
+    with pytest.raises(PlinkError) as raised:
+        command().main(args=["advise", "even.json", *words], prog_name="plink", standalone_mode=False)
+    assert message in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_balance_on_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 MB among four at 1 Gbit/s: a ring's 1.5 MB take 12 ms, so a step of 10 ms leaves 2 of them."""
+    rows = advice(capsys, "even.json", *BALANCE)["balance"]["forms"]
+    ring = next(row for row in rows if row["algo"] == "ring")
+    assert (ring["link_bytes"], ring["link_gbps"]) == (1_500_000, 1)
+    assert ring["exposed_s"] == pytest.approx(0.0023)
+    os.utime("even.json", (0, 0))
+    command().main(args=["advise", "even.json", *BALANCE], prog_name="plink", standalone_mode=False)
+    shown = capsys.readouterr()
+    assert "No form hides 1 MB in 10 ms" in shown.out
+    assert "even.json is" in shown.err
+    with pytest.raises(PlinkError) as raised:
+        command().main(args=["advise", "slots.json", *BALANCE], prog_name="plink", standalone_mode=False)
+    assert raised.value.exit_code == 4
+
+
+def test_a_recorded_step(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is typed wins over the run; a run without bytes says what to type."""
+    for name, step in (("aa", {"bytes_per_step": 2_000_000, "step_s": 0.02}), ("bb", {})):
+        (here / f".plink/runs/{name}").mkdir(parents=True)
+        write(here / f".plink/runs/{name}/run.json", {"schema": "plink.run/1", "id": name, "started": name} | step)
+    for words, expected in (((), (2_000_000, 0.02)), (("--step", "1s"), (2_000_000, 1.0))):
+        step = advice(capsys, "even.json", "--run", "aa", *words)["balance"]
+        assert (step["parameter_bytes"], step["step_s"]) == expected
+    with pytest.raises(PlinkError, match="run bb has no bytes of a step") as raised:
+        command().main(args=["advise", "even.json", "--run", "last"], prog_name="plink", standalone_mode=False)
+    assert raised.value.exit_code == 2

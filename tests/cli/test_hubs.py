@@ -56,6 +56,12 @@ def test_hubs_are_taken_where_they_are_cheapest(
     assert chosen.hubs == (tuple(f"fat-{k}" for k in range(hubs)) if taken else ())
 
 
+def test_hubs_take_no_rank_in_any_order(tmp_path: Path) -> None:
+    orders = advise(network(0.9, tmp_path)).orders
+    assert set(orders) > {"given"}
+    assert {tuple(sorted(order.tolist())) for order in orders.values()} == {tuple(range(8))}
+
+
 def test_a_narrow_hub_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -161,3 +161,19 @@ def test_metrics(pattern: str, lines: list[str], expected: float | None) -> None
 def test_metrics_that_cannot_be_read(pattern: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         metric_from(pattern).parse(["in soon"])
+
+
+@pytest.mark.extended
+def test_a_run_keeps_the_step_that_rank_0_reports(tmp_path: Path) -> None:
+    """Bytes and seconds of all-reduces of a real program."""
+    (tmp_path / "train.py").write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "for step in range(12):\n"
+        "    for size in (2_000, 500): dist.all_reduce(torch.ones(size))\n"
+    )
+    code, out, err = local(tmp_path, "--slots", "2", "--backend", "flat", "--json", "train.py")
+    assert code == 0, err
+    record = read_document(tmp_path / ".plink" / "runs" / json.loads(out)["id"] / "run.json")
+    assert record["bytes_per_step"] == 10_000
+    assert 0 < record["step_s"] < 10

@@ -45,6 +45,7 @@ from plink.runtime.aggengine.tracing import untraced
 from plink.runtime.aggengine.transport import GlooTransport, rail_addresses, raise_file_limit
 from plink.runtime.aggengine.tuner import RankTuner
 from plink.runtime.aggengine.watchdog import AggregationError, Member, Watchdog
+from plink.runtime.step_report import StepCounter
 
 NAME = "plink"
 
@@ -119,6 +120,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         self._sizes = SizeRange()
         self._staged: dict[str, SizeRange] = {}  # by the type of device
         self._aggregation: Aggregation | None = None
+        self._steps = StepCounter() if rank == 0 and not self._members else None
         if size < 2:
             return
         self._aggregation = aggregation = broadcast_aggregation(
@@ -298,6 +300,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Sequence[torch.Tensor], opts: dist.AllreduceOptions | None = None) -> dist.Work:
         """All-reduce one tensor in place; returns at once."""
         opts = opts or dist.AllreduceOptions()
+        if self._steps is not None:
+            self._steps.add(sum(tensor.nbytes for tensor in tensors))
         if len(tensors) == 1 and self._uses_engine(tensors[0], opts.reduceOp):
             return self._run_engine(tensors[0], opts.reduceOp, blocking=not getattr(opts, "asyncOp", True))
         group = self._native if any(tensor.is_cuda for tensor in tensors) else self._gloo
@@ -359,12 +363,20 @@ class PlinkProcessGroup(dist.ProcessGroup):
 
     def shutdown(self) -> None:
         """Shut the group down; ``destroy_process_group`` calls it."""
+        self.report_steps()
         if self._engine is not None:
             self._engine.close(_CLOSE_TIMEOUT_S)
             _ENGINES.discard(self._engine)
             self._engine = None
         self._cuda.shutdown()
         self._gloo.shutdown()
+
+    def report_steps(self) -> None:
+        """Print the bytes and seconds of a step, once, on rank 0 of a program that ends well."""
+        line = None if self._steps is None or hasattr(sys, "last_value") else self._steps.report()
+        self._steps = None
+        if line is not None:
+            print(line, file=sys.stderr, flush=True)
 
     def abort(self) -> None:
         """Shut the group down; all-reduces in progress fail."""
@@ -416,5 +428,7 @@ for _name in _DELEGATED:
 @atexit.register
 def _end() -> None:
     """Close engines of scripts that end without ``destroy_process_group``."""
+    if isinstance(dist.group.WORLD, PlinkProcessGroup):
+        dist.group.WORLD.report_steps()
     for engine in list(_ENGINES):
         engine.close(_CLOSE_TIMEOUT_S)

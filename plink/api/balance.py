@@ -1,0 +1,282 @@
+"""What a training step needs of each link in each form of its exchange, what the links give, and what that hides."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from plink.api.advising import ALL_INTERFACES, Advice, AdviseRequest, advise, bcube_of, order_and_options
+from plink.api.algorithms import fabric_from, order_from
+from plink.api.hubs import Ranks, with_hubs
+from plink.api.interfaces import fabric_of_algorithm
+from plink.errors import NoAnswer, UsageError
+from plink.model.network import Network
+from solvers.balance import BusiestLink, RackTimes, busiest_link, rack_times, wide_hosts
+from solvers.balance_money import NetworkParts
+from solvers.costs.by_name import pattern_for, priced_options
+from solvers.costs.fabric import Fabric
+from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
+from solvers.simulation.cost import cost_by_model
+
+FORMS = ("ring", "halving-doubling", "2lha", "flat", "ps")
+_MAX_HUBS = 8  # that are tried one more at a time
+_MIN_GAIN = 0.02  # of work by one more
+
+
+@dataclass(frozen=True)
+class BalanceRequest:
+    """A request for the balance of a step of ``step_s`` seconds that all-reduces ``parameter_bytes``; ``overlap``: the
+    share of the step in which the exchange may go on. ``parts``: what hosts and network cost to buy; None: hosts are
+    rented for their ``price=``. ``advise``: its sizes are not used."""
+
+    parameter_bytes: float
+    step_s: float
+    overlap: float = 1.0
+    parts: NetworkParts | None = None
+    advise: AdviseRequest = field(default_factory=lambda: AdviseRequest(algorithms=FORMS))
+
+    @property
+    def hidden_s(self) -> float:
+        """The seconds of a step in which the exchange may go on."""
+        return self.overlap * self.step_s
+
+    def check(self) -> None:
+        """:raises UsageError: for no bytes, no time, or a share that is none; as :meth:`AdviseRequest.check`."""
+        if not 0 < self.parameter_bytes < math.inf:
+            raise UsageError(f"--parameters {self.parameter_bytes:g}: give the bytes a step all-reduces, like 390MB")
+        if not 0 < self.step_s < math.inf:
+            raise UsageError(f"--step {self.step_s:g}: give how long a step computes, like 350ms")
+        if not 0 <= self.overlap <= 1:
+            raise UsageError(f"--overlap {self.overlap:g}: give a share of the step from 0 to 1")
+        self.advise.check()
+
+
+@dataclass(frozen=True)
+class FormBalance:
+    """A form of the exchange. ``order``: the family of its rank order; ``servers``: the hosts that aggregate where not
+    all ranks do; ``hosts``: indices of all that it uses, hubs last; ``workers``: ranks. ``need_gbps``: of the busiest
+    link, with all links faster by the same factor, so that the step hides the exchange; infinite where it never does.
+    ``exposed_s``: what the step does not hide; ``step_s``: the step with that."""
+
+    algo: str
+    order: str
+    servers: tuple[str, ...]
+    hosts: tuple[int, ...]
+    workers: int
+    link: BusiestLink
+    exchange_s: float
+    need_gbps: float
+    exposed_s: float
+    step_s: float
+
+    @property
+    def work(self) -> float:
+        """Steps of single workers a second."""
+        return self.workers / self.step_s
+
+    @property
+    def name(self) -> str:
+        """Name for people: the algorithm, and where it aggregates."""
+        return f"{self.algo} on {', '.join(self.servers)}" if self.servers else self.algo
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an entry of ``forms`` in ``plink.advice/1``."""
+        return {
+            "form": self.name, "algo": self.algo, "order": self.order, "servers": list(self.servers),
+            "workers": self.workers, "link": self.link.name, "equal_links": self.link.equals,
+            "link_bytes": round(self.link.bytes), "link_gbps": round(self.link.gbps, 6),
+            "need_gbps": round(self.need_gbps, 6) if math.isfinite(self.need_gbps) else None,
+            "exchange_s": round(self.exchange_s, 6), "exposed_s": round(self.exposed_s, 6),
+            "step_s": round(self.step_s, 6),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Balance of a step and a network. ``forms``: those with the most work per time first, of equal ones the fastest
+    exchange. ``candidates``: hosts that serve as hubs in ``forms``, the widest first; ``hubs_stated``: whether the
+    hosts file says so. ``hub_gbps``: what all hubs need together each way. ``by_rack``: hubs of several racks by links
+    alone."""
+
+    request: BalanceRequest
+    advice: Advice
+    forms: tuple[FormBalance, ...]
+    candidates: tuple[str, ...]
+    hubs_stated: bool
+    hub_gbps: float
+    by_rack: RackTimes | None
+
+    @property
+    def without_hubs(self) -> FormBalance | None:
+        """Return the best form of ranks alone; None where only hubs were asked for."""
+        return next((form for form in self.forms if form.algo not in HUB_ALGORITHMS), None)
+
+    def of(self, algo: str) -> FormBalance | None:
+        """Return the best form by this algorithm."""
+        return next((form for form in self.forms if form.algo == algo), None)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Return the hosts without a price, where hosts are rented."""
+        hosts = self.advice.network.hosts
+        return () if self.request.parts else tuple(host.name for host in hosts if host.price is None)
+
+    def money(self, form: FormBalance) -> tuple[float, float] | None:
+        """Return what a form costs, and the steps of single workers that money pays for: rented, money per hour and
+        steps per money; bought, money and steps an hour per 1000 of it. None where prices are missing, or all 0."""
+        hosts, parts = list(self.advice.network.hosts), self.request.parts
+        hubs = len(form.servers) if form.algo in HUB_ALGORITHMS else 0
+        if parts is None and self.unpriced:
+            return None
+        if parts is not None:
+            cost = parts.total(len(form.hosts) - hubs, hubs)
+        else:
+            cost = sum(hosts[k].price or 0.0 for k in form.hosts)
+        per_hour = 3600 * form.work
+        return None if cost == 0 else (cost, per_hour / cost * (1000 if parts else 1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document ``plink.advice/1`` with ``balance``, and ``money`` where there are prices."""
+        request, by_rack, forms = self.request, self.by_rack, []
+        for form in self.forms:
+            money = self.money(form)
+            prices = {} if money is None else dict(zip(("cost", "work_per_money"), money, strict=True))
+            forms.append(form.to_json() | prices)
+        balance_of_step = {
+            "parameter_bytes": round(request.parameter_bytes), "step_s": request.step_s, "overlap": request.overlap,
+            "forms": forms,
+            "hub_gbps": round(self.hub_gbps, 6) if math.isfinite(self.hub_gbps) else None,
+            **({} if by_rack is None else {"by_rack": {key: round(value, 6) for key, value in vars(by_rack).items()}}),
+        }  # fmt: skip
+        source = {"money": "bought" if request.parts else "rented"} if "cost" in forms[0] else {}
+        return self.advice.to_json() | {"balance": balance_of_step} | source
+
+
+def balance(network: Network, request: BalanceRequest) -> Balance:
+    """Return what each form of a step's exchange needs of the links of a network, and what the step hides.
+
+    :raises UsageError: for a request that cannot be met.
+    :raises NoAnswer: when no rates were measured, a pair that all need was not, or nothing crosses a link.
+    """
+    request.check()
+    fabric, ranks = fabric_from(network, request.advise.smooth_latencies), order_from(network, None)
+    if fabric.rate_gbps is None:
+        raise NoAnswer(f"{network.location} has no measured rates of hosts or links; `plink probe HOSTS` measures them")
+    size, algorithms = request.parameter_bytes, request.advise.algorithms
+    if algorithms == FORMS:
+        is_bcube, is_grouped = bcube_of(network) is not None, len(set(fabric.group_of[ranks].tolist())) > 1
+        algorithms = tuple(algo for algo in FORMS if is_grouped or algo != "2lha")  # of one group it is flat
+        algorithms += ALL_INTERFACES if is_bcube else ()
+    options = {"sharded": False, "colocated": True} if "ps" in algorithms else {}
+    advice = advise(
+        network,
+        replace(
+            request.advise, min_bytes=size, max_bytes=size, algorithms=algorithms,
+            options=options | dict(request.advise.options),
+        ),
+    )  # fmt: skip
+    rates = np.minimum(advice.fabric.host_out_gbps, advice.fabric.host_in_gbps)
+    stated = [k for k, host in enumerate(network.hosts) if not host.slots]
+    candidates = sorted(stated, key=lambda k: -rates[k]) if stated else wide_hosts(rates.tolist())
+    forms = [*_forms_of_ranks(advice, request), *_forms_of_hubs(advice, request, candidates)]
+    if not forms:
+        raise NoAnswer("all ranks are on one host: their exchange crosses no link")
+    forms.sort(key=lambda form: (-form.work, form.exchange_s))
+    workers = sum(host.slots for k, host in enumerate(network.hosts) if k not in candidates)
+    return Balance(
+        request, advice, tuple(forms), tuple(advice.fabric.names[k] for k in candidates), bool(stated),
+        workers * size * 8e-9 / request.hidden_s if request.hidden_s > 0 else math.inf,
+        _by_rack(network, advice.fabric, candidates, rates, size),
+    )  # fmt: skip
+
+
+def _forms_of_ranks(advice: Advice, request: BalanceRequest) -> Iterator[FormBalance]:
+    """Yield the forms in which ranks aggregate, each in the best of its orders."""
+    size, fabric = request.parameter_bytes, advice.fabric
+    for algo in dict.fromkeys(line.algo for line in advice.lines if line.algo not in HUB_ALGORITHMS):
+        line = advice.best(size, algo)
+        order, options = order_and_options(advice.network, advice.request, fabric, algo, advice.orders[line.family])
+        central = algo == "ps" and not options.sharded and options.colocated
+        servers = (fabric.names[order[options.root]],) if central else ()
+        form = _form(advice, request, _Setting(algo, line.family, order, options, servers), line.at(size) / 1e6)
+        if form is not None:
+            yield form
+
+
+def _forms_of_hubs(advice: Advice, request: BalanceRequest, candidates: Sequence[int]) -> Iterator[FormBalance]:
+    """Yield the forms of one hub, of as many as hide the exchange or gain most, and rack by rack with all."""
+    network, fabric = advice.network, advice.fabric
+    for algo in HUB_ALGORITHMS if candidates else ():
+        forms: list[FormBalance] = []
+        numbers = range(1, min(len(candidates), _MAX_HUBS) + 1) if algo == "hub" else [len(candidates)]
+        for number in numbers:
+            hubs, ranks = candidates[:number], advice.orders["given"]
+            ranks = ranks[~np.isin(ranks, hubs)]
+            if len(ranks) < 2 or (algo != "hub" and len(set(fabric.group_of[ranks].tolist())) < 2):
+                continue
+            try:
+                joined = with_hubs(network, fabric, algo, ranks, Options(), hubs)
+            except UsageError:  # a group of hosts has none
+                continue
+            names = tuple(fabric.names[k] for k in hubs)
+            form = _form(advice, request, _Setting(algo, "given", joined.order, joined.options, names))
+            if form is not None and (not forms or form.work > (1 + _MIN_GAIN) * forms[-1].work):
+                forms.append(form)
+            if forms and forms[-1].exposed_s == 0:
+                break
+        yield from dict.fromkeys((*forms[:1], *forms[-1:]))
+
+
+class _Setting(NamedTuple):
+    """An algorithm in an order of a family, hubs last, with its options, and the hosts that aggregate."""
+
+    algo: str
+    family: str
+    order: Ranks
+    options: Options
+    servers: tuple[str, ...]
+
+
+def _form(
+    advice: Advice, request: BalanceRequest, setting: _Setting, exchange_s: float | None = None
+) -> FormBalance | None:
+    """Return the balance of a form; None when nothing crosses a link.
+
+    :param exchange_s: None: priced here.
+    """
+    (algo, family, order, options, servers), size, model = setting, request.parameter_bytes, advice.model
+    fabric = fabric_of_algorithm(advice.network, advice.fabric, algo)
+    if exchange_s is None:
+        exchange_s = cost_by_model(algo, len(order), options, fabric, size, model)(order) / 1e6
+    pattern = pattern_for(algo, len(order), priced_options(options, algo, size, model))
+    link = busiest_link(pattern, fabric, order, size, model != "alpha-beta")
+    if link is None:
+        return None
+    hidden_s = request.hidden_s
+    need, exposed_s = link.gbps * exchange_s / hidden_s if hidden_s > 0 else math.inf, max(0.0, exchange_s - hidden_s)
+    workers = len(order) - (options.servers or 0 if algo in HUB_ALGORITHMS else 0)
+    return FormBalance(
+        algo, family, servers, tuple(dict.fromkeys(order.tolist())), workers, link, exchange_s, need, exposed_s,
+        request.step_s + exposed_s,
+    )  # fmt: skip
+
+
+def _by_rack(
+    network: Network, fabric: Fabric, candidates: Sequence[int], rates: Any, size_bytes: float
+) -> RackTimes | None:
+    """Return the times of hubs as shards and rack by rack; None unless each of several racks has hub and workers."""
+    labels = [int(label) for label in fabric.group_of]
+    workers, hubs = dict.fromkeys(labels, 0), dict.fromkeys(labels, 0.0)
+    slowest = math.inf
+    for k, (label, host) in enumerate(zip(labels, network.hosts, strict=True)):
+        if k in candidates:
+            hubs[label] += float(rates[k])
+        else:
+            workers[label] += host.slots
+            slowest = min(slowest, float(rates[k]) / max(1, host.slots))
+    if len(workers) < 2 or not all(workers.values()) or not all(hubs.values()):
+        return None
+    core = np.minimum(fabric.group_out_gbps, fabric.group_in_gbps)[list(workers)].tolist()
+    return rack_times(list(workers.values()), list(hubs.values()), core, slowest, size_bytes)

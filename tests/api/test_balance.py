@@ -1,0 +1,106 @@
+"""Balance of a training step and a network: figures by hand, hubs that gain and that do not, money."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.api.balance import Balance, BalanceRequest, balance
+from plink.errors import NoAnswer
+from plink.model.network import network_from_json, read_network
+from solvers.balance_money import NetworkParts
+from tests.cli.test_hubs import network
+
+SIZE = 25e6
+
+
+def of_step(step_s: float, folder: Path, hub_gbps: float = 0.9, hubs: int = 1, **request: Any) -> Balance:
+    return balance(network(hub_gbps, folder, hubs), BalanceRequest(SIZE, step_s, **request))
+
+
+def test_what_a_step_hides_by_hand(tmp_path: Path) -> None:
+    """100 Mbit/s: 25 MB through a hub take 2 s and a sixteenth of it to fill and drain, 2 * 7/8 of that a ring."""
+    result = of_step(2.5, tmp_path, overlap=0.9)
+    hub, flat, central = (result.of(algo) for algo in ("hub", "flat", "ps"))
+    assert hub is not None
+    assert flat is not None
+    assert central is not None
+    assert result.forms[0] == hub
+    assert (hub.name, hub.exposed_s, hub.workers) == ("hub on fat-0", 0, 8)
+    assert hub.link.bytes == pytest.approx(SIZE)
+    assert (hub.exchange_s, hub.need_gbps) == pytest.approx((2.126, 2.126 / 2.25 * 0.1), rel=1e-3)
+    assert flat.link.bytes == pytest.approx(SIZE * 7 / 4)
+    assert flat.exposed_s == pytest.approx(3.5 - 2.25, rel=1e-3)
+    assert hub.work / flat.work == pytest.approx((2.5 + 1.25) / 2.5, rel=1e-3)
+    assert central.link.bytes == pytest.approx(SIZE * 7)
+    assert result.hub_gbps == pytest.approx(8 * SIZE * 8 / 2.25 / 1e9)
+
+
+def test_a_narrow_hub_does_not_gain(tmp_path: Path) -> None:
+    result = of_step(2.5, tmp_path, hub_gbps=0.1)
+    hub = result.of("hub")
+    assert hub is not None
+    assert result.without_hubs is not None
+    assert result.forms[0] == result.without_hubs
+    assert hub.work < 0.3 * result.without_hubs.work
+
+
+def test_as_many_hubs_as_hide_it(tmp_path: Path) -> None:
+    """Eight workers of 100 Mbit/s want 800: of hubs of 300 three, and two to hide it in 4 s."""
+    numbers = {step: of_step(step, tmp_path, 0.3, 4).of("hub") for step in (1.0, 4.0)}
+    assert {step: len(form.servers) for step, form in numbers.items() if form} == {1.0: 3, 4.0: 2}
+
+
+def test_nothing_overlaps(tmp_path: Path) -> None:
+    result = of_step(2.5, tmp_path, overlap=0.0)
+    assert all(form.exposed_s == form.exchange_s for form in result.forms)
+    assert {entry["need_gbps"] for entry in result.to_json()["balance"]["forms"]} == {None}
+
+
+def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
+    """Two hosts have 1 Gbit/s with each other; as hubs they take no ranks, so they must gain more than that."""
+    document = network(0.9, tmp_path, 2).to_json()
+    document["hosts"] = [{"name": host["name"]} for host in document["hosts"]]
+    wide = {8, 9}
+    document["bandwidth_gbps"] = [
+        [None if i == j else 1.0 if {i, j} == wide else 0.1 for j in range(10)] for i in range(10)
+    ]
+    measured = network_from_json(document, "wide.json")
+    slow, fast = (balance(measured, BalanceRequest(SIZE, step_s)) for step_s in (0.1, 2.5))
+    assert (slow.candidates, slow.hubs_stated) == (("fat-0", "fat-1"), False)
+    assert (slow.forms[0].algo, slow.forms[0].workers) == ("hub", 9)
+    assert slow.forms[0].servers == ("fat-0",)
+    assert fast.without_hubs is not None
+    assert fast.of("hub") is not None
+
+
+def test_rates_have_to_be_measured(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(network(0.9, tmp_path).to_json()))
+    del document["host_flows"]
+    with pytest.raises(NoAnswer, match="plink probe") as raised:
+        balance(network_from_json(document, "bare.json"), BalanceRequest(SIZE, 1.0))
+    assert raised.value.exit_code == 4
+
+
+def test_money_by_the_hour_and_by_parts(tmp_path: Path) -> None:
+    """A ring does without the hub's price; what is missing leaves no money."""
+    network(0.9, tmp_path)
+    path = tmp_path / ".plink/network.json"
+    document = json.loads(path.read_text())
+    assert "money" not in of_step(2.5, tmp_path).to_json()
+    for host in document["hosts"]:
+        host["price"] = 0.5
+    path.write_text(json.dumps(document))
+    result = balance(read_network(path), BalanceRequest(SIZE, 2.5))
+    hub, flat = result.of("hub"), result.of("flat")
+    assert hub is not None
+    assert flat is not None
+    assert result.money(hub) == pytest.approx((4.5, 3600 * 8 / 2.5 / 4.5))
+    assert result.money(flat) == pytest.approx((4.0, 3600 * 8 / 3.5 / 4.0), rel=1e-3)
+    parts = NetworkParts(4117, 2796, 260, 164.66, 31.25, 8407, 162.5, 20)
+    bought = balance(read_network(path), BalanceRequest(SIZE, 2.5, parts=parts)).to_json()
+    assert bought["money"] == "bought"
+    first = bought["balance"]["forms"][0]
+    assert (first["form"], first["cost"]) == ("hub on fat-0", pytest.approx(parts.total(8, 1)))
+    assert first["work_per_money"] == pytest.approx(1000 * 3600 * 8 / 2.5 / parts.total(8, 1))
