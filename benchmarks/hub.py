@@ -1,8 +1,9 @@
 """Hubs on the lab: all-reduces through wide hosts beside Gloo's ring, flat schedules, 2LHA and MXNet's parameter
 server (PLink thesis, Figures 6.2, 6.5, 6.9, 6.10).
 
-``--only PART``: one of ``exchange``, ``workers``, ``racks``, ``jobs`` and ``process``; the others are kept as they were
-recorded. MXNet 1.9.1 gets an environment of its own at the first run; where it cannot be had, a line says so.
+``--only PART``: one of ``exchange``, ``workers``, ``racks``, ``hidden``, ``jobs`` and ``process``; the others are kept
+as they were recorded. MXNet 1.9.1 gets an environment of its own at the first run; where it cannot be had, a line says
+so.
 """
 
 import json
@@ -35,6 +36,7 @@ _MXNET_KEY_BYTES = 450_000  # about as many as AggEngine's slices
 _ROUNDS, _REPEATS = 2, 3
 _RACK_BYTES, _UPLINKS = 10_000_000, (50, 100, 200)
 _JOBS, _STEP_S, _STEP_ELEMENTS = (1, 2, 4, 8), 1.0, 625_000
+_STEP_BYTES, _STEPS_S = 12_500_000, (0.5, 1.0, 2.0)
 _PROCESS_BYTES, _SLICES = 50_000_000, (64, 256, 448, 1024, 4096)
 Seconds = dict[str, dict[int, list[float]]]
 
@@ -61,11 +63,12 @@ def _wide(bench: BenchLab, hubs: Sequence[str]) -> None:
 
 
 def _timed(
-    bench: BenchLab, hosts: str, groups: dict[str, Any], sizes: Sequence[int], backend: str, samples: Seconds
-) -> None:
+    bench: BenchLab, hosts: str, groups: dict[str, Any], sizes: Sequence[int], backend: str, samples: Seconds,
+    wait_s: float = 0.0,
+) -> None:  # fmt: skip
     """Add the seconds of one job, whose groups take turns, to those of each group and size."""
     request, result = bench.folder / "request.json", bench.folder / "result.jsonl"
-    request.write_text(json.dumps({"sizes": list(sizes), "repeats": _REPEATS, "groups": groups}))
+    request.write_text(json.dumps({"sizes": list(sizes), "repeats": _REPEATS, "wait_s": wait_s, "groups": groups}))
     result.unlink(missing_ok=True)
     _require(
         bench.plink(
@@ -199,6 +202,31 @@ def _racks() -> list[dict[str, Any]]:
     return rows
 
 
+def _hidden() -> list[dict[str, Any]]:
+    """What of an exchange a step does not hide, beside the balance: eight workers and a hub, steps that wait."""
+    rows = []
+    with lab("--racks", "1", "--hosts-per-rack", "9", "--host-rate", f"{_WORKER_MBIT}mbit") as bench:
+        *workers, hub = bench.names
+        _wide(bench, [hub])
+        groups = {"hub": {"kind": "job"}, "gloo": {"kind": "gloo"}, **_plans(bench, workers, "flat")}
+        hosts = _hosts(bench, "hosts.txt", workers, [hub])
+        _require(bench.plink("probe", hosts))
+        network = bench.network(".plink/network.json")
+        for step_s in _STEPS_S:
+            samples: Seconds = {}
+            _timed(bench, hosts, groups, (_STEP_BYTES,), "hub", samples, step_s)
+            request = plink.BalanceRequest(_STEP_BYTES, step_s, advise=plink.AdviseRequest(algorithms=("ring", "flat")))
+            balance = plink.balance(network, request)
+            for row in _rows(samples, step_s=step_s):
+                form = balance.of("ring" if row["way"] == "gloo" else row["way"])
+                assert form is not None
+                row["exposed_share"] = round(max(0.0, 1 - step_s / row["median_s"]), 4)
+                row["predicted_share"] = round(form.exposed_s / balance.step_s(form), 4)
+                print(row["exposed_share"], row["predicted_share"], flush=True)
+                rows.append(row)
+    return rows
+
+
 def _jobs() -> list[dict[str, Any]]:
     """Jobs of two workers each at one hub host, whose programs wait a second between all-reduces of 2.5 MB."""
     rows = []
@@ -261,7 +289,14 @@ def _process() -> list[dict[str, Any]]:
     return rows
 
 
-_PARTS = {"exchange": _exchange, "workers": _workers, "racks": _racks, "jobs": _jobs, "process": _process}
+_PARTS = {
+    "exchange": _exchange,
+    "workers": _workers,
+    "racks": _racks,
+    "hidden": _hidden,
+    "jobs": _jobs,
+    "process": _process,
+}
 
 
 def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
@@ -354,6 +389,9 @@ def _bars(figures: dict[str, Any]) -> list[Bar]:
                 seconds[100, "hub"]["median_s"] / seconds[100, "hub-2l"]["median_s"], at_least=1.5,
             ),
         ]  # fmt: skip
+    if "hidden" in figures:
+        off = max(abs(row["exposed_share"] - row["predicted_share"]) for row in figures["hidden"])
+        bars.append(Bar("share of a step that is not hidden, measured less predicted", round(off, 4), at_most=0.1))
     if "jobs" in figures:
         median = {row["jobs"]: row["median_s"] for row in figures["jobs"]}
         bars.append(Bar("8 jobs: a step over one job's", median[8] / median[1], at_most=1.10))

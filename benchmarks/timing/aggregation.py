@@ -1,12 +1,13 @@
 """One rank: all-reduces of several sizes by several groups of the same processes.
 
 Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "together": [[name]], "in_a_row": K,
-"groups": {name: {"kind": "gloo" | "plink" | "job", "order": [rank in this group of each rank] or null, "plan": file or
-null, "eager": false for short messages by Gloo}}}``; ``job`` is the job's own group. All groups take turns at every
-size, R times, F times as often up to 1 MB, K all-reduces each time (ranks meet before, and sums of more than one are
-exact for 2, 4, 8, ... ranks only); ``together``: these groups only are made, take turns and end before the next ones.
-Rank 0 prints a JSON line for each group, and one for each size: seconds by group, the slowest rank's each time, and of
-its own processors; into a second argument's file go the lines of sizes. Sums are checked.
+"wait_s": W, "groups": {name: {"kind": "gloo" | "plink" | "job", "order": [rank in this group of each rank] or null,
+"plan": file or null, "eager": false for short messages by Gloo}}}``; ``job`` is the job's own group. All groups take
+turns at every size, R times, F times as often up to 1 MB, K all-reduces each time (ranks meet before, and sums of more
+than one are exact for 2, 4, 8, ... ranks only), beside each of which ranks wait W seconds; ``together``: these groups
+only are made, take turns and end before the next ones. Rank 0 prints a JSON line for each group, and one for each size:
+seconds by group, the slowest rank's each time, and of its own processors; into a second argument's file go the lines of
+sizes. Sums are checked.
 """
 
 import json
@@ -53,15 +54,17 @@ def join(name: str, settings: dict[str, Any], rank: int, world: int) -> Group:
     return group
 
 
-def once(group: Group, data: torch.Tensor, rank: int, world: int, in_a_row: int) -> tuple[float, float]:
+def once(group: Group, data: torch.Tensor, rank: int, world: int, in_a_row: int, wait_s: float) -> tuple[float, float]:
     """Return seconds of one all-reduce of so many, the slowest rank's, and of this rank's processors."""
     data.fill_(rank + 1)
     dist.barrier()
     began, busy = time.perf_counter(), time.process_time()
     options = dist.AllreduceOptions()
-    options.asyncOp = False  # as dist.all_reduce() says it
+    options.asyncOp = wait_s > 0  # as dist.all_reduce() says it
     for _ in range(in_a_row):
-        group.allreduce([data], options).wait()
+        work = group.allreduce([data], options)
+        time.sleep(wait_s)
+        work.wait()
     took = torch.tensor([(time.perf_counter() - began) / in_a_row], dtype=torch.float64)
     if not torch.all(data == world * (world + 1) / 2 * world ** (in_a_row - 1)):
         raise RuntimeError(f"rank {rank}, {data.nbytes} bytes: a wrong sum")
@@ -86,7 +89,8 @@ def main() -> None:
             turns = list(groups)
             for _ in range(request["repeats"] * small + 1):  # the first does not count
                 for name in turns:
-                    samples[name].append(once(groups[name], data, rank, world, request.get("in_a_row", 1)))
+                    in_a_row, wait_s = request.get("in_a_row", 1), request.get("wait_s", 0.0)
+                    samples[name].append(once(groups[name], data, rank, world, in_a_row, wait_s))
                 turns = [*turns[1:], turns[0]]  # whom one comes after makes a difference of its own
             if rank == 0:
                 seconds = {name: [sample[0] for sample in of_group[1:]] for name, of_group in samples.items()}
