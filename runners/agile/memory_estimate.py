@@ -24,7 +24,7 @@ from solvers.elastic.settings import Settings
 _UNDO_COPIES = 1  # of every vector that a step has changed: it, as it was before
 _WORKER_COPIES = 5  # times the tables: given, added, on its way, read, and the program's own
 _HELP_COPIES = 4  # with --rebalance: given and added for others, a result on its way, and one that arrives
-_WORKER_ROW_BYTES = 9  # what a worker notes of every row
+_WORKER_ROW_BYTES = 11  # what a worker notes of every row
 
 
 @dataclass(frozen=True)

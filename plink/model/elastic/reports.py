@@ -85,8 +85,8 @@ class ClockDone(NodeMessage, frozen=True, tag="clock"):
     objective is known now.
 
     ``steps``: mini-batches of each of its ``shards``. ``compute_s``: seconds in the program. ``waited_s``: for others
-    before it. ``grains``: parts of its work, 0 where workers do not help each other. ``helped``: how many of them other
-    workers did, by worker."""
+    before it, without the seconds that parameters took to arrive. ``grains``: parts of its work, 0 where workers do not
+    help each other. ``helped``: how many of them other workers did, by worker."""
 
     clock: Int
     iteration: Int

@@ -17,7 +17,7 @@ from tests.runners.agile.test_small_parts import member
 GB = 10**9
 TABLES = ((8, GB),)
 BYTES = 8 * GB
-WORKER = 5 * BYTES + 9 * 8  # of one that touches all of the tables
+WORKER = 5 * BYTES + 11 * 8  # of one that touches all of the tables
 
 
 def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> list[Member]:
@@ -118,9 +118,9 @@ def test_a_replica_without_workers_needs_none_for_any() -> None:
 def test_small_tables_keep_little() -> None:
     """And workers note something of every row, however narrow."""
     small = Settings(keys="", partitions=1, shards=4, shapes=((1, 1000),), started=0.0, began=0.0)
-    assert memory_needs(job("rt", None), small)[1].most == 2 * (5000 + 9)
+    assert memory_needs(job("rt", None), small)[1].most == 2 * (5000 + 11)
     narrow = replace(small, shapes=((1000, 1),))
-    assert memory_needs(job("rt", None), narrow)[1].most == 2 * (5000 + 9000)
+    assert memory_needs(job("rt", None), narrow)[1].most == 2 * (5000 + 11000)
 
 
 def test_a_table_with_few_rows_lies_where_these_are() -> None:

@@ -115,6 +115,7 @@ def _sent() -> list[str]:
         numbers._replace(wanted=(Wanted(0, range(1, 3)), Wanted(1, np.array([0, 2], dtype=np.uint32)))),
         numbers._replace(blocks=(RowBlock(0, range(1, 3), vectors), RowBlock(1, range(1), np.array([[8]])))),
     )
+    messages = (*messages, messages[2]._replace(wanted=messages[1].wanted))
     result = []
     for message in messages:
         sink = _Sink()

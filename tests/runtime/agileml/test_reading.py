@@ -10,6 +10,7 @@ import pytest
 
 from plink.elastic import Table
 from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.partition import Partition
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
 from plink.runtime.agileml.replica.snapshot import Role
@@ -91,6 +92,21 @@ def test_while_somebody_reads_the_thread_changes_nothing(
     changing.join(HANGS_S)
     assert changed.is_set()
     assert len(answers) == 1
+
+
+def test_an_update_brings_the_rows_of_the_next_clock_once_all_have_come(primary: PartitionReplica) -> None:
+    """It does not wait for others, and what it brings a read would; a repeat, too."""
+    primary.call(lambda: primary.partition.admit({1: 0}))
+    block = RowBlock(0, range(4), np.ones((4, 2), np.float32))
+    update = Message(Kind.UPDATE, 0, flags=LAST, clock=0, before=0, blocks=(block,), wanted=READ.wanted)
+    early = primary.ask(update._replace(worker=0))
+    assert (early.status, early.flags & LAST, early.blocks) == (Status.OK, LAST, ())
+    late, again = primary.ask(update._replace(worker=1, blocks=())), primary.ask(update._replace(worker=0))
+    read = primary.ask(READ._replace(clock=1, before=0))
+    for answer in (late, again, read):
+        assert (answer.status, answer.clock) == (Status.OK, 0)
+        assert np.array_equal(answer.blocks[0].values, np.ones((4, 2)))
+    assert late.flags & LAST
 
 
 def test_a_state_that_is_not_there_yet_is_waited_for(primary: PartitionReplica) -> None:

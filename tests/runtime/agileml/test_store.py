@@ -8,9 +8,25 @@ import pytest
 
 from plink.elastic import Values
 from plink.model.consistency import BSP, SSP
+from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.wire import Kind, Message
 from plink.runtime.agileml.worker.client import Client, PrimaryAddress, RolledBack, Timeouts, Unanswered
 from tests.runtime.agileml.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
 from tests.runtime.agileml.stores import PATIENCE_S, hand_over, store, together, wait_for
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """What clients have sent to servers."""
+    result: list[Message] = []
+    post = Connection.post
+
+    def noted(self: Connection, message: Message) -> None:
+        result.append(message)
+        post(self, message)
+
+    monkeypatch.setattr(Connection, "post", noted)
+    return result
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -62,6 +78,74 @@ def test_own_additions_are_seen_before_they_are_sent_and_once() -> None:
                 assert (client.read("n", [3, 1, 3]) == clock * np.array([[2], [1], [2]])).all()
                 client.push()
             assert (run.client(0, clock=4).read("n", range(ROWS)).sum(axis=1) == WIDTH * run.state()[:, 0]).all()
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(1), SSP(3)])
+def test_clock_that_reads_what_the_last_two_have_read_is_one_message(rule: BSP | SSP, requests: list[Message]) -> None:
+    """Also where it reads two tables, which beside that cost a message each; what is read only now and then is not sent
+    along. After a roll-back it asks as at the beginning."""
+    with store(FLOATS, rule) as run:
+        run.open(1, history=True)
+        client, even = run.client(0), range(0, ROWS, 2)
+
+        def clocks(number: int) -> list[int]:
+            """Return how many READs each clock has sent."""
+            result = []
+            for _ in range(number):
+                del requests[:]
+                assert (client.read("a", even) == client.now).all()
+                assert (client.read("b", range(7)) == client.now).all()
+                if client.now == 6:
+                    client.read("a", range(ROWS))
+                client.update("a", even, np.ones((len(even), WIDTH)))
+                client.update("b", range(7), np.ones((7, 1)))
+                client.push()
+                result.append(sum(message.kind is Kind.READ for message in requests))
+                rows = [len(part.rows) for message in requests for part in message.wanted if part.table == 0]
+                assert sum(rows) <= (ROWS if client.now == 7 else 2 * len(even))
+            return result
+
+        each = 2 * FLOATS.partitions
+        assert clocks(2)[0] == each
+        assert clocks(7) == [0, 0, 0, 0, FLOATS.partitions, 0, 0]
+        run.servers[0].roll_back(4, 1)
+        client.roll_back(4, 1)
+        assert clocks(3) == [each, FLOATS.partitions, 0]  # the second is clock 6 again
+
+
+def test_the_first_read_of_a_clock_requests_what_its_update_did_not_bring(requests: list[Message]) -> None:
+    """One message a partition for both tables, which had to wait for the other worker."""
+    with store(FLOATS) as run:
+        run.open(2)
+        clients = [run.client(worker) for worker in range(2)]
+        reads: list[int] = []
+        for clock in range(5):
+            for client in clients:
+                del requests[:]
+                results = client.read("a", range(ROWS)), client.read("b", range(7))
+                reads.append(sum(message.kind is Kind.READ for message in requests))
+                assert all((result == 2 * clock).all() for result in results)
+                client.update("a", range(ROWS), np.ones((ROWS, WIDTH)))
+                client.update("b", range(7), np.ones((7, 1)))
+            for client in clients:
+                client.push()
+        assert reads[:2] == [2 * FLOATS.partitions] * 2
+        assert reads[4:] == [FLOATS.partitions, 0] * 3
+
+
+def test_client_says_how_long_it_waited_for_others() -> None:
+    with store(COUNTS) as run:
+        run.open(2)
+        first, second = (run.client(worker) for worker in range(2))
+        first.push()
+        before = first.waited_s
+
+        def late() -> None:
+            time.sleep(0.3)
+            second.push()
+
+        together(late, lambda: first.read("n", [0]))
+        assert 0.25 < first.waited_s - before < PATIENCE_S
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 3])

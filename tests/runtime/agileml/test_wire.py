@@ -44,9 +44,17 @@ def rows(count: int) -> st.SearchStrategy[Rows]:
 
 
 @given(
-    rows(5), rows(3), st.sampled_from(list(Kind)), st.sampled_from(list(Status)), st.text(max_size=50), st.booleans()
+    rows(5),
+    rows(3),
+    st.sampled_from(list(Kind)),
+    st.sampled_from(list(Status)),
+    st.text(max_size=50),
+    st.booleans(),
+    st.booleans(),
 )
-def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Status, text: str, values: bool) -> None:
+def test_what_is_sent_arrives(
+    first: Rows, second: Rows, kind: Kind, status: Status, text: str, values: bool, wanted: bool
+) -> None:
     pipe = Pipe()
     blocks = (
         RowBlock(1, second, np.arange(len(second))[:, None] - 5),
@@ -54,7 +62,7 @@ def test_what_is_sent_arrives(first: Rows, second: Rows, kind: Kind, status: Sta
     )
     sent = Message(
         kind, 1, status, 3, -1, 7, 8, -9, 1 << 40, 1 << 60, blocks if values else (),
-        () if values else (Wanted(0, first),), text,
+        (Wanted(0, first),) if wanted else (), text,
     )  # fmt: skip
     send(pipe, sent, LAYOUT)
     result = receive(pipe, LAYOUT)

@@ -57,6 +57,11 @@ class Layout:
         """Return how many rows of a table a partition has."""
         return len(range(partition, self.tables[table].rows, self.partitions))
 
+    def rows_of(self, partition: int, rows: Rows) -> Indices:
+        """Return the numbers in their table of rows of a partition."""
+        numbers = np.arange(rows.start, rows.stop) if isinstance(rows, range) else rows.astype(np.int64)
+        return numbers * self.partitions + partition
+
     def cut(self, rows: Indices) -> Iterator[tuple[int, Places, Rows]]:
         """Yield the partitions that hold some of the rows, each with the positions in ``rows`` and the numbers there.
 

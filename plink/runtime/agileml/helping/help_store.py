@@ -7,7 +7,7 @@ from plink.errors import InputError
 from plink.runtime.agileml.arrays.checked_sums import Overflow, no_room
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.worker.cache import Cache
+from plink.runtime.agileml.worker.cache import Cache, added_blocks
 from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 
 
@@ -64,13 +64,9 @@ class HelpStore:
 
     def take(self) -> dict[int, tuple[RowBlock, ...]]:
         """Take what was added, by partition."""
-        blocks: dict[int, list[RowBlock]] = {}
-        for table, cache in enumerate(self._added):
-            rows = cache.added_to()
-            for partition, where, local in self._layout.cut(rows):
-                blocks.setdefault(partition, []).append(RowBlock(table, local, cache.added(rows[where])))
+        blocks = added_blocks(self._layout, self._added)
         self.discard()
-        return {partition: tuple(mine) for partition, mine in blocks.items()}
+        return blocks
 
     def discard(self) -> None:
         """Forget what was added."""

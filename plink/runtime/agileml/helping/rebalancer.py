@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import numpy as np
-
 from plink.elastic.app_error import AppError
 from plink.elastic.objective import Objective
 from plink.errors import InputError
@@ -176,7 +174,7 @@ class Rebalancer:
         try:
             for partition, blocks in sorted(parts.items()):
                 for block in blocks:
-                    rows = np.asarray(block.rows, dtype=np.int64) * layout.partitions + partition
+                    rows = layout.rows_of(partition, block.rows)
                     client.update(layout.tables[block.table].name, rows, block.values)
         except InputError as error:
             raise AppError(

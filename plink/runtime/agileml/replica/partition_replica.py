@@ -348,7 +348,11 @@ class PartitionReplica:
         self.partition.check()
         steps, finished = self.partition.steps_of(message.worker, message.clock)
         latest = self.partition.latest_finished
-        return self._answer_with(Status.OK, sequence=steps, before=latest, flags=LAST * finished)
+        answer = self._answer_with(Status.OK, sequence=steps, before=latest, flags=LAST * finished)
+        read = self._answer_read(message._replace(clock=message.clock + 1)) if message.wanted else None
+        if read is None or read.status is not Status.OK:
+            return answer  # it does not wait: other updates follow on the same connection
+        return answer._replace(clock=read.clock, flags=answer.flags | read.flags, blocks=read.blocks)
 
     def _push(self, message: Message) -> Message:
         if message.term < self.term:

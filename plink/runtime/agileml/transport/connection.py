@@ -62,6 +62,11 @@ class Connection:
         with self._closed_on_error():
             send(self._connected(), message, self._layout, self._ticket)
 
+    def wait(self) -> None:
+        """Wait until the answer to what was posted begins to arrive, or the connection is lost."""
+        if self._channel is not None:
+            _poll(self._channel.socket, select.POLLIN, self._timeout_s)
+
     def answer(self) -> Message:
         """Return the server's answer to what was posted."""
         with self._closed_on_error():
@@ -152,8 +157,13 @@ def _outcome(sock: socket.socket, timeout_s: float) -> int:
 
     :raises TimeoutError: nothing yet.
     """
-    waiting = select.poll()
-    waiting.register(sock, select.POLLOUT)
-    if not waiting.poll(timeout_s * 1000):
+    if not _poll(sock, select.POLLOUT, timeout_s):
         raise TimeoutError("timed out")
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+def _poll(sock: socket.socket, event: int, timeout_s: float) -> bool:
+    """Wait for an event of a socket, and return whether there was any."""
+    waiting = select.poll()
+    waiting.register(sock, event)
+    return bool(waiting.poll(timeout_s * 1000))

@@ -7,13 +7,13 @@
     text     UTF-8, at most 64 KB: an address, a reason, JSON of a part's numbers
     arrays   per block: row numbers (4 bytes each) unless the rows are neighbours, then the vectors if the form says so
 
-All little-endian. Nothing is allocated before the numbers have been held against the layout: a message never takes
-more than its partition. Nothing is pickled.
+All little-endian. Nothing is allocated before the numbers have been held against the layout: the vectors of a message
+never take more than its partition. Nothing is pickled.
 """
 
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -21,20 +21,20 @@ import numpy as np
 
 from plink.elastic.tables import Values
 from plink.runtime.agileml.arrays.array_pool import empty
-from plink.runtime.agileml.arrays.layout import Layout, Rows, rising
+from plink.runtime.agileml.arrays.layout import Indices, Layout, Rows, rising
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 6  # one more wherever a server or a worker sends or understands something else
+VERSION = 7  # one more wherever a server or a worker sends or understands something else
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
 _BLOCK = struct.Struct("<IIII")
 _MAX_TEXT_BYTES = 1 << 16
 _NUMBERED, _WITH_VALUES = 1, 2
 LAST = 1  # flag of a push: none follows; of an update: the worker has finished its clock
-INCLUDED = 2  # flag of an answer to a read: the worker's update of its clock is in it already
+INCLUDED = 2  # flag of an answer with rows: the worker's update of the clock that they are for is in it already
 
 
 class Kind(IntEnum):
@@ -63,7 +63,7 @@ class Status(IntEnum):
 
 
 class Wanted(NamedTuple):
-    """Rows of one table that a read requests."""
+    """Rows of one table that a read requests, or an update for the clock after it."""
 
     table: int
     rows: Rows
@@ -74,9 +74,10 @@ class Message(NamedTuple):
 
     ``generation`` counts roll-backs and ``term`` the primaries of the partition; ``sequence`` makes repeats known.
     ``ticket`` tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the
-    least clock of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0;
-    in its answer, how many steps of that clock are there, the flag LAST says that the worker has finished it, and
-    ``before`` is the latest clock that any worker has finished.
+    least clock of the state that the reader may be given, and in an update that of the rows which it wants. In an
+    update, ``sequence`` is the step of its clock, from 0; in its answer, how many steps of that clock are there, the
+    flag LAST says that the worker has finished it, and ``before`` is the latest clock that any worker has finished. The
+    answer has the wanted rows, of the state of ``clock``, if that state is there already.
     """
 
     kind: Kind
@@ -95,13 +96,22 @@ class Message(NamedTuple):
     ticket: int = 0
 
 
+def wanted_of(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[Wanted, ...]]:
+    """Return what to request of each partition, for rows by table, which rise."""
+    result: dict[int, tuple[Wanted, ...]] = {}
+    for table, requested in rows.items():
+        for partition, _, local in layout.cut(requested):
+            result[partition] = (*result.get(partition, ()), Wanted(table, local))
+    return result
+
+
 def send(channel: Channel, message: Message, layout: Layout, ticket: int = 0) -> None:
     """Send a message.
 
     :param ticket: that the receiver shall see.
     :raises ConnectionLost: the connection is no more.
     """
-    parts: Sequence[RowBlock | Wanted] = message.blocks or message.wanted
+    parts: Sequence[RowBlock | Wanted] = (*message.blocks, *message.wanted)
     text = message.text.encode()
     assert len(text) <= _MAX_TEXT_BYTES, f"{len(text)} bytes of text"
     heads, arrays = bytearray(), []
@@ -138,7 +148,7 @@ def receive(channel: Channel, layout: Layout) -> Message:
         raise Forged(f"a message of version {version}, this is {VERSION}: install the same plink on all hosts")
     if fingerprint != layout.fingerprint:
         raise Forged("a message for other tables or another number of partitions")
-    if partition >= layout.partitions or parts > len(layout.tables) or text > _MAX_TEXT_BYTES:
+    if partition >= layout.partitions or parts > 2 * len(layout.tables) or text > _MAX_TEXT_BYTES:
         raise Forged(f"partition {partition}, {parts} blocks, {text} bytes of text")
     try:
         codes = Kind(kind), Status(status)
@@ -163,11 +173,11 @@ def receive(channel: Channel, layout: Layout) -> Message:
 
 def _check(heads: Sequence[tuple[int, int, int, int]], partition: int, body: int, layout: Layout) -> None:
     """Check that blocks claim nothing beyond the partition."""
-    claimed, tables = 0, set[int]()
+    claimed, before = 0, set[tuple[int, int]]()
     for table, form, start, count in heads:
-        if table >= len(layout.tables) or table in tables:
+        if table >= len(layout.tables) or (table, form & _WITH_VALUES) in before:
             raise Forged("blocks of tables that there are not, or twice of one")
-        tables.add(table)
+        before.add((table, form & _WITH_VALUES))
         if form & ~(_NUMBERED | _WITH_VALUES) or start + count > layout.rows_in(table, partition):
             raise Forged(f"rows {start} to {start + count} of table {table}, form {form}")
         per_row = 4 * bool(form & _NUMBERED) + layout.tables[table].row_bytes * bool(form & _WITH_VALUES)

@@ -3,13 +3,16 @@
 Both are arrays of the size of the table; memory that was never touched costs nothing, the system gives it on first use.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError
 from plink.runtime.agileml.arrays.array_pool import copied
 from plink.runtime.agileml.arrays.checked_sums import Overflow, add, add_at
-from plink.runtime.agileml.arrays.layout import Indices, Places, rising
+from plink.runtime.agileml.arrays.layout import Indices, Layout, Places, rising
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 
 _NONE = np.iinfo(np.int64).min
 
@@ -23,6 +26,8 @@ class Cache:
         self._state = np.full(table.rows, _NONE)  # the clock of the state that a row was given from
         self._added: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
         self._touched = np.zeros(table.rows, dtype=bool)
+        self._read = np.zeros(table.rows, dtype=bool)  # at this clock
+        self._read_before = np.zeros(table.rows, dtype=bool)  # at the one before
 
     def rows(self, rows: object) -> Indices:
         """Return row numbers as an array. :raises InputError: they are none, or not of this table."""
@@ -56,7 +61,9 @@ class Cache:
 
     def fetched(self, rows: Indices) -> Values:
         """Return copies of the vectors without what was added at this clock, shape (len(rows), width)."""
-        return copied(self._fetched, _places(rows), len(rows))
+        places = _places(rows)
+        self._read[places] = True
+        return copied(self._fetched, places, len(rows))
 
     def read(self, rows: Indices) -> Values:
         """Return copies of the vectors with one's own additions, shape (len(rows), width).
@@ -64,6 +71,7 @@ class Cache:
         :raises Overflow: some are too large.
         """
         places = _places(rows)
+        self._read[places] = True
         result = copied(self._fetched, places, len(rows))
         own = self._touched[places]
         if own.any():
@@ -121,16 +129,25 @@ class Cache:
         """Return copies of the sums of what was added to some rows, shape (len(rows), width)."""
         return copied(self._added, _places(rows), len(rows))
 
-    def sent(self, rows: Indices, least: int) -> None:
+    def sent(self, least: int) -> None:
         """Note that all additions are sent. What may be read at the next clock without a request, as it is of the state
         of ``least`` or a later one, includes one's own. Where that is too large the servers are asked: they have what
         others took away, or report that it is."""
+        rows = self.added_to()
         remaining = rows[self._state[rows] >= least]
         try:
             self._fetched[remaining] = add(self._fetched[remaining], self._added[remaining])
         except Overflow:
             self._state[remaining] = _NONE
         self._touched[rows] = False
+
+    def expected(self, least: int) -> Indices:
+        """End a clock, and return the rows that the next one will probably fetch, rising: those that this one and the
+        one before have read, unless they are of the state of clock ``least`` or a later one."""
+        both = self._read & self._read_before & (self._state < least)
+        self._read, self._read_before = self._read_before, self._read
+        self._read[:] = False
+        return np.flatnonzero(both)
 
     def discard(self) -> None:
         """Discard additions that were not sent."""
@@ -144,6 +161,16 @@ class Cache:
         """Forget everything: what was fetched and what was not sent."""
         self.forget_fetched()
         self.discard()
+
+
+def added_blocks(layout: Layout, caches: Sequence[Cache]) -> dict[int, tuple[RowBlock, ...]]:
+    """Return what was added to the caches of all tables, by partition."""
+    blocks: dict[int, tuple[RowBlock, ...]] = {}
+    for table, cache in enumerate(caches):
+        rows = cache.added_to()
+        for partition, where, local in layout.cut(rows):
+            blocks[partition] = (*blocks.get(partition, ()), RowBlock(table, local, cache.added(rows[where])))
+    return blocks
 
 
 def _sums(rows: Indices, first: Values, second: Values, out: Values | None = None) -> Values:

@@ -4,6 +4,8 @@ Reads are served from the cache as long as the rule allows; updates are summed i
 them, and then go to every partition, one message each. The servers must have acknowledged them before
 :meth:`Client.push` returns. A clock ends with its last push. What is asked of several partitions is under way at the
 same time, over a few connections to each server.
+The last update of a clock wants the rows that this one and the clock before have read. Its acknowledgement brings them
+if the state that the rule demands is there; else the first read of the next clock requests all of them.
 
 Partitions move and servers die meanwhile. A message that was not acknowledged is sent again, to whoever owns the
 partition by then; worker, clock and step tell a server that it has it already.
@@ -15,17 +17,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.arrays.checked_sums import Overflow, no_room
-from plink.runtime.agileml.arrays.layout import Indices, Places
-from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.arrays.layout import Indices
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.keys import Unauthenticated
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, Wanted
-from plink.runtime.agileml.worker.cache import Cache
+from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, wanted_of
+from plink.runtime.agileml.worker.cache import Cache, added_blocks
 
 _RETRY_S = 0.02
 # To each server: a handshake takes both ends milliseconds, and when partitions move all workers have one with every new
@@ -91,6 +94,7 @@ class Client:
     :param primaries: of every partition.
     :param clock: the first that it works in.
     :ivar waiting: entered while servers are waited for.
+    :ivar waited_s: until answers began to arrive, in all; what they bring takes its own time.
     """
 
     def __init__(
@@ -110,8 +114,10 @@ class Client:
         self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
+        self.waited_s = 0.0
         self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
+        self._expected: dict[int, Indices] = {}  # rows by table that this clock will probably read, and did not yet
         self._shared = (0, False)  # steps of this clock that are in its number already, and whether it ends with these
 
     def table(self, name: str) -> Table:
@@ -137,10 +143,8 @@ class Client:
             if self._unsent is not None:
                 raise PlinkError(f"clock {self.now} is not over: call push() again before reading")
             self._fetch(number, missing)
-        if not own:
-            return cache.fetched(wanted)
         try:
-            return cache.read(wanted)
+            return cache.read(wanted) if own else cache.fetched(wanted)
         except Overflow as error:
             raise self._too_large(f"table {table!r}", error, cache) from None
 
@@ -237,6 +241,7 @@ class Client:
             self.now, self.step, self._shared = self.now + 1, 0, (0, False)
         else:
             self.step += 1
+        self._give(answers)
 
     def _send_step(self, updates: dict[int, Message], last: bool) -> list[Message]:
         answers: list[Message] = []
@@ -257,7 +262,7 @@ class Client:
         """Forget everything after ``clock``; the next is the one after it."""
         for cache in self._caches:
             cache.forget()
-        self._unsent, self._included, self._least_state, self._shared = None, False, -1, (0, False)
+        self._unsent, self._included, self._least_state, self._shared, self._expected = None, False, -1, (0, False), {}
         self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
@@ -288,38 +293,39 @@ class Client:
         self._connections.clear()
 
     def _fetch(self, table: int, rows: Indices) -> None:
-        places: dict[int, Places] = {}
-        request: dict[int, Message] = {}
-        for partition, where, local in self.layout.cut(rows):
-            places[partition] = where
-            request[partition] = Message(
-                Kind.READ, partition, worker=self.worker, generation=self.generation, clock=self.now,
-                before=self._needs(self.now), wanted=(Wanted(table, local),),
-            )  # fmt: skip
-        for partition, answer in self._ask_all(request).items():
+        """Fetch rows of a table, and what this clock will probably read beside them."""
+        expected, self._expected = self._expected, {}
+        fetched = {other: self._caches[other].missing(more, self.needed_state) for other, more in expected.items()}
+        fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
+        read, wanted = self._message(Kind.READ, self.needed_state), wanted_of(self.layout, fetched)
+        request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
+        self._give(self._ask_all(request).values())
+
+    def _give(self, answers: Iterable[Message]) -> None:
+        for answer in answers:
             self._included |= bool(answer.flags & INCLUDED)
-            self._caches[table].give(rows[places[partition]], answer.blocks[0].values, answer.clock)
+            for block in answer.blocks:
+                rows = self.layout.rows_of(answer.partition, block.rows)
+                self._caches[block.table].give(rows, block.values, answer.clock)
 
     def _updates(self, last: bool) -> dict[int, Message]:
-        """Return one update for every partition, with what was added to it, if anything was."""
-        blocks: dict[int, list[RowBlock]] = {partition: [] for partition in range(self.layout.partitions)}
-        for table, cache in enumerate(self._caches):
-            rows = cache.added_to()
-            for partition, where, local in self.layout.cut(rows):
-                blocks[partition].append(RowBlock(table, local, cache.added(rows[where])))
-            cache.sent(rows, self._needs(self.now + 1))
-            if (
-                not last or self.rule.steps or self._included
-            ):  # the next step reads anew; or one's update would be in it twice
+        """Return one update for every partition, with what was added to it, if anything was, and the rows wanted."""
+        least, blocks = self._needs(self.now + 1), added_blocks(self.layout, self._caches)
+        for cache in self._caches:
+            cache.sent(least)
+            if not last or self.rule.steps or self._included:  # read anew; or one's update would be in it twice
                 cache.forget_fetched()
-        self._included = False
+        expects = last and not self.rule.steps
+        self._expected = {table: cache.expected(least) for table, cache in enumerate(self._caches) if expects}
+        self._included, rows = False, wanted_of(self.layout, self._expected)
+        update = self._message(Kind.UPDATE, least)._replace(sequence=self.step, flags=LAST * last)
         return {
-            partition: Message(
-                Kind.UPDATE, partition, worker=self.worker, generation=self.generation, clock=self.now,
-                sequence=self.step, flags=LAST * last, blocks=tuple(result),
-            )
-            for partition, result in blocks.items()
-        }  # fmt: skip
+            number: update._replace(partition=number, blocks=blocks.get(number, ()), wanted=rows.get(number, ()))
+            for number in range(self.layout.partitions)
+        }
+
+    def _message(self, kind: Kind, before: int) -> Message:
+        return Message(kind, 0, worker=self.worker, generation=self.generation, clock=self.now, before=before)
 
     def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
         """Return the answers to messages of several partitions; repeats requests until the time is over."""
@@ -428,6 +434,9 @@ class Client:
                 trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
             except PlinkError as error:
                 broken = error
+        for connection, _ in posted[:1]:
+            connection.wait()
+            self.waited_s += time.monotonic() - begun
         for connection, partition in posted:  # all of them, or an answer would be taken for that to the next question
             try:
                 answers[partition] = connection.answer()

@@ -33,10 +33,11 @@ WorkOff = Callable[[ClockWork[Any], Client], None]
 
 @dataclass(frozen=True)
 class Clock:
-    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads), and
-    ``waited_s`` for others before; how many ``steps``, and how many clocks an iteration has. ``is_leader``: it has
-    shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration that all have finished
-    (with staleness not always the last), and ``objective`` its objective, None if nothing had weight."""
+    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads, but for
+    those that were expected), and ``waited_s`` for others before; its ``steps``, and how many clocks an iteration has.
+    ``is_leader``: it has shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration
+    that all have finished (with staleness not always the last), and ``objective`` its objective, None if nothing had
+    weight."""
 
     clock: int
     iteration: int
@@ -85,7 +86,8 @@ class Worker(Generic[Items]):
         self._staleness = DynamicStaleness(client, shards_in_all, rule) if isinstance(rule, DSSP) else None
         self.assigned = shards if isinstance(shards, Assigned) else Assigned(self._checked(shards))
         self._had: tuple[int, ...] | None = None
-        self._began, self._steps_done = 0.0, 1
+        self._steps_done = 1
+        self._waited_until_begun_s = 0.0  # of all that the client has waited
         self._clock_began: float | None = None  # which may be resumed, or done again, after an unanswered message
         self._compute_s = self._waited_s = 0.0  # of this clock
         self._unreported: Clock | None = None  # of which the last step is only to be sent
@@ -129,13 +131,13 @@ class Worker(Generic[Items]):
 
     def _clock(self) -> Finished | None:
         client, begun = self._client, time.perf_counter()
-        now = client.now
+        now, waited_s = client.now, client.waited_s
         if self._clock_began is None:
             self._clock_began, self._compute_s, self._waited_s = begun, 0.0, 0.0
         shards = self._shards()
         if isinstance(shards, Finished):
             return shards
-        self._waited_s += self._began - begun
+        self._waited_s += self._waited_until_begun_s - waited_s
         working = time.perf_counter()
         evaluated_iteration, objective = self._work(shards)
         if self._staleness is not None and now:
@@ -169,7 +171,7 @@ class Worker(Generic[Items]):
             return Finished(now, self._reason(stops_at[1]))
         if self._planner is not None:
             self._planner.stopping = stops_at is not None
-        self._began = time.perf_counter()  # others are as far as is needed; what follows may be a pause
+        self._waited_until_begun_s = client.waited_s  # others are as far as is needed; what follows may be a pause
         shards = self.assigned.begin(now, client.generation)
         if shards is None:
             return Finished(now, RELEASED)
