@@ -27,7 +27,10 @@ class Optimiser(Protocol):
     def additions(self, values: Sequence[Values], gradient: Values, clock: int) -> Sequence[Values]:
         """Return what to add to the table and to each of its moments, shapes of ``gradient``.
 
-        :param values: of the table and its moments before the clock; they must not be changed.
+        It is called for some rows at a time: what becomes of a row must depend on that row alone.
+
+        :param values: of these rows of the table and its moments before the clock; they must not be changed, nor
+            ``gradient``.
         :param clock: from 1.
         """
 
@@ -111,12 +114,17 @@ class Adam(_WithRate):
         (beta1, beta2), rate, slope = self.betas, self.rate(clock), gradient
         if self.weight_decay and self.decays_gradient:
             slope = gradient + self.weight_decay * weights
-        to_mean = (1 - beta1) * (slope - mean)
-        to_square = (1 - beta2) * (slope * slope - square)
-        size = np.sqrt(square + to_square)
+        to_mean = slope - mean
+        to_mean *= 1 - beta1
+        to_square = slope * slope
+        to_square -= square
+        to_square *= 1 - beta2
+        size = square + to_square
+        np.sqrt(size, out=size)
         size /= math.sqrt(1 - beta2**clock)
         size += self.eps
-        change = (mean + to_mean) / size
+        change = mean + to_mean
+        change /= size
         change *= -rate / (1 - beta1**clock)
         if self.weight_decay and not self.decays_gradient:
             change -= rate * self.weight_decay * weights

@@ -2,9 +2,9 @@
 
 *Certain* is what servers and replicas keep of every vector: itself, and with staleness what is ahead of it. What is
 needed *at most*, by a program that reads and adds to whole tables at every clock, comes on top: at servers and replicas
-all vectors as they were before the last step; at a server all workers' updates that wait for the first one's, and a
-push on its way; at every worker what it was given, what it adds, and a copy of the tables that is on its way, one
-that was read, and one in the program's hands; and arrays that are kept to be used again.
+all vectors as they were before the last step; at a server all workers' updates that wait for the first one's, what
+optimisers make of them, and a push on its way; at every worker what it was given, what it adds, and a copy of the
+tables that is on its way, one that was read, and one in the program's hands; and arrays that are kept to be used again.
 
 Peaks of nodes in such a job, in sizes of the tables (300 MB): a replica alone 3.3, a worker alone 5.1, one with a
 server that pushes 8.8. A program that touches few rows, but all over the tables, still takes 2 for a worker: the system
@@ -22,6 +22,7 @@ from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
 
 _UNDO_COPIES = 1  # of every vector that a step has changed: it, as it was before
+_OPTIMISER_COPIES = 2  # of what a server has: the sum of a clock, and what optimisers make of it
 _WORKER_COPIES = 5  # times the tables: given, added, on its way, read, and the program's own
 _HELP_COPIES = 4  # with --rebalance: given and added for others, a result on its way, and one that arrives
 _WORKER_ROW_BYTES = 11  # what a worker notes of every row
@@ -56,7 +57,7 @@ def memory_needs(members: Sequence[Member], settings: Settings) -> dict[int, Mem
     needs = {number: MemoryNeed(workers=count * worker) for number, count in workers.items()}
     rule = parse_rule(settings.rule)
     copies = 1 + rule.sees_ahead
-    waiting = sum(workers.values()) * (1 + rule.apart)
+    waiting = sum(workers.values()) * (1 + rule.apart) + _OPTIMISER_COPIES * settings.optimisers
     for partition, size in zip(state.partitions, settings.partition_bytes, strict=True):
         pushes = partition.primary != partition.replica
         needs[partition.primary] += MemoryNeed(copies * size, (_UNDO_COPIES + waiting + pushes) * size)

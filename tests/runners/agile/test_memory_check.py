@@ -109,6 +109,14 @@ def test_what_workers_and_servers_need_at_most(tiers: str, host: int, slots: int
     assert memory_needs(hosts, settings())[host].most == most + MAX_POOLED_BYTES
 
 
+def test_servers_need_room_for_the_steps_of_optimisers() -> None:
+    """The sum of a clock, and what they add to tables and moments; replicas and workers do not."""
+    hosts = job("rtt", None)
+    plain, stepped = memory_needs(hosts, settings()), memory_needs(hosts, settings(optimisers=True))
+    assert [stepped[host].most - plain[host].most for host in range(3)] == [0, 2 * BYTES, 0]
+    assert [stepped[host].state for host in range(3)] == [plain[host].state for host in range(3)]
+
+
 def test_a_replica_without_workers_needs_none_for_any() -> None:
     """Stage 3."""
     hosts = job("rt", None)

@@ -365,3 +365,45 @@ def test_checkpoints_of_momentum_by_workers_are_read_and_those_without_moments_a
     assert read_partition(tmp_path / "before", job_layout(app, 4), sees_ahead=False).number == 1
     with pytest.raises(InputError, match=r"without: .* other tables"):
         read_partition(tmp_path / "without", job_layout(app, 4), sees_ahead=False)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("rows", [1500, 1499])
+def test_large_table_takes_the_same_steps_in_parts(name: str, rows: int) -> None:
+    """To the last bit as in one, and little of it at a time; also where not all rows have a gradient."""
+    (ours, _), shape = OPTIMISERS[name], (1500, 100)
+    table, calls = Table("w", *shape), list[int]()
+
+    class Noted(type(ours)):  # type: ignore[misc]
+        def additions(self, values: Sequence[Values], gradient: Values, clock: int) -> Sequence[Values]:
+            calls.append(gradient.size)
+            result: Sequence[Values] = super().additions(values, gradient, clock)
+            return result
+
+    noted = Noted(**vars(ours))
+    partition = Partition(Layout((table, *ours.moments(table)), 1, optimisers={"w": noted}), 0)
+    partition.admit({0: 0})
+    random = np.random.default_rng(1)
+    state = [np.zeros(shape, np.float32) for _ in partition.values]
+    for clock in range(4):
+        gradient = random.standard_normal(shape).astype(np.float32)
+        gradient[rows:] = 0
+        additions = ours.additions(state, gradient, clock) if clock else [gradient]
+        for values, each in zip(state, additions, strict=False):
+            values += each
+        partition.update(0, clock, 0, True, [RowBlock(0, range(rows), gradient[:rows].copy())])
+        assert all(np.array_equal(*pair) for pair in zip(partition.values, state, strict=True))
+    assert sum(calls) == 3 * 1500 * 100
+    assert max(calls) < 1500 * 100
+
+
+def test_row_that_overflows_is_named_wherever_it_is() -> None:
+    table = Table("w", 1500, 100)
+    partition = Partition(Layout((table,), 1, optimisers={"w": Sgd(10.0)}), 0)
+    partition.admit({0: 0})
+    gradient = np.zeros((1500, 100), np.float32)
+    gradient[1234, 56] = 1e38
+    partition.update(0, 0, 0, True, [])
+    partition.update(0, 1, 0, True, [RowBlock(0, range(1500), gradient)])
+    assert "table 'w', row 1234: " in partition.overflow
+    assert partition.clock == 0
