@@ -26,6 +26,7 @@ AllReduce = Callable[[torch.Tensor, Any], Waitable]
 # below 256.
 SIZES = (4, 16, 256, 4 << 10, 64 << 10, 256 << 10)
 LARGE_SIZES = (1 << 20, 4 << 20)  # measured where Gloo is faster at all smaller ones, or another transport is used
+_HUB_BYTES = 16 << 20  # few workers gain little by a hub, and at large sizes
 REPEATS = 5
 _SHORT_REPEATS = 2  # in mid-run, and for large messages
 _TINY_BYTES, _TINY_FACTOR = 256, 3  # tiny messages take no time and vary most: they are repeated more often
@@ -105,14 +106,20 @@ def measure(rivals: Candidates, repeats: int = REPEATS, steps: Sequence[Sequence
     return NEVER if measured else 0
 
 
-def measure_size_range(rivals: Candidates, repeats: int = REPEATS, eager_max_bytes: int | None = None) -> SizeRange:
+def measure_size_range(
+    rivals: Candidates, repeats: int = REPEATS, eager_max_bytes: int | None = None, has_hubs: bool = False
+) -> SizeRange:
     """Return the range of sizes for which the engine is faster, as :func:`measure`.
 
+    :param has_hubs: where Gloo is faster at all these sizes, 16 MB are measured, too.
     :param eager_max_bytes: messages up to this size use another transport than larger ones. Their result says nothing
         about larger ones, which are measured too, at 4 MB.
     """
     engine, gloo, has_schedule, other, device = rivals
     min_bytes = measure(rivals, repeats)
+    if has_hubs and min_bytes == NEVER and has_schedule(_HUB_BYTES):
+        faster = _faster(engine, other or gloo, gloo, [_HUB_BYTES], _SHORT_REPEATS, device)[0]
+        return SizeRange(_HUB_BYTES if faster else NEVER)
     large_bytes = LARGE_SIZES[-1]
     if eager_max_bytes is None or min_bytes > SIZES[-1] or not has_schedule(large_bytes):
         return SizeRange(min_bytes)

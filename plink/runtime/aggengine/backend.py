@@ -213,7 +213,10 @@ class PlinkProcessGroup(dist.ProcessGroup):
         # Large messages are Autotune's.
         short = None if aggregation.tuned is not None else self._engine.eager_max_bytes
         rivals = Candidates(self._run_engine, self._run_gloo, _has_schedule(aggregation))
-        return self._cached_measurement(aggregation, _HOST, lambda repeats: measure_size_range(rivals, repeats, short))
+        has_hubs = bool(aggregation.hubs)
+        return self._cached_measurement(
+            aggregation, _HOST, lambda repeats: measure_size_range(rivals, repeats, short, has_hubs)
+        )
 
     def _cached_measurement(
         self, aggregation: Aggregation, device: torch.device, measure_with: Callable[[int], SizeRange]

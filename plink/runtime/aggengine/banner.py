@@ -20,7 +20,7 @@ def startup_banner(aggregation: Aggregation, sizes: SizeRange, delegation_min_by
     if delegation_min_bytes < NEVER and min_bytes >= delegation_min_bytes:
         return f"all-reduces of {label} by gloo, from {delegation_min_bytes} bytes on in the plan's order"
     if min_bytes >= NEVER:
-        return f"all-reduces of {label} by gloo (faster up to 4 MB)"
+        return f"all-reduces of {label} by gloo (faster up to {16 if aggregation.hubs else 4} MB)"
     algorithms = [
         entry.algo if entry.up_to_bytes is None else f"{entry.algo} up to {entry.up_to_bytes} bytes"
         for entry in aggregation.classes

@@ -106,8 +106,10 @@ def main() -> None:
         while store is None:
             with contextlib.suppress(OSError, RuntimeError):  # the job has no group, or not yet the next
                 socket.create_connection(place, _CONNECT_S).close()
-                store = store_of_group(TCPStore(*place, is_master=False, wait_for_workers=False, timeout=_WAIT), group)
-                store.wait(["timeout_s"])
+                joined = TCPStore(*place, is_master=False, wait_for_workers=False, timeout=_WAIT)
+                of_group = store_of_group(joined, group)
+                of_group.wait(["timeout_s"])
+                store = of_group  # not before: the store may have ended with the group before
             time.sleep(_RETRY_S)
         try:
             serve(store, int(os.environ["RANK"]))

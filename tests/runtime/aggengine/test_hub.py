@@ -83,6 +83,28 @@ def test_sums_of_an_unmodified_program(hubs: int, weights: list[float] | None) -
         assert [result[name] for name in ("mean", "largest", "pair", "everyone")] == [[1.0], [2.0], [3.0], [3.0]]
 
 
+def in_two_groups() -> list[float]:
+    """All-reduce in one group of all ranks, and in another after its end."""
+    results = []
+    for group in range(2):
+        dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+        vector = torch.full((50_000,), float(group + 1))
+        dist.all_reduce(vector)
+        results.append(float(vector[0]))
+        rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
+        dist.destroy_process_group()
+        time.sleep(4.0 if rank else 1.0)  # the store is rank 0's, and hubs wait there for the next group when it ends
+        del store
+    return results
+
+
+@pytest.mark.extended
+def test_hubs_join_the_next_group() -> None:
+    with Ranks() as job:
+        start(job, in_two_groups, 2, 1, hub_environment(2, 1))
+        assert results_of(job.wait(processes=job.started[:2])) == [[2.0, 4.0]] * 2
+
+
 def until_lost() -> tuple[str, float]:
     """All-reduce until that fails; return why, and when."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=5))
