@@ -48,11 +48,11 @@ def _require(run: Any) -> None:
 
 def _hosts(bench: BenchLab, name: str, workers: Sequence[str], hubs: Sequence[str]) -> str:
     """Return a hosts file of these workers and hubs."""
-    given = Path(bench.hosts_file).read_text().splitlines()
-    lines = {line.split()[0]: line for line in given if line[:1] not in "#"}
+    listed = Path(bench.hosts_file).read_text().splitlines()
+    lines = {line.split()[0]: line for line in listed if line[:1] not in "#"}
     wide = [f"{lines[hub].replace(' slots=1', '')} role=hub gbps={_HUB_MBIT / 1e3}" for hub in hubs]
     path = bench.folder / name
-    comments = [line for line in given if line.startswith("#")]  # name the lab
+    comments = [line for line in listed if line.startswith("#")]  # name the lab
     path.write_text("\n".join([*comments, *(lines[worker] for worker in workers), *wide]) + "\n")
     return str(path)
 
@@ -221,7 +221,7 @@ def _hidden() -> list[dict[str, Any]]:
                 form = balance.of("ring" if row["way"] == "gloo" else row["way"])
                 assert form is not None
                 row["exposed_share"] = round(max(0.0, 1 - step_s / row["median_s"]), 4)
-                row["predicted_share"] = round(form.exposed_s / balance.step_s(form), 4)
+                row["predicted_share"] = round(form.exposed_s / form.step_s, 4)
                 print(row["exposed_share"], row["predicted_share"], flush=True)
                 rows.append(row)
     return rows
@@ -249,7 +249,7 @@ def _jobs() -> list[dict[str, Any]]:
 
             with ThreadPoolExecutor(jobs) as pool:
                 each = list(pool.map(steps, range(jobs)))
-            middle = [value for one in each for value in one[5:15]]  # while all run
+            middle = [value for seconds in each for value in seconds[5:15]]  # while all run
             rows += _rows({"hub": {4 * _STEP_ELEMENTS: middle}}, jobs=jobs, wait_s=_STEP_S)
     return rows
 
