@@ -257,6 +257,7 @@ def test_driver_learns_of_an_end_that_is_in_no_record(tmp_path: Path) -> None:
     assert "released" in notes
 
 
+@pytest.mark.extended
 def test_driver_that_cannot_learn_of_the_end_is_replaced_at_once(tmp_path: Path) -> None:
     run = recorded(tmp_path, ENTRIES[:8])
     (run / "spot" / "job-ended").symlink_to(tmp_path / "gone" / "file")

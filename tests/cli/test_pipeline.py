@@ -308,6 +308,7 @@ def test_plan_of_another_profile_is_refused(here: Path, plan: dict[str, Any]) ->
     assert "the plan ends with layer 4, the profile with 3" in done.stderr
 
 
+@pytest.mark.extended
 def test_ctrl_c_keeps_the_best_plan_so_far(here: Path) -> None:
     """A terminal sees the search; what was found is written and proven, and the exit code says that it was stopped."""
     reading, writing = os.openpty()

@@ -46,6 +46,7 @@ def send_and_count() -> tuple[bool, bool, Any, float]:
     return identities, lost, np.nan_to_num(first), second[:, :2].sum()
 
 
+@pytest.mark.extended
 def test_what_went_to_whom() -> None:
     """64 MB from rank 0 to rank 1 over two connections, and next to nothing else."""
     traffic = results_of(run_ranks(send_and_count, 3))

@@ -128,7 +128,7 @@ def test_ranks_that_mean_different_things_are_named(algo: str, eager: bool) -> N
         assert all("differs between ranks" in (error or "") for error in members.reduce([torch.ones(5)] * 4))
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", [pytest.param(False, marks=pytest.mark.extended), True])
 def test_a_rank_that_does_not_come_is_named(eager: bool) -> None:
     """After the group's time-out, on all others."""
     schedule = schedule_for("2lha", 4, Options(groups=[[0, 1], [2, 3]]))

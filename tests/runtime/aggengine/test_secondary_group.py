@@ -96,6 +96,7 @@ def test_what_is_large_goes_to_gloo_and_means_the_same() -> None:
         assert members.handed == [4000, 20_000, 24_000, 64_000]
 
 
+@pytest.mark.extended
 def test_a_rank_that_does_not_come_is_named_there_too() -> None:
     """After the group's time-out, which is shorter than Gloo's own here; and then there are no more sums."""
     with Handing(4000, timeout_s=3.0) as members:

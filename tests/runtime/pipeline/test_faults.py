@@ -201,7 +201,6 @@ def train_until_one_is_killed() -> str:
     return "no error"
 
 
-@pytest.mark.quick
 def test_killed_replica_ends_all_and_is_named() -> None:
     """Rank 2 is the second replica of stage 0: the other one waits for its gradients, stage 1 for its activations."""
     ended = run_ranks(train_until_one_is_killed, 3, timeout_s=60)

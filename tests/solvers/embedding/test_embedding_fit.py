@@ -184,6 +184,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.extended
 def test_ctrl_c_ends_parallel_fits() -> None:
     """In a process of its own: it arrives in the main thread, which waits for the lanes."""
     child = subprocess.run(
