@@ -49,17 +49,21 @@ def with_hubs(
         raise UsageError(f"{algo} needs a host with role=hub in the hosts file")
     places, weights = hub_processes(*_rates_and_cores(network, fabric, hosts))
     order = np.append(ranks, np.array(hosts)[places])
-    groups = None
-    if algo == "hub-2l":
-        labels = fabric.group_of[order]
-        groups = [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
-        for group in groups:
-            if group[-1] < len(ranks):
-                raise UsageError(
-                    f"hub-2l needs a hub in each group of hosts; that of {fabric.names[order[group[0]]]} has none"
-                )
+    groups = _groups_with_hubs(fabric, order, len(ranks)) if algo == "hub-2l" else None
     segments = options.segments_or(_PRICED_SEGMENTS)
     return WithHubs(order, replace(options, servers=len(places), weights=weights, groups=groups, segments=segments))
+
+
+def _groups_with_hubs(fabric: Fabric, order: Ranks, ranks: int) -> list[list[int]]:
+    """Return the groups of the innermost tier in which each has a hub. :raises UsageError: there is none."""
+    for tier in fabric.tiers:
+        labels = tier.group_of[order]
+        groups = [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
+        without = [group for group in groups if group[-1] < ranks]
+        if not without:
+            return groups
+    name = fabric.names[order[without[0][0]]]
+    raise UsageError(f"hub-2l needs a hub in each group of hosts; that of {name} has none")
 
 
 def hubs_limited_by_cores(network: Network, fabric: Fabric) -> list[str]:

@@ -218,7 +218,7 @@ class ReportData:
         return self.route is not None or self.groups.number > 1
 
     def shown_order(self) -> Indices:
-        """Return hosts in plink's order where there is one, else group by group; shape (N,).
+        """Return hosts in plink's order where there is one, and hubs behind them, else group by group; shape (N,).
 
         A ring has no first rank, so it begins where a group does: a group is not at both ends of a picture.
         """
@@ -227,4 +227,5 @@ class ReportData:
         order, labels = self.route.order, self.groups.of[self.route.order]
         begins = np.flatnonzero(labels != np.roll(labels, 1))
         is_ring = "ring" in self.route.algo or self.route.algo == "gloo"
-        return np.roll(order, -begins[0]) if is_ring and len(begins) else order
+        order = np.roll(order, -begins[0]) if is_ring and len(begins) else order
+        return np.append(order, np.setdiff1d(np.arange(len(self.names)), order))

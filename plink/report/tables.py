@@ -86,6 +86,7 @@ def hosts(data: ReportData) -> str:
     """Return the table of hosts: position, group, nearest host, usual round trip, and unmeasured pairs."""
     n = len(data.names)
     place = np.argsort(data.shown_order())
+    hubs = set() if data.route is None else set(range(n)) - set(data.route.order.tolist())
     rows = []
     for host, name in enumerate(data.names):
         latencies = np.where(np.arange(n) == host, np.nan, np.fmax(data.measured_us[host], data.measured_us[:, host]))
@@ -95,7 +96,7 @@ def hosts(data: ReportData) -> str:
             (
                 name,
                 mark(int(data.groups.of[host])),
-                int(place[host]),
+                "hub" if host in hubs else int(place[host]),
                 "–" if nearest is None else f"{data.names[nearest]}, {format_us(float(latencies[nearest]))}",
                 "–" if nearest is None else format_us(float(np.nanmedian(latencies))),
                 int(n - 1 - measured.sum()),

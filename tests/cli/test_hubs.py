@@ -90,14 +90,23 @@ def test_a_job_without_hubs_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         backend_for("hub", Hosts((Host("a", "a"), Host("b", "b"))), None)
 
 
-def test_racks_with_a_hub_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two racks behind uplinks; one without a hub is named."""
+@pytest.mark.parametrize("has_pairs", [False, True])
+def test_racks_with_a_hub_each(has_pairs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two racks behind uplinks, in which pairs of hosts may share links, too; one without a hub is named."""
     measured = network(0.9, tmp_path, 2)
     document = json.loads((tmp_path / ".plink/network.json").read_text())
     rack = [k % 2 for k in range(10)]
     document["latency_us"] = [
-        [0 if a == b else 50 if rack[a] == rack[b] else 400 for b in range(10)] for a in range(10)
+        [
+            0 if a == b else 400 if rack[a] != rack[b] else 20 if has_pairs and a // 4 == b // 4 else 50
+            for b in range(10)
+        ]
+        for a in range(10)
     ]
+    names, rates = measured.hosts.names, {"out_gbps": 1.0, "in_gbps": 1.0}
+    pairs = [names[k : min(k + 3, 10) : 2] for k in (0, 1, 4, 5, 8, 9)]
+    tiers = [*([pairs] if has_pairs else []), [names[::2], names[1::2]]]
+    document["shared_links"] = [{"groups": [{"members": list(each), **rates} for each in tier]} for tier in tiers]
     (tmp_path / ".plink/network.json").write_text(json.dumps(document))
     measured = read_network(tmp_path / ".plink/network.json")
     assert backend("hub-2l", measured, monkeypatch, tmp_path).hubs == ("fat-0", "fat-1")
