@@ -20,7 +20,7 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test test-all test-ec2 tests-of-part launchers lint bench dist fuzz coverage links lock reference clean system
+.PHONY: setup demo test test-all test-ec2 tests-of-part launchers lint style bench dist fuzz coverage links lock reference clean system
 
 setup: $(STAMP)
 
@@ -51,18 +51,23 @@ PARALLEL = --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 4
 # make test                  the quick tier; make test PART=ordering runs all tests of one part (a folder below tests/)
 # make test-all              everything: the extended tier starts labs and whole jobs, one after the other
 # make test-all PART=lab     all tests of one part
-test: lint launchers
+# The types are checked beside the tests, on a core that waits anyway, and shown at the end where they are wrong.
+TYPES = types=$$(mktemp); $(VENV)/bin/mypy > $$types 2>&1 & mypy=$$!
+TYPES_END = wait $$mypy || { cat $$types; code=1; }; rm -f $$types; exit $$code
+
+test: style launchers
 ifdef PART
-	@$(MAKE) --no-print-directory tests-of-part
+	@$(TYPES); $(MAKE) --no-print-directory tests-of-part; code=$$?; $(TYPES_END)
 else
-	@$(PYTEST) $(PARALLEL) -m quick --timeout 120
+	@$(TYPES); $(PYTEST) $(PARALLEL) -m quick --timeout 120; code=$$?; $(TYPES_END)
 endif
 
-test-all: lint launchers
+test-all: style launchers
 ifdef PART
-	@$(MAKE) --no-print-directory tests-of-part
+	@$(TYPES); $(MAKE) --no-print-directory tests-of-part; code=$$?; $(TYPES_END)
 else
-	@$(PYTEST) $(PARALLEL) -m quick --timeout 120; first=$$?; $(PYTEST) -m "extended and not quick" && exit $$first
+	@$(TYPES); $(PYTEST) $(PARALLEL) -m quick --timeout 120; first=$$?; \
+	$(PYTEST) -m "extended and not quick" && code=$$first || code=1; $(TYPES_END)
 endif
 
 launchers: setup
@@ -85,12 +90,14 @@ tests-of-part:
 	$(PYTEST) -m "extended and not quick" --part $(PART); second=$$?; \
 	[ $$first = 5 ] && [ $$second = 5 ] && exit 5; [ $$first = 0 -o $$first = 5 ] && [ $$second = 0 -o $$second = 5 ]
 
-# The types take as long as all the rest, so both run side by side.
 lint: setup
+	@$(TYPES); $(MAKE) --no-print-directory style; code=$$?; $(TYPES_END)
+
+style: setup
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
-	@$(VENV)/bin/mypy & types=$$!; $(VENV)/bin/lint-imports && $(VENV)/bin/python -m tools.retired_words; \
-	rest=$$?; wait $$types && exit $$rest
+	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/python -m tools.retired_words
 
 # make bench            the theses' figures, an hour and a quarter on two cores: docs/results/theses.md
 # It ends with exit code 1 when a benchmark fails or misses a bar, after all have run; docs/results/theses.md says which.
