@@ -85,7 +85,7 @@ def _measure(
     from plink.api.reordering import reorder
     from probes.methods import ProbeSettings
     from probes.session import ProbeProgress, measure_all
-    from solvers.costs.accuracy import calibrated_interval
+    from solvers.costs.accuracy import RINGS, calibrated_interval
     from solvers.costs.links import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
 
@@ -110,7 +110,7 @@ def _measure(
         say(f"plink launch allreduce_benchmark.py, {order_text}")
         seconds[order_name] = _benchmark(ordered, connector, network, size_bytes)
     racks = {place.name: place.rack for place in blueprint.places}
-    interval_s = {name: [us / 1e6 for us in calibrated_interval(1e6 * s, "gloo")] for name, s in predicted.items()}
+    interval_s = {name: [us / 1e6 for us in calibrated_interval(1e6 * s, RINGS)] for name, s in predicted.items()}
     bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
     baseline_s, plink_s = (statistics.median(seconds[order_name]) for order_name in orders)
     return {

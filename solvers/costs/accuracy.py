@@ -40,12 +40,12 @@ def prediction_interval(cost_us: float, algo: str, model: str, fabric: Fabric) -
     """
     if model not in (CONTENTION, SIMULATED) or not fabric.measured or cost_us < model_error(algo).host_us:
         return None
-    return calibrated_interval(cost_us, algo, fabric.rate_sigma)
+    return calibrated_interval(cost_us, model_error(algo), fabric.rate_sigma)
 
 
-def calibrated_interval(cost_us: float, algo: str, rate_sigma: float = MIN_RATE_SIGMA) -> tuple[float, float]:
+def calibrated_interval(cost_us: float, error: ModelError, rate_sigma: float = MIN_RATE_SIGMA) -> tuple[float, float]:
     """Return the interval for rates with this relative standard deviation; the labs' own is in the calibration."""
-    low, high, host_us = model_error(algo)
+    low, high, host_us = error
     variance = _QUANTILE**2 * max(0.0, rate_sigma**2 - MIN_RATE_SIGMA**2)
     below, above = (math.hypot(math.log(ratio), math.sqrt(variance)) for ratio in (low, high))
     return round(cost_us * math.exp(-below), 3), round(cost_us * math.exp(above) + host_us, 3)

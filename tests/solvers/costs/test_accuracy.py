@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solvers.costs.accuracy import calibrated_interval, prediction_interval
+from solvers.costs.accuracy import RINGS, calibrated_interval, prediction_interval
 from solvers.costs.fabric import MIN_RATE_SIGMA, Fabric
 from tests.solvers.ordering.instances import alike
 
@@ -39,7 +39,7 @@ def test_no_interval_where_nothing_was_calibrated(fabric: Fabric) -> None:
 
 def test_short_times_are_the_hosts_own_work(fabric: Fabric) -> None:
     assert prediction_interval(1e3, "ring", "contention", fabric) is None
-    low, high = calibrated_interval(1e3, "ring")
+    low, high = calibrated_interval(1e3, RINGS)
     assert 0.9e3 < low < 1e3 < 10e3 < high
 
 
