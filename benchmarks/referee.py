@@ -39,6 +39,7 @@ FIRST_SEED = 100  # no cloud that costs were made on
 ALGORITHMS = (
     "ring", "gloo", "halving-doubling", "recursive-doubling", "bcube", "2lha", "tree", "double-binary-tree",
 )  # fmt: skip
+_RINGS = ("ring", "gloo")  # they post the next reception before they wait for one, in Gloo, Open MPI and NCCL
 _TREES = ("tree", "double-binary-tree")
 SIZES = (100e6, 1e6)
 _CLOSE = (0.9, 1.1)
@@ -61,7 +62,12 @@ def _job(network: SimulatedNetwork, schedule: Schedule, order: Order, size_bytes
         rounds[source].setdefault(number, ([], []))[0].append((target, int(size)))
         rounds[target].setdefault(number, ([], []))[1].append((source, int(size), float(lag_s)))
     hosts = [network.names[host] for host in order]
-    return {"hosts": hosts, "rounds": [[played[number] for number in sorted(played)] for played in rounds]}
+    ahead = 1 if schedule.algo in _RINGS else 0
+    return {
+        "hosts": hosts,
+        "rounds": [[played[number] for number in sorted(played)] for played in rounds],
+        "ahead": ahead,
+    }
 
 
 def compare_on_cloud(algo: str, size_bytes: float, seed: int) -> dict[str, Any]:

@@ -8,7 +8,8 @@ for), ``queue`` (of one queue one is under way at a time) and ``priority`` (in i
 A job that ranks play as MPI programs do has ``hosts``, the name of each rank's, and ``rounds``, for each rank a list of
 (sends: (target, bytes), receptions: (source, bytes, seconds from the last byte to the arrival)). Ranks are actors: they
 post a round's receptions and sends together (MPI_Irecv, MPI_Isend), wait for all of them (MPI_Waitall), and go on. A
-message begins when it is sent and awaited; one of up to 64 KiB when it is sent, as those of SMPI.
+message begins when it is sent and awaited; one of up to 64 KiB when it is sent, as those of SMPI. ``ahead``: so many
+rounds' receptions are posted before they are waited for, as rings of libraries do.
 """
 
 import heapq
@@ -76,14 +77,16 @@ def _mailbox(job: int, source: int, target: int, size: int) -> Any:
     return Mailbox.by_name(f"{job}: {source} to {target}, {protocol}")
 
 
-def play_rank(job: int, rank: int, rounds: list[Any], ends: list[float]) -> None:
+def play_rank(job: int, rank: int, rounds: list[Any], ahead: int, ends: list[float]) -> None:
     """Play one rank's rounds, and note when they end."""
     for source, size in {(source, size) for _, receptions in rounds for source, size, _ in receptions}:
         if size <= _EAGER_BYTES:
             _mailbox(job, source, rank, size).set_receiver(Actor.self())
     this_actor.yield_()  # until all ranks are ready
-    for sends, receptions in rounds:
-        received = [_mailbox(job, source, rank, size).get_async() for source, size, _ in receptions]
+    posted = [_posted(job, rank, receptions) for _, receptions in rounds[:ahead]]
+    for number, (sends, receptions) in enumerate(rounds):
+        posted += [_posted(job, rank, later) for _, later in rounds[number + ahead : number + ahead + 1]]
+        received = posted[number]
         sent = [_mailbox(job, rank, target, size).put_async("data", size) for target, size in sends]
         Comm.wait_all([*(message for message, _ in received), *sent])
         lags = (lag for _, _, lag in receptions)
@@ -95,11 +98,17 @@ def play_rank(job: int, rank: int, rounds: list[Any], ends: list[float]) -> None
     ends[rank] = Engine.clock
 
 
+def _posted(job: int, rank: int, receptions: list[Any]) -> list[Any]:
+    return [_mailbox(job, source, rank, size).get_async() for source, size, _ in receptions]
+
+
 def play(number: int, job: dict[str, Any]) -> float:
     """Have all ranks play their rounds; return the time at which the last one ends."""
     ends = [Engine.clock] * len(job["hosts"])
     actors = [
-        Actor.create(f"rank {rank} of job {number}", Host.by_name(host), play_rank, number, rank, rounds, ends)
+        Actor.create(
+            f"rank {rank} of job {number}", Host.by_name(host), play_rank, number, rank, rounds, job["ahead"], ends
+        )
         for rank, (host, rounds) in enumerate(zip(job["hosts"], job["rounds"], strict=True))
     ]
     for actor in actors:
