@@ -29,7 +29,7 @@ SIZE_BYTES = 100e6
 ALGORITHMS = ("ring", "halving-doubling", "recursive-doubling", "bcube", "2lha", "double-binary-tree")
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 _RUNNER = Path(__file__).parent / "timing" / "simgrid_jobs.py"
-_TIMEOUT_S = 400
+_TIMEOUT_S = 1800
 
 
 def has_simgrid() -> bool:

@@ -36,7 +36,7 @@ def summary(solved: Solved) -> list[str]:
         interval = "{:.1%} to {:.1%}".format(*validation.interval)
         cost = _OBJECTIVE_TEXT.get(result.objective, "predicted time")
         share = f"{validation.gain:.1%} ({interval}) of the {cost}"
-        gain_text = f"checked on the other half of the measurements it saves {share}"
+        gain_text = f"found by half of the measurements and checked on the other it saves {share}"
         if not validation.is_significant:
             gain_text += ": within the noise"
             if solved.baseline_kept:

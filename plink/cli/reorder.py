@@ -162,8 +162,8 @@ def reorder(
     """Find the rank order that is cheapest for a collective on the measured network.
 
     The order is written to .plink/order.json, with --format or -o as a file for
-    a launcher. It is fitted to one half of the samples and validated on the
-    other: a gain within noise keeps the given order. See docs/orders.md.
+    a launcher. An order fitted to one half of the samples is validated on
+    the other: a gain within noise keeps the given order. See docs/orders.md.
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """

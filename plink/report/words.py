@@ -205,7 +205,7 @@ def gain(route: Route) -> str:
     if estimate is None:
         return f"{text} (by the measurements that it was fitted to)."
     return (
-        f"{text}; checked on the other half of the measurements it saves {estimate.gain:.1%} "
+        f"{text}; found by half of the measurements and checked on the other it saves {estimate.gain:.1%} "
         f"({estimate.low:.1%} to {estimate.high:.1%}, {estimate.confidence:.0%} confidence)."
     )
 

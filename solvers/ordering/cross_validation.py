@@ -15,8 +15,8 @@ narrow. Noise that both halves share (a slow hour) is not seen. Where the noise 
 95 % may hold 85 % only: half of a difference has another shape. Rates and shared capacities have no halves: all are
 drawn with the noise between probes, and the two half widths add as independent errors do.
 
-The order to launch is the validated one. An order fitted on all samples saves more, by 0.1 to 0.3 % of the baseline's
-cost at a noise of 2 % and by 2 to 5 % at one of 20 % (simulated), but no samples remain to validate it.
+An order fitted on all samples saves more than the validated one, by 0.1 to 0.3 % of the baseline's cost at a noise of
+2 % and by 2 to 5 % at one of 20 % (simulated). So the gain of the validated one is rather below that of the other.
 """
 
 import math

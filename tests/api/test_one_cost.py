@@ -8,6 +8,7 @@ import pytest
 from benchmarks.clouds import network_of_cloud, three_tier
 from plink.api.advising import AdviseRequest, advise
 from plink.api.costing import CostRequest, cost
+from plink.api.hubs import HUB_ALGORITHMS
 from plink.api.ordering import OrderRequest
 from plink.api.planning import PlanRequest, plan
 from plink.api.reordering import reorder
@@ -32,7 +33,11 @@ def network(request: pytest.FixtureRequest) -> Network:
 
 @pytest.mark.parametrize(
     "algo",
-    [pytest.param(name, marks=() if name in _QUICK else pytest.mark.extended) for name in NAMES if name != "lightgbm"],
+    [
+        pytest.param(name, marks=() if name in _QUICK else pytest.mark.extended)
+        for name in NAMES
+        if name not in ("lightgbm", *HUB_ALGORITHMS)
+    ],
 )
 def test_every_command_states_the_same_time(network: Network, algo: str) -> None:
     """``reorder``, ``cost``, ``plan``, ``advise`` and ``report``; ``check`` has its test beside its options."""
@@ -40,8 +45,7 @@ def test_every_command_states_the_same_time(network: Network, algo: str) -> None
     request = CostRequest(algo, SIZE)
     model = order.details["model"]
     stated, at_first = {"cost": cost(network, order, request).cost_us}, {"cost": cost(network, None, request).cost_us}
-    if model != "latency":  # a sum of round trips, by the half of the samples that bounds are by
-        stated["reorder"], at_first["reorder"] = order.cost, order.baseline["given"]
+    stated["reorder"], at_first["reorder"] = order.cost, order.baseline["given"]
     assert cost(network, order, request).model == model
     if algo in ALGORITHMS:
         planned = plan(network, PlanRequest(algo, SIZE, order=order))
@@ -55,6 +59,25 @@ def test_every_command_states_the_same_time(network: Network, algo: str) -> None
         stated["report"] = bottleneck.cost_us
     for costs in (stated, at_first):
         assert costs == pytest.approx(dict.fromkeys(costs, costs["cost"]), rel=1e-6, abs=2e-3)
+
+
+@pytest.mark.parametrize("algo", ["halving-doubling", "ring"])
+def test_proofs_state_the_same_time(network: Network, algo: str) -> None:
+    order = reorder(network, OrderRequest(algo, SIZE, max_moves=300, force=True, prove=True))
+    assert order.cost == pytest.approx(cost(network, order, CostRequest(algo, SIZE)).cost_us, abs=2e-3)
+    assert order.lower_bound is not None
+    assert order.lower_bound <= order.cost + 2e-3
+
+
+def test_round_trips_alone_state_the_same_time() -> None:
+    """Costs and bounds are by all samples, though one half of them finds the order that the other validates."""
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    alone = replace(made, details={"halves_us": made.details["halves_us"]})
+    order = reorder(alone, OrderRequest("ring", SIZE, max_moves=300, force=True))
+    assert (order.details["model"], "validation" in order.details) == ("latency", True)
+    assert order.cost == pytest.approx(cost(alone, order, CostRequest("ring", SIZE)).cost_us, abs=2e-3)
+    assert order.details["proven"]
+    assert order.lower_bound == pytest.approx(order.cost, abs=2e-3)
 
 
 def test_median_of_random_orders_is_the_same(network: Network) -> None:
