@@ -30,7 +30,7 @@ LABS = {
         "2 pods of 2 racks of 3, 200, 400 and 200 Mbit/s": "--racks 4 --hosts-per-rack 3 --host-rate 200mbit"
         " --uplink-rate 400mbit --pods 2 --pod-rate 200mbit",
     },
-    "judge": {
+    "validate": {
         "3 racks of 5, 150 and 300 Mbit/s": "--racks 3 --hosts-per-rack 5 --host-rate 150mbit --uplink-rate 300mbit",
         "5 racks of 2, 100 and 100 Mbit/s": "--racks 5 --hosts-per-rack 2 --host-rate 100mbit --uplink-rate 100mbit",
         "2 pods of 3 racks of 2, 100, 150 and 200 Mbit/s": "--racks 6 --hosts-per-rack 2 --host-rate 100mbit"
@@ -38,7 +38,7 @@ LABS = {
         "2 racks of 7, 250 and 300 Mbit/s": "--racks 2 --hosts-per-rack 7 --host-rate 250mbit --uplink-rate 300mbit",
     },
 }
-_SEEDS = {"calibrate": "11", "judge": "12"}
+_SEEDS = {"calibrate": "11", "validate": "12"}
 
 
 def on_lab(bench: BenchLab, sizes: tuple[str, ...]) -> list[Row]:
@@ -80,7 +80,7 @@ def calibrated(labs: Sequence[list[Row]]) -> ModelError:
     return ModelError(round(low, 2), round(high, 2), round(max(0.0, *above), -3))
 
 
-def judged(row: Row, errors: dict[str, ModelError]) -> Row:
+def with_interval(row: Row, errors: dict[str, ModelError]) -> Row:
     """Return the row with its interval, null for a time too short to have one."""
     error = errors[_class_of(row)]
     is_short = row["predicted_us"] < error.host_us
@@ -117,7 +117,7 @@ def main() -> int:
         for name in ("rings", "others")
     }
     samples = {
-        half: {name: [judged(row, errors) for row in part] for name, part in labs.items()}
+        half: {name: [with_interval(row, errors) for row in part] for name, part in labs.items()}
         for half, labs in samples.items()
     }
     figures: dict[str, Any] = {
@@ -128,11 +128,11 @@ def main() -> int:
     print(figures["calibrated"], figures["inside"])
     if quick:
         return 0
-    counts = figures["inside"]["judge"].values()
+    counts = figures["inside"]["validate"].values()
     share = sum(count["inside"] for count in counts) / sum(count["of"] for count in counts)
     used = {"rings": RINGS._asdict(), "others": OTHERS._asdict()}
     configuration = {"sizes": _SIZES, "orders": _ORDERS, "repeats": _REPEATS, "confidence": CONFIDENCE, "used": used}
-    bars = [Bar("measured times inside their interval, labs that judge", round(share, 3), at_least=0.9)]
+    bars = [Bar("measured times inside their interval, labs that validate", round(share, 3), at_least=0.9)]
     return record("prediction-intervals", configuration, figures, bars)
 
 

@@ -124,7 +124,8 @@ class Solved:
     given order stays; ``baseline_problem``: why it cannot. ``notes``: further remarks. ``sparse``: the bound is only
     for orders of measured pairs; ``estimated``: it rests on predicted pairs, so it is no bound. ``needs_unmeasured``:
     the order uses pairs of which nothing is known. ``smoothing``: how round trips were smoothed, if they were.
-    ``interrupted``: the search was stopped early. ``choice``: how the order was chosen by simulation, None without.
+    ``interrupted``: the search was stopped early. ``proven_by_rounds``: the exact methods' proof, which is no one for
+    ranks that do not all wait for each other. ``choice``: how the order was chosen by simulation, None without.
     """
 
     task: OrderingProblem
@@ -139,6 +140,7 @@ class Solved:
     smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
     choice: "SimulatedChoice | None" = None
+    proven_by_rounds: bool = False
 
     @property
     def changed(self) -> bool:
@@ -214,7 +216,7 @@ def solve(
         notes.append(
             f"warning: what groups of hosts share is {source}: the order goes by round trips alone, without rates"
         )
-    choice = None
+    choice, proven_by_rounds = None, False
     if accurate_cost is not None:
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation, improved_candidates
 
@@ -229,12 +231,12 @@ def solve(
         simulation_started = search_clock()
         stated_cost = replace(accurate_cost, fabric=_without_guesses(task.fabric, data, data.all_us))
         choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
-        proven_by_rounds = result.is_optimal
+        proven_by_rounds = request.prove and result.is_optimal
         # What an accurate cost executes has limits of pairs, too.
         bound = link_bound(replace(task, fabric=stated_cost.fabric, model=SIMULATED))
         result = choice.result.with_bound(bound, LINKS)
-        if request.prove and proven_by_rounds and not result.is_optimal:
-            notes.append("proven by rounds only: no order costs less where all ranks wait for each other every round")
+        if proven_by_rounds and not result.is_optimal:
+            notes.append("proven by rounds only: one order costs least where all ranks wait for each other every round")
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
     interrupted = stopped()
@@ -249,14 +251,14 @@ def solve(
             result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
         result, note = without_unmeasured_bound(task, result, data.unknown)
         notes.append(note)
-    if request.prove and not result.is_optimal and not interrupted:
+    if request.prove and not (result.is_optimal or proven_by_rounds or interrupted):
         finished_early = timed and search_clock() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
         replace(task, model=SIMULATED) if simulated else task, result, validation, baseline_kept, tuple(notes),
         data.unknown is not None, data.has_predictions,
         data.unknown is not None and bool(unknown_pairs(task, result.order, data.unknown)), problem,
-        data.smoothing, interrupted, choice if simulated else None,
+        data.smoothing, interrupted, choice if simulated else None, proven_by_rounds,
     )  # fmt: skip
 
 

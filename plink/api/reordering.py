@@ -71,6 +71,7 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
         **({"estimated_bound": True} if solved.estimated else {}),
         **({"measured_pairs_only": True} if solved.sparse else {}),
         **({"interrupted": True} if solved.interrupted else {}),
+        **({"proven_by_rounds": True} if solved.proven_by_rounds else {}),
         **{
             key: round(value, 3)
             for key, value in result.metrics.items()

@@ -271,7 +271,8 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
     warnings = interface_warnings(network)  # invalid interfaces are refused before a search, not after
     with search_status() as show:
         solved = solve(network, request, show, stopped)
-    complete = (not request.prove or solved.result.is_optimal) and not solved.needs_unmeasured
+    proven = solved.result.is_optimal or solved.proven_by_rounds
+    complete = (not request.prove or proven) and not solved.needs_unmeasured
     lines = [*summary(solved), *warnings]
     return SearchOutcome(order_of(network, solved, request), lines, complete, solved.interrupted)
 

@@ -117,6 +117,9 @@ class OrderDocument(TypedDict):
     proven: NotRequired[bool]
     """Whether no order under the same constraints costs less than this one by more than a millionth; where pairs were
     not measured: no order without such pairs."""
+    proven_by_rounds: NotRequired[bool]
+    """True: exact methods proved an order the best where all ranks wait for each other in each round; the cost is
+    that of ranks that do not. Absent else."""
     interrupted: NotRequired[bool]
     """The search was stopped before its end (Ctrl-C): this is the best order up to then."""
     bottleneck: NotRequired[NonNegative]
