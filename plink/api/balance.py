@@ -266,17 +266,17 @@ def _form(
 def _by_rack(
     network: Network, fabric: Fabric, candidates: Sequence[int], rates: Any, size_bytes: float
 ) -> RackTimes | None:
-    """Return the times of hubs as shards and rack by rack; None unless each of several racks has hub and workers."""
-    labels = [int(label) for label in fabric.group_of]
-    workers, hubs = dict.fromkeys(labels, 0), dict.fromkeys(labels, 0.0)
-    slowest = math.inf
-    for k, (label, host) in enumerate(zip(labels, network.hosts, strict=True)):
-        if k in candidates:
-            hubs[label] += float(rates[k])
-        else:
-            workers[label] += host.slots
-            slowest = min(slowest, float(rates[k]) / max(1, host.slots))
-    if len(workers) < 2 or not all(workers.values()) or not all(hubs.values()):
-        return None
-    core = np.minimum(fabric.group_out_gbps, fabric.group_in_gbps)[list(workers)].tolist()
-    return rack_times(list(workers.values()), list(hubs.values()), core, slowest, size_bytes)
+    """Return the times of hubs as shards and rack by rack, of the innermost tier in which each of its groups has hubs
+    and workers; None without any."""
+    is_hub, slots = np.isin(np.arange(len(network.hosts)), candidates), np.array([host.slots for host in network.hosts])
+    slowest = float((np.asarray(rates) / np.maximum(1, slots))[~is_hub].min(initial=math.inf))
+    for tier in fabric.tiers:
+        groups, group_of = np.unique(tier.group_of, return_inverse=True)
+        hubs, workers = (
+            np.bincount(group_of, np.where(chosen, weights, 0.0))
+            for chosen, weights in ((is_hub, rates), (~is_hub, slots))
+        )
+        if len(groups) > 1 and workers.all() and hubs.all():
+            core = np.minimum(tier.out_gbps, tier.in_gbps)[groups].tolist()
+            return rack_times(workers.astype(int).tolist(), hubs.tolist(), core, slowest, size_bytes)
+    return None

@@ -96,7 +96,7 @@ class Message(NamedTuple):
     ticket: int = 0
 
 
-def wanted_of(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[Wanted, ...]]:
+def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[Wanted, ...]]:
     """Return what to request of each partition, for rows by table, which rise."""
     result: dict[int, tuple[Wanted, ...]] = {}
     for table, requested in rows.items():

@@ -27,7 +27,7 @@ from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.keys import Unauthenticated
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, wanted_of
+from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, requests_by_partition
 from plink.runtime.agileml.worker.cache import Cache, added_blocks
 
 _RETRY_S = 0.02
@@ -297,7 +297,7 @@ class Client:
         expected, self._expected = self._expected, {}
         fetched = {other: self._caches[other].missing(more, self.needed_state) for other, more in expected.items()}
         fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
-        read, wanted = self._message(Kind.READ, self.needed_state), wanted_of(self.layout, fetched)
+        read, wanted = self._message(Kind.READ, self.needed_state), requests_by_partition(self.layout, fetched)
         request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
         self._give(self._ask_all(request).values())
 
@@ -317,7 +317,7 @@ class Client:
                 cache.forget_fetched()
         expects = last and not self.rule.steps
         self._expected = {table: cache.expected(least) for table, cache in enumerate(self._caches) if expects}
-        self._included, rows = False, wanted_of(self.layout, self._expected)
+        self._included, rows = False, requests_by_partition(self.layout, self._expected)
         update = self._message(Kind.UPDATE, least)._replace(sequence=self.step, flags=LAST * last)
         return {
             number: update._replace(partition=number, blocks=blocks.get(number, ()), wanted=rows.get(number, ()))
