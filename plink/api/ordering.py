@@ -236,7 +236,10 @@ def solve(
         bound = link_bound(replace(task, fabric=stated_cost.fabric, model=SIMULATED))
         result = choice.result.with_bound(bound, LINKS)
         if proven_by_rounds and not result.is_optimal:
-            notes.append("proven by rounds only: one order costs least where all ranks wait for each other every round")
+            notes.append(
+                "proven by rounds (all ranks wait for each other): no order costs less; as ranks play it only the "
+                "bound above is proven"
+            )
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
     interrupted = stopped()
