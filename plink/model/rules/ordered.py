@@ -52,8 +52,9 @@ class Ordered(ASP):
             return ""
         equal, random = self.dropped_shares(workers)
         return (
-            f"--rule ordered:{self.max_delay} with {workers} workers: expect {equal:.0%} (steps of equal length) to "
-            f"{random:.0%} (of random length) of the updates to be dropped; plain asp has a delay of {workers - 1}"
+            f"--rule ordered:{self.max_delay} with {workers} workers: equally fast, these will drop {equal:.0%} of the "
+            f"updates (where all steps are equally long) or {random:.0%} (where they vary at random); plain asp has a "
+            f"mean delay of {workers - 1}"
         )
 
 
