@@ -66,9 +66,9 @@ class DelayEntry(TypedDict):
 
 
 class UpdatesEntry(TypedDict):
-    """Updates of asynchronous workers, one a step and partition: how many were applied, how many dropped because they
-    were too old, and how many others each partition applied between the read that an update was computed from and
-    itself; null where none was applied."""
+    """Updates of asynchronous workers, one a step and partition: how many were applied, and how many dropped because
+    they were too old. Their delay is how many others the partition applied between the read that an update was computed
+    from and itself; null where none was applied."""
 
     applied: Count
     dropped: Count
@@ -107,8 +107,8 @@ class ElasticSummaryDocument(TypedDict):
     waited: NonNegative | None
     """Share of the workers' time that they waited for others; null where nothing was measured."""
     updates: UpdatesEntry | None
-    """Updates of asynchronous workers (--rule asp, ordered:N, elastic-bsp:R), as hosts told last; null under other
-    rules."""
+    """Updates of asynchronous workers (--rule asp, ordered:N, elastic-bsp:R), as hosts reported last; null under
+    other rules."""
     moved: NonNegative
     """Share of the work that workers did for others (--rebalance), of a mean iteration."""
     help: dict[str, dict[str, NonNegative]]

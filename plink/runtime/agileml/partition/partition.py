@@ -157,8 +157,8 @@ class Partition:
         else:
             member.steps = step + 1
         self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
-        self.show(clock, blocks)
         self.version += self.changes_program(blocks)
+        self.show(clock, blocks)
         if last and clock == self.clock + 1:
             self._sum(self.ahead[clock])
             self.advance()

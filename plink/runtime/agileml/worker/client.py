@@ -115,7 +115,7 @@ class Client:
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
         self._versions: dict[int, int] = {}  # of partitions, when this step first read them, or when the last was sent
-        self._read: set[int] = set()  # partitions that this step has read
+        self._partitions_read: set[int] = set()  # partitions that this step has read
         self.waited_s = 0.0
         self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
@@ -266,7 +266,7 @@ class Client:
         for cache in self._caches:
             cache.forget()
         self._unsent, self._included, self._least_state, self._shared, self._expected = None, False, -1, (0, False), {}
-        self._versions, self._read = {}, set()
+        self._versions, self._partitions_read = {}, set()
         self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
@@ -305,8 +305,10 @@ class Client:
         request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
         answers = self._ask_all(request)
         # A step is as old as its first read: later ones, as of progress, would make it look newer.
-        self._versions |= {number: answer.version for number, answer in answers.items() if number not in self._read}
-        self._read |= answers.keys()
+        self._versions |= {
+            number: answer.version for number, answer in answers.items() if number not in self._partitions_read
+        }
+        self._partitions_read |= answers.keys()
         self._give(answers.values())
 
     def _give(self, answers: Iterable[Message]) -> None:
@@ -325,7 +327,7 @@ class Client:
                 cache.forget_fetched()
         expects = last and not self.rule.steps
         self._expected = {table: cache.expected(least) for table, cache in enumerate(self._caches) if expects}
-        self._included, rows, self._read = False, wanted_of(self.layout, self._expected), set()
+        self._included, rows, self._partitions_read = False, wanted_of(self.layout, self._expected), set()
         update = self._message(Kind.UPDATE, least)._replace(sequence=self.step, flags=LAST * last)
         return {
             number: update._replace(
