@@ -2,11 +2,12 @@
 
 Workers train a perceptron on scikit-learn's digits, really, but their time is simulated: a mini-batch takes a second
 over its worker's speed, 10 % jitter, messages nothing. Supersteps and credits are planned by plink's own code. All
-rules do as many mini-batches in all. ``bsp --shares speed`` trains as BSP does, with clocks as long as its shares make
-them.
+rules do as many mini-batches in all, those whose updates are dropped among them. ``bsp --shares speed`` trains as BSP
+does, with clocks as long as its shares make them.
 """
 
 import heapq
+import math
 import statistics
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from plink.model.consistency import BSP, Rule, parse_rule
 from plink.model.rules.asp import ASP
 from plink.model.rules.dssp import DSSP
 from plink.model.rules.elastic_bsp import ElasticBSP
+from plink.model.rules.ordered import Ordered
 from plink.runtime.agileml.worker.staleness_credits import StalenessCredits, WorkerClock
 from plink.runtime.agileml.worker.zipline import barrier
 from solvers.elastic.placement.data import quickest
@@ -35,8 +37,11 @@ SPEEDS = {
     "two of eight": (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.4),
 }  # fmt: skip
 BY_SPEED = "bsp --shares speed"
-RULES = ("bsp", BY_SPEED, "ssp:3", "dssp:3:15", "elastic-bsp:15", "elastic-bsp:240", "asp")
+RULES = (
+    "bsp", BY_SPEED, "ssp:3", "dssp:3:15", "elastic-bsp:15", "elastic-bsp:240", "asp", "ordered:12", "ordered:3",
+)  # fmt: skip
 _PLOTTED = "one at half"
+_SAMPLED_S = 1.0  # late, as samples are taken after whole mini-batches
 _MINIBATCHES, _SEEDS, _SAMPLES, _SHARDS_A_WORKER = 1200, 2, 40, 7
 
 Matrix = npt.NDArray[np.float64]
@@ -44,11 +49,13 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass
 class Course:
-    """What a rule made of a training: samples of seconds and accuracy, seconds that workers waited, how many other
-    updates came between a worker's read and its update."""
+    """What a rule made of a training: samples of seconds and accuracy, and losses at the same time; seconds that
+    workers waited, how many other updates came between a worker's read and its update, and how many were dropped."""
 
     samples: list[tuple[float, float]] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
     waited_s: float = 0.0
+    dropped: int = 0
     staleness: list[int] = field(default_factory=list)
 
 
@@ -78,10 +85,17 @@ class Training:
         self.tables = [table + delta for table, delta in zip(self.tables, deltas, strict=True)]
         self.updates += 1
 
-    def accuracy(self) -> float:
-        """Return the share of test digits that are recognised."""
+    @property
+    def minibatches(self) -> int:
+        """Return how many are done, of all workers."""
+        return sum(self._done)
+
+    def tested(self) -> tuple[float, float]:
+        """Return the share of test digits that are recognised, and the mean loss of all."""
         pixels, labels = self.app.test
-        return float((scores_of(pixels, *self.tables)[1].argmax(axis=1) == labels).mean())
+        scores = scores_of(pixels, *self.tables)[1]
+        loss = self.app.deltas(self.app.test, *self.tables)[1] / len(labels)
+        return float((scores.argmax(axis=1) == labels).mean()), loss
 
 
 def run(speeds: tuple[float, ...], rule: str, seed: int) -> Course:
@@ -94,8 +108,10 @@ def run(speeds: tuple[float, ...], rule: str, seed: int) -> Course:
         ends = _bounded(training, course, parsed)
     every = _MINIBATCHES // _SAMPLES
     for now in ends:
-        if training.updates // every > len(course.samples) or training.updates >= _MINIBATCHES:
-            course.samples.append((now, training.accuracy()))
+        if training.minibatches // every > len(course.samples) or training.minibatches >= _MINIBATCHES:
+            accuracy, loss = training.tested()
+            course.samples.append((now, accuracy))
+            course.losses.append(loss)
     return course
 
 
@@ -161,11 +177,14 @@ def _bounded(training: Training, course: Course, rule: Rule) -> Iterator[float]:
 
     for w in workers:
         begin(w, 0.0)
-    while training.updates < _MINIBATCHES:
+    while training.minibatches < _MINIBATCHES:
         now, w = heapq.heappop(queue)
-        deltas = training.step(w, reads[w][0])
-        course.staleness.append(training.updates - reads[w][1])
-        training.add(deltas)
+        deltas, delay = training.step(w, reads[w][0]), training.updates - reads[w][1]
+        if isinstance(rule, Ordered) and delay > rule.max_delay:
+            course.dropped += 1
+        else:
+            course.staleness.append(delay)
+            training.add(deltas)
         clocks[w] += 1
         ahead = bound(w, now)
         if clocks[w] - min(clocks) > ahead:
@@ -195,7 +214,7 @@ def by_speed(speeds: tuple[float, ...], bsp: Course, seed: int) -> Course:
         (ends[min(clocks, round(clocks * (place + 1) / count))], accuracy)
         for place, (_, accuracy) in enumerate(bsp.samples)
     ]
-    return Course(samples, waited_s, bsp.staleness)
+    return Course(samples, bsp.losses, waited_s, staleness=bsp.staleness)
 
 
 def figures_of() -> dict[str, Any]:
@@ -203,6 +222,7 @@ def figures_of() -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, speeds in SPEEDS.items():
         figures[name] = {}
+        courses_by_rule: dict[str, list[Course]] = {}
         bsp = [run(speeds, "bsp", seed) for seed in range(_SEEDS)]
         for rule in RULES:
             if rule == "bsp":
@@ -211,17 +231,31 @@ def figures_of() -> dict[str, Any]:
                 courses = [by_speed(speeds, bsp[seed], seed) for seed in range(_SEEDS)]
             else:
                 courses = [run(speeds, rule, seed) for seed in range(_SEEDS)]
+            courses_by_rule[rule] = courses
             waiting = [each.waited_s / (each.samples[-1][0] * len(speeds)) for each in courses]
             figures[name][rule] = {
                 "seconds": round(statistics.median(each.samples[-1][0] for each in courses), 1),
                 "accuracy": round(statistics.median(each.samples[-1][1] for each in courses), 4),
                 "waiting": round(statistics.median(waiting), 4),
                 "staleness": round(statistics.median(float(np.mean(each.staleness)) for each in courses), 2),
+                "dropped": round(statistics.median(each.dropped / _MINIBATCHES for each in courses), 4),
+                "updates_s": round(statistics.median(len(each.staleness) / each.samples[-1][0] for each in courses), 2),
             }
             if name == _PLOTTED:
                 samples = [(round(at, 1), round(accuracy, 4)) for at, accuracy in courses[0].samples]
                 figures[name][rule]["samples"] = samples
+        equal_s = min(row["seconds"] for row in figures[name].values())
+        for rule, row in figures[name].items():
+            losses = [_loss_after(course, equal_s) for course in courses_by_rule[rule]]
+            row["loss_after_s"] = equal_s
+            row["loss"] = None if math.isnan(sum(losses)) else round(statistics.median(losses), 4)
     return figures
+
+
+def _loss_after(course: Course, seconds: float) -> float:
+    """Return the loss of the last sample by then, NaN where there was none: supersteps are sampled at their end."""
+    pairs = zip(course.samples, course.losses, strict=True)
+    return next((loss for (at, _), loss in reversed(list(pairs)) if at <= seconds + _SAMPLED_S), math.nan)
 
 
 def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
@@ -255,11 +289,17 @@ def table(figures: dict[str, Any]) -> list[str]:
     lines = ["| rule | " + " | ".join(figures) + " |", "|---" * (1 + len(figures)) + "|"]
     for rule in RULES:
         cells = (
-            f"{row['seconds']:,.0f} s, {row['waiting']:.1%}, {row['staleness']:.1f}, {row['accuracy']:.1%}"
+            f"{row['seconds']:,.0f} s, {row['waiting']:.1%}, {row['staleness']:.1f}, {row['dropped']:.1%}, "
+            f"{row['updates_s']:.2f}/s, {row['accuracy']:.1%}, "
+            + ("-" if row["loss"] is None else f"{row['loss']:.3f}")
             for row in (figures[name][rule] for name in figures)
         )
         lines.append(f"| `{rule}` | " + " | ".join(cells).replace("%", " %") + " |")
-    return ["Seconds, share of time waited, staleness (updates between read and update), final accuracy:", "", *lines]
+    title = (
+        "Seconds, share of time waited, staleness (updates between read and update), share of updates dropped, updates "
+        "applied a second, final accuracy, loss after equal time (that of the fastest rule):"
+    )
+    return [title, "", *lines]
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ from plink.records.elastic_log import Iteration, read_elastic_log
 from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
 
 _SPEEDS = {"equal": (1.0, 1.0, 1.0, 1.0), "one at half": (1.0, 1.0, 1.0, 0.5), "uneven": (1.0, 0.9, 0.7, 0.45)}
-_RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60", "asp:500ms")
+_RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60", "asp:500ms", "ordered:12:500ms", "ordered:3:500ms")
 _HOST_RULES = ("bsp", "elastic-bsp:15", "asp:500ms")
 _JOBS: dict[str, tuple[tuple[str, ...], int]] = {  # options of the jobs of a part, and their clocks
     "shares": (("--shares slots", "--shares speed"), 300),
@@ -99,13 +99,23 @@ def scores_of(pixels: Matrix, hidden: Matrix, out: Matrix) -> tuple[Matrix, Matr
 
 
 def run(speeds: tuple[float, ...], rule: str, seed: int) -> dict[str, float]:
-    """Return seconds, and the share of test digits that are recognised."""
+    """Return seconds, the share of test digits that are recognised and the loss on them; of rules that count them the
+    share of updates that were dropped, and the mean and the largest delay of the others."""
     app, began = Digits(speeds, seed), time.perf_counter()
-    tables = train(app, workers=len(speeds), servers=2, rule=parse_rule(rule)).tables
-    seconds = time.perf_counter() - began
+    result = train(app, workers=len(speeds), servers=2, rule=parse_rule(rule))
+    seconds, tables, updates = time.perf_counter() - began, result.tables, result.updates.to_json()
     pixels, labels = app.test
     _, scores = scores_of(pixels, tables["hidden"], tables["out"])
-    return {"seconds": seconds, "accuracy": float((scores.argmax(axis=1) == labels).mean())}
+    _, loss = app.deltas(app.test, tables["hidden"], tables["out"])
+    trained = {
+        "seconds": seconds, "accuracy": float((scores.argmax(axis=1) == labels).mean()), "loss": loss / len(labels)
+    }  # fmt: skip
+    if updates is None:
+        return trained
+    dropped = updates["dropped"] / (updates["applied"] + updates["dropped"])
+    return trained | {
+        "dropped": dropped, "mean_delay": updates["mean_delay"], "largest_delay": updates["largest_delay"],
+    }  # fmt: skip
 
 
 def job_of(options: str, clocks: int) -> dict[str, Any]:

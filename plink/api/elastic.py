@@ -13,8 +13,10 @@ from plink.api.elastic_events import ElasticEvents, log
 from plink.api.elastic_request import ElasticRequest
 from plink.api.recording import Recording, RunDescription, recording
 from plink.errors import PlinkError, UsageError, printable
+from plink.model.consistency import parse_rule
 from plink.model.hosts import Hosts
 from plink.model.network import Network
+from plink.model.rules.ordered import Ordered
 from plink.model.storage import write_document
 from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import SOCKET, ElasticLog, Entry
@@ -84,6 +86,9 @@ def run_elastic(
     note = {"backend": "agileml", "settings": settings}
     record = None if options.record is None else replace(options.record, note={**options.record.note, **note})
     run = RunDescription(new_id(), options.runner, job, hosts, {})
+    rule = parse_rule(options.rule or "bsp")
+    if isinstance(rule, Ordered) and (caution := rule.caution(sum(host.slots for host in hosts))):
+        log.warning("%s", caution)
     with recording(record, run) as current, _logs(current) as (elastic_log, notes):
         events = ElasticEvents(elastic_log, observer.on_entry)
         overrides = JobSettingsOverride(settings, options.max_hosts, _racks(options.network, hosts))

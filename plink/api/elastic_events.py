@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from plink.model.elastic.fields import UpdateCounts
 from plink.model.units import format_bytes, format_time
 from plink.records.elastic_log import (
     KINDS,
@@ -49,7 +52,10 @@ class ElasticEvents:
 
     def add(self, line: dict[str, Any]) -> None:
         """Take a line of the controller's log."""
-        entry: Entry = KINDS[line["what"]](**{key: value for key, value in line.items() if key != "what"})
+        fields = {key: value for key, value in line.items() if key != "what"}
+        if fields.get("updates") is not None:
+            fields["updates"] = msgspec.convert(fields["updates"], UpdateCounts)
+        entry: Entry = KINDS[line["what"]](**fields)
         self._log.add(entry)
         if isinstance(entry, Iteration):
             self._seconds.add(entry.iteration, entry.seconds)

@@ -26,7 +26,8 @@ class ElasticRequest:
         hosts carry; None: 1 and 15.
     :param rule: the consistency rule, ``bsp``, ``ssp:N`` (a worker may be N clocks ahead of the slowest), ``dssp:L:U``
         (L to U clocks, as waits are predicted), ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards
-        between barriers) or ``asp[:SECONDS]`` (nobody waits; a clock is so long).
+        between barriers), ``asp[:SECONDS]`` (nobody waits; a clock is so long) or ``ordered:N[:SECONDS]`` (as ``asp``,
+        but updates that are more than N others late are dropped).
     :param shares: of the data that hosts get: by ``slots`` (None), or by measured ``speed``.
     :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp``,
         ``ssp:N`` and ``dssp:L:U``.

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
+from plink.documents.elastic_summary import UpdatesEntry
 from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, HostName, NonNegative, PositiveInt
 
@@ -100,6 +101,9 @@ class ElasticStatusDocument(TypedDict):
     """Of the last iteration, the share of the work that workers did for others (--rebalance)."""
     help: NotRequired[dict[str, dict[str, NonNegative]]]
     """Of the last iteration, by host that was helped: which share of its work workers of which hosts did for it."""
+    updates: NotRequired[UpdatesEntry | None]
+    """Updates of asynchronous workers (--rule asp, ordered:N, elastic-bsp:R), as plink.elastic-summary/1 has them; null
+    under other rules."""
     waits: NotRequired[WaitEntry | None]
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""

@@ -57,6 +57,26 @@ class HintEntry(TypedDict):
     saved: NonNegative
 
 
+class DelayEntry(TypedDict):
+    """How many updates had a delay of `least` to `most`."""
+
+    least: Count
+    most: Count
+    updates: Count
+
+
+class UpdatesEntry(TypedDict):
+    """Updates of asynchronous workers, one a step and partition: how many were applied, and how many dropped because
+    they were too old. Their delay is how many others the partition applied between the read that an update was computed
+    from and itself; null where none was applied."""
+
+    applied: Count
+    dropped: Count
+    mean_delay: NonNegative | None
+    largest_delay: Count | None
+    delays: list[DelayEntry]
+
+
 class ElasticSummaryDocument(TypedDict):
     """What an elastic run did and cost.
 
@@ -86,6 +106,9 @@ class ElasticSummaryDocument(TypedDict):
     """How the data was divided: slots or speed; null where the log does not tell."""
     waited: NonNegative | None
     """Share of the workers' time that they waited for others; null where nothing was measured."""
+    updates: UpdatesEntry | None
+    """Updates of asynchronous workers (--rule asp, ordered:N, elastic-bsp:R), as hosts reported last; null under
+    other rules."""
     moved: NonNegative
     """Share of the work that workers did for others (--rebalance), of a mean iteration."""
     help: dict[str, dict[str, NonNegative]]

@@ -107,7 +107,9 @@ def parse_rule(spec: str) -> Rule:
         extension: Rule | None = parse(spec)
         if extension is not None:
             return extension
-    raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N, dssp:L:U, elastic-bsp:R, asp[:SECONDS]")
+    raise UsageError(
+        f"rule {spec!r}: choose one of bsp, ssp:N, dssp:L:U, elastic-bsp:R, asp[:SECONDS], ordered:N[:SECONDS]"
+    )
 
 
 def check_rebalance(rule: Rule) -> None:

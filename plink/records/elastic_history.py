@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from plink.model.elastic.fields import UpdateCounts
 from plink.records.elastic_log import (
     ControllerEvent,
     EndLogEntry,
@@ -40,7 +41,8 @@ class HostPeriod:
 class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
     seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``,
-    ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some."""
+    ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some;
+    ``updates``: of asynchronous workers, of all hosts."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -53,6 +55,7 @@ class History:
     shares: str | None = None
     shards: int | None = None
     optimisers: bool = False
+    updates: UpdateCounts = field(default_factory=UpdateCounts)
 
     @property
     def completed(self) -> list[Iteration]:
@@ -67,6 +70,7 @@ def history_of(entries: Sequence[Entry]) -> History:
     """
     seconds = max(entry.at for entry in entries)
     controllers = [entry for entry in entries if isinstance(entry, ControllerEvent)]
+    traffic = [entry for entry in entries if isinstance(entry, TrafficLogEntry)]
     return History(
         steps=_steps(entries),
         stages=_stages([entry for entry in entries if isinstance(entry, StageChange)], seconds),
@@ -74,7 +78,8 @@ def history_of(entries: Sequence[Entry]) -> History:
         events=tuple(entry for entry in entries if isinstance(entry, HostEvent | RollBackLogEntry | ControllerEvent)),
         seconds=seconds,
         end=next((entry for entry in reversed(entries) if isinstance(entry, EndLogEntry)), None),
-        traffic=_traffic([entry for entry in entries if isinstance(entry, TrafficLogEntry)]),
+        traffic=_traffic(traffic),
+        updates=_updates(traffic),
         rule=controllers[0].rule if controllers else None,
         shares=controllers[0].shares if controllers else None,
         shards=controllers[0].shards if controllers else None,
@@ -139,3 +144,15 @@ def _traffic(lines: Sequence[TrafficLogEntry]) -> dict[str, tuple[int, int]]:
         host: (sent + earlier.get(host, (0, 0))[0], received + earlier.get(host, (0, 0))[1])
         for host, (sent, received) in latest.items()
     }
+
+
+def _updates(lines: Sequence[TrafficLogEntry]) -> UpdateCounts:
+    """Sum the counts of all hosts, which start at zero again when a host returns."""
+    earlier = UpdateCounts()
+    latest: dict[str, UpdateCounts] = {}
+    for line in lines:
+        last, now = latest.get(line.host, UpdateCounts()), line.updates or UpdateCounts()
+        if now.applied < last.applied or now.dropped < last.dropped:
+            earlier += last
+        latest[line.host] = now
+    return sum(latest.values(), earlier)

@@ -10,15 +10,17 @@ import math
 import threading
 import typing
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
 from plink.documents.codec import convert
 from plink.documents.types import Quantity
 from plink.errors import InputError, PlinkError
+from plink.model.elastic.fields import UpdateCounts
 
 SCHEMA = "plink.agile/1"
 NAME = "agile.jsonl"
@@ -127,13 +129,14 @@ class CheckpointLogEntry:
 
 @dataclass(frozen=True)
 class TrafficLogEntry:
-    """Bytes that a host has sent and received so far."""
+    """Bytes that a host has sent and received so far; ``updates``: of asynchronous workers, applied and dropped."""
 
     what: ClassVar[str] = "traffic"
     at: Quantity
     host: str
     sent: Total
     received: Total
+    updates: UpdateCounts | None = None
 
 
 @dataclass(frozen=True)
@@ -180,9 +183,7 @@ class ElasticLog:
 
     def add(self, entry: Entry) -> None:
         """Write one entry; it is in the file when this returns."""
-        self._write(
-            {"at": round(entry.at, 6), "what": entry.what} | {k: v for k, v in asdict(entry).items() if k != "at"}
-        )
+        self._write({"at": 0, "what": entry.what} | msgspec.to_builtins(entry) | {"at": round(entry.at, 6)})
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps({key: _number(value) for key, value in line.items()}) + "\n"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from plink.model.elastic.fields import UpdateCounts
 from solvers.elastic import progress, stragglers
 from solvers.elastic.state import CLOCK_SHIFT, State
 
@@ -19,6 +20,7 @@ def status(state: State, now: float) -> dict[str, Any]:
         "consistent": state.cluster.consistent - CLOCK_SHIFT, "generation": state.cluster.generation,
         "controller": state.term,
         "checkpoint": None if last is None else last.clock, "waits": waits, **progress.status(state.progress),
+        "updates": sum((each.updates for each in state.traffic.counters.values()), UpdateCounts()).to_json(),
     }  # fmt: skip
 
 

@@ -5,7 +5,9 @@ See Harlap thesis, future work 6.2.2.
 
 from dataclasses import replace
 
-from plink.model.elastic.fields import StageThresholds
+from msgspec.structs import asdict
+
+from plink.model.elastic.fields import StageThresholds, UpdateCounts
 from plink.model.elastic.requests import KeepThresholds
 from solvers.elastic.context import Context
 from solvers.elastic.placement.events import Measured
@@ -76,6 +78,9 @@ def log_changes(ctx: Context) -> None:
         counters = traffic.counters[member.number]
         if traffic.logged.get(member.name) != counters:
             changed[member.name] = counters
-            ctx.log(what="traffic", host=member.name, sent=counters.sent, received=counters.received)
+            updates = asdict(counters.updates) if counters.updates != UpdateCounts() else None
+            ctx.log(
+                what="traffic", host=member.name, sent=counters.sent, received=counters.received, updates=updates
+            )  # fmt: skip
     if changed:
         ctx.state.traffic = replace(traffic, logged={**traffic.logged, **changed})

@@ -9,6 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from PIL import Image
 
+from plink.model.elastic.fields import UpdateCounts
 from plink.records.elastic_log import (
     ControllerEvent,
     ElasticLog,
@@ -24,6 +25,7 @@ from tests.cli.files import listing, refusal, write
 from tests.cli.test_spot_drive import ENTRIES as SPOT_ENTRIES
 from tests.cli.test_spot_drive import recorded
 from tests.conftest import typed
+from tests.model.schemas import described
 
 GOLDEN = """\
 3 iterations in 3,600.0 s; exit code 0 (it was to do 3)
@@ -216,6 +218,12 @@ def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
         (("--rule", "dssp:5:3"), "the lower first"),
         (("--shares", "fair"), "choose one of slots, speed"),
         (("--rule", "asp", "--shares", "speed"), "choose one of them"),
+        (("--rule", "ordered:0"), "choose a delay of 1"),
+        (("--rule", "ordered:1000001"), "choose a delay of 1"),
+        (("--rule", "ordered:few"), "the delay must be a number"),
+        (("--rule", "ordered:9:0s"), "choose a clock of"),
+        (("--rule", "ordered:9", "--rebalance"), "under this rule nobody waits"),
+        (("--rule", "ordered:9", "--shares", "speed"), "choose one of them"),
         (("--rule", "elastic-bsp", "--shares", "speed"), "choose one of them"),
     ],
 )
@@ -228,6 +236,27 @@ def test_invalid_rules_are_refused_in_one_line(
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_summary_has_the_updates_and_their_delays(tmp_path: Path) -> None:
+    """In numbers that add up, and as the schema says."""
+    log = ElasticLog(tmp_path / "log")
+    log.add(ControllerEvent(0.0, "started", rule="ordered:6"))
+    log.add(TrafficLogEntry(1.0, "a", 1, 2, UpdateCounts((10, 20, 30, 40), 400, 6, 25)))
+    log.add(TrafficLogEntry(2.0, "b", 1, 2, UpdateCounts((0, 0, 100), 200, 2, 0)))
+    log.close()
+    document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
+    assert described("elastic-summary", document)
+    updates = document["updates"]
+    assert updates | {"delays": []} == {
+        "applied": 200, "dropped": 25, "mean_delay": 3.0, "largest_delay": 6, "delays": [],
+    }  # fmt: skip
+    assert [(row["least"], row["most"], row["updates"]) for row in updates["delays"]] == [
+        (0, 0, 10), (1, 1, 20), (2, 3, 130), (4, 6, 40),
+    ]  # fmt: skip
+    printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
+    assert "200 applied, 25 dropped (11.1%)" in printed
+    assert "delay 3.0, at most 6 (0: 5%, 1: 10%, 2-3: 65%, 4-6: 20%)" in printed
 
 
 def test_rule_without_an_elastic_job_is_refused(tmp_path: Path) -> None:

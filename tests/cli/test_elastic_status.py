@@ -7,6 +7,7 @@ from rich.console import Console
 
 from plink.cli.elastic.screen import view
 from plink.cli.elastic.status import status_lines
+from plink.model.elastic.fields import UpdateCounts
 from tests.conftest import typed
 
 COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
@@ -56,6 +57,16 @@ def test_help_is_in_the_live_view_and_the_status() -> None:
     text = seen(status(moved=0.012, help={"h2": {"h0": 0.02, "h1": 0.03}}))
     assert text.count("iteration 2: helpers did 1.2% of the work: 5.0% of h2's by h0, h1") == 2
     assert "helpers" not in seen(status(moved=0.0, help={}))
+
+
+def test_updates_are_in_the_status() -> None:
+    """Once there were any, also where all of them were dropped."""
+    counts = UpdateCounts().with_one(0).with_one(3).with_one(None)
+    assert "2 applied, 1 dropped (33.3%); delay 1.5, at most 3 (0: 50%, 2-3: 50%)" in seen(
+        status(updates=counts.to_json())
+    )
+    assert "0 applied, 1 dropped (100.0%)" in seen(status(updates=UpdateCounts(dropped=1).to_json()))
+    assert "dropped" not in seen(status(updates=UpdateCounts().to_json()))
 
 
 def test_a_dry_run_says_what_it_did_not_check(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Consistency rules: what a user types, and how far workers may be apart."""
 
+import numpy as np
 import pytest
 
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, MAX_APART_CLOCKS, SSP, Rule, parse_rule
 from plink.model.rules.asp import ASP
+from plink.model.rules.ordered import Ordered
 
 
 @pytest.mark.parametrize(("spec", "rule"), [("bsp", BSP()), ("ssp:0", SSP(0)), ("ssp:30", SSP(30))])
@@ -30,6 +32,8 @@ def test_rule_is_parsed(spec: str, rule: Rule) -> None:
         "Asp",
         "asp2",
         "asp:",
+        "ordered",
+        "ordered30",
     ],
 )
 def test_unknown_rule_is_refused_with_the_choices(spec: str) -> None:
@@ -52,7 +56,7 @@ def test_bounds_in_the_wrong_order_or_too_large_are_refused(spec: str) -> None:
     assert refused.value.exit_code == 2
 
 
-@pytest.mark.parametrize("spec", ["asp:0s", "asp:50ms", "asp:1h", "asp:-1s", "asp:soon", "asp:nan"])
+@pytest.mark.parametrize("spec", ["asp:0s", "asp:50ms", "asp:1h", "asp:-1s", "asp:soon", "asp:nan", "ordered:9:0s"])
 def test_invalid_clock_length_is_refused(spec: str) -> None:
     with pytest.raises(PlinkError) as refused:
         parse_rule(spec)
@@ -67,7 +71,7 @@ def test_asynchronous_clock_is_parsed(spec: str, clock_s: float) -> None:
     assert rule.steps
 
 
-@pytest.mark.parametrize("spec", ["dssp:3:15", "dssp:0:0", "asp"])
+@pytest.mark.parametrize("spec", ["dssp:3:15", "dssp:0:0", "asp", "ordered:30"])
 def test_first_values_are_read_before_the_first_clock(spec: str) -> None:
     """Whatever the bound: clock 0 gives the tables their first values."""
     rule = parse_rule(spec)
@@ -83,3 +87,45 @@ def test_clock_begins_before_the_slowest_is_too_far_behind(spec: str) -> None:
     assert rule.needs(10) == 10 - rule.apart - 1
     assert rule.sees_ahead == spec.startswith("ssp")
     assert not rule.steps
+
+
+@pytest.mark.parametrize("spec", ["ordered:0", "ordered:1000001", "ordered:9999999999999", "ordered:-1", "ordered:x",
+                                  "ordered:", "ordered:1.5", "ordered:nan", "ordered:٣"])  # fmt: skip
+def test_delay_out_of_bounds_is_refused(spec: str) -> None:
+    with pytest.raises(PlinkError, match="delay") as refused:
+        parse_rule(spec)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("spec", "max_delay", "clock_s"), [
+    ("ordered:1", 1, 2.0), ("ordered:1000000", 10**6, 2.0), ("ordered:30:500ms", 30, 0.5),
+])  # fmt: skip
+def test_bounded_delay_is_parsed(spec: str, max_delay: int, clock_s: float) -> None:
+    assert parse_rule(spec) == Ordered(max_delay=max_delay, clock_s=clock_s)
+
+
+def dropped_share(senders: list[int], workers: int, max_delay: int) -> float:
+    """Of updates that come in this order, each computed from what its worker read after its last one."""
+    version, read, dropped = 0, [0] * workers, 0
+    for sender in senders:
+        if version - read[sender] > max_delay:
+            dropped += 1
+        else:
+            version += 1
+        read[sender] = version
+    return dropped / len(senders)
+
+
+@pytest.mark.parametrize(("workers", "max_delay"), [(2, 1), (4, 1), (4, 2), (4, 3), (8, 1), (8, 3), (30, 15)])
+def test_expected_drops_are_those_of_a_replay(workers: int, max_delay: int) -> None:
+    rule, steps = Ordered(max_delay=max_delay), 6000
+    equal, random = rule.dropped_shares(workers)
+    assert dropped_share(list(range(workers)) * steps, workers, max_delay) == pytest.approx(equal, abs=1e-3)
+    senders = np.random.default_rng(1).integers(0, workers, 6 * steps).tolist()
+    assert dropped_share(senders, workers, max_delay) == pytest.approx(random, abs=0.02)
+
+
+def test_bound_below_the_workers_comes_with_a_caution() -> None:
+    assert "50%" in Ordered(max_delay=1).caution(4)
+    assert not Ordered(max_delay=4).caution(4)
+    assert not Ordered(max_delay=1).caution(1)

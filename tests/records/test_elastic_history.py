@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from plink.model.elastic.fields import UpdateCounts
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import (
     ControllerEvent,
@@ -88,6 +89,16 @@ def test_bytes_of_a_host_that_came_back_are_added() -> None:
         TrafficLogEntry(4, "b", 1, 1),
     ]
     assert history_of([*lines, TrafficLogEntry(5, "a", 6, 8)]).traffic == {"a": (36, 10), "b": (1, 1)}
+
+
+def test_updates_of_all_hosts_are_added() -> None:
+    """Of one that came back, too; its counts began at zero again."""
+    first, second, other = UpdateCounts((1, 2), 2, 1, 3), UpdateCounts((0, 1), 1, 1, 4), UpdateCounts((0, 0, 5), 12, 3)
+    lines = [
+        TrafficLogEntry(1, "a", 1, 1, UpdateCounts((1,))), TrafficLogEntry(2, "a", 2, 2, first),
+        TrafficLogEntry(3, "a", 0, 0), TrafficLogEntry(4, "a", 1, 1, second), TrafficLogEntry(5, "b", 1, 1, other),
+    ]  # fmt: skip
+    assert history_of(lines).updates == UpdateCounts((1, 3, 5), 15, 3, 7)
 
 
 def test_a_run_under_way_has_no_end() -> None:

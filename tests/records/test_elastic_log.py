@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError, PlinkError
+from plink.model.elastic.fields import MAX_DELAY_BINS, UpdateCounts
 from plink.records.elastic_log import (
     ActionLogEntry,
     CheckpointLogEntry,
@@ -38,7 +39,8 @@ ENTRY = st.one_of(
     st.builds(RollBackLogEntry, AT, NUMBER, NUMBER, NUMBER),
     st.builds(ControllerEvent, AT, st.sampled_from(["started", "restarted"]), TEXT),
     st.builds(CheckpointLogEntry, AT, NUMBER, AT, NUMBER),
-    st.builds(TrafficLogEntry, AT, TEXT, NUMBER, NUMBER),
+    st.builds(TrafficLogEntry, AT, TEXT, NUMBER, NUMBER, st.none() | st.builds(
+        UpdateCounts, st.lists(NUMBER, max_size=MAX_DELAY_BINS).map(tuple), NUMBER, NUMBER, NUMBER)),
     st.builds(EndLogEntry, AT, AT, st.integers(-9, 200), TEXT),
 )  # fmt: skip
 STARTED = ControllerEvent(0.0, "started")
@@ -76,7 +78,7 @@ def test_lines_are_as_they_were_agreed_upon(tmp_path: Path) -> None:
         {"at": 2.5, "what": "iteration", "iteration": 7, "seconds": 0.5, "stage": 2, "workers": 8, "clock": 6,
          "objective": None, "work": {"b": [0.25, 0.5, 3]}, "moved": 0.01, "help": {"b": {"c": 0.08}}},
         {"at": 3.0, "what": "rolled back", "clock": 5, "generation": 2, "redone": 1},
-        {"at": 3.5, "what": "traffic", "host": "b", "sent": 10, "received": 20},
+        {"at": 3.5, "what": "traffic", "host": "b", "sent": 10, "received": 20, "updates": None},
         {"at": 4.0, "what": "end", "seconds": 4.0, "code": 0, "why": "done"},
     ]  # fmt: skip
 

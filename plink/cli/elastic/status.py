@@ -74,6 +74,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(sentence)
     if sentence := help_sentence(status.get("moved", 0.0), status.get("help", {})):
         lines.append(f"iteration {status['iteration']}: {sentence}")
+    if updates := status.get("updates"):
+        lines.append(updates_sentence(updates))
     if waits := status["waits"]:
         lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])
@@ -89,3 +91,18 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         traffic = f"{format_bytes(host['sent'])} sent, {format_bytes(host['received'])} received"
         lines.append(f"{host['name']:{width}}  {host['tier']:9}  {', '.join(doing) or 'nothing'}{state}  ({traffic})")
     return lines
+
+
+def updates_sentence(updates: dict[str, Any]) -> str:
+    """What a person is told of the updates of asynchronous workers."""
+    applied, total = updates["applied"], updates["applied"] + updates["dropped"]
+    text = f"updates (one a step and partition): {applied:,} applied, {updates['dropped']:,} dropped"
+    text += f" ({updates['dropped'] / total:.1%})"
+    if not applied:
+        return text
+    shares = ", ".join(
+        "-".join(map(str, sorted({row["least"], row["most"]}))) + f": {row['updates'] / applied:.0%}"
+        for row in updates["delays"]
+        if row["updates"]
+    )
+    return f"{text}; delay {updates['mean_delay']:.1f}, at most {updates['largest_delay']} ({shares})"

@@ -51,6 +51,7 @@ def _document(history: "History") -> dict[str, Any]:
         "rule": history.rule,
         "shares": history.shares,
         "waited": _waited(history),
+        "updates": history.updates.to_json(),
         "moved": round(sum(each.moved for each in iterations) / max(1, len(iterations)), 4),
         "help": _help(history),
         "hint": _hint(history),
@@ -170,6 +171,7 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _sentences(document: dict[str, Any]) -> list[str]:
+    from plink.cli.elastic.status import updates_sentence
     from plink.records.work_shares import help_sentence
 
     end, lost = document["end"], document["lost"]
@@ -191,6 +193,8 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         rule = document["rule"] or "not known"
         rule += " --shares speed" if document["shares"] == "speed" else ""
         lines.append(f"rule {rule}: workers waited {document['waited']:.0%} of their time")
+    if document["updates"] is not None:
+        lines.append(updates_sentence(document["updates"]))
     if line := help_sentence(document["moved"], document["help"]):
         lines.append(line)
     if document["hint"] is not None:

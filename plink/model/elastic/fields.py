@@ -1,10 +1,12 @@
 """Types of the fields of messages, with the values that are allowed, and records that several messages share."""
 
-from typing import Annotated
+from itertools import zip_longest
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 _LARGEST = (1 << 63) - 1
+MAX_DELAY_BINS = 32
 
 Int = Annotated[int, Meta(ge=-_LARGEST - 1, le=_LARGEST)]
 Index = Annotated[int, Meta(ge=0, le=_LARGEST)]
@@ -12,8 +14,57 @@ Positive = Annotated[int, Meta(ge=1, le=_LARGEST)]
 Amount = Annotated[float, Meta(ge=0, lt=float(_LARGEST))]  # finite, not negative
 
 
+class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
+    """Updates of asynchronous workers, one for each partition and step, by delay: how many others the partition applied
+    between the read that an update was computed from and itself.
+
+    ``delays``: how many were applied with delay 0, 1, 2 to 3, 4 to 7 and so on; the last of 32 has all above.
+    ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied.
+    """
+
+    delays: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
+    total: Index = 0
+    largest: Index = 0
+    dropped: Index = 0
+
+    @property
+    def applied(self) -> int:
+        """Updates that were applied."""
+        return sum(self.delays)
+
+    def with_one(self, delay: int | None) -> "UpdateCounts":
+        """Return the counts with one more update, applied with this delay, or dropped (None)."""
+        if delay is None:
+            return self + UpdateCounts(dropped=1)
+        place = min(delay.bit_length(), MAX_DELAY_BINS - 1)
+        return self + UpdateCounts((0,) * place + (1,), delay, delay)
+
+    def __add__(self, other: "UpdateCounts") -> "UpdateCounts":
+        """Return the counts of both."""
+        delays = tuple(map(sum, zip_longest(self.delays, other.delays, fillvalue=0)))
+        largest = max(self.largest, other.largest)
+        return UpdateCounts(delays, self.total + other.total, largest, self.dropped + other.dropped)
+
+    def to_json(self) -> dict[str, Any] | None:
+        """Return them for a person or a program of theirs; None where there was no update."""
+        if not self.applied + self.dropped:
+            return None
+        bounds = [(1 << place >> 1, (1 << place) - 1) for place in range(len(self.delays))]
+        return {
+            "applied": self.applied,
+            "dropped": self.dropped,
+            "mean_delay": round(self.total / self.applied, 3) if self.applied else None,
+            "largest_delay": self.largest if self.applied else None,
+            "delays": [
+                {"least": least, "most": min(most, self.largest), "updates": updates}
+                for (least, most), updates in zip(bounds, self.delays, strict=True)
+            ],
+        }
+
+
 class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that a host has sent and received over the connections of its job, sealed and with all around them.
+    """Bytes that a host has sent and received over the connections of its job, sealed and with all around them; and the
+    updates that its partitions took.
 
     ``client_*``: over connections that its process made, as its workers do; ``server_*``: over those made to it.
     """
@@ -22,6 +73,7 @@ class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):
     client_received: Int = 0
     server_sent: Int = 0
     server_received: Int = 0
+    updates: UpdateCounts = UpdateCounts()
 
     @property
     def sent(self) -> int:

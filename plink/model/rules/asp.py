@@ -25,8 +25,8 @@ class ASP:
     def __post_init__(self) -> None:
         if not MIN_CLOCK_S <= self.clock_s <= MAX_CLOCK_S:
             raise UsageError(
-                f"asp:{self.clock_s:g}s: choose a clock of {MIN_CLOCK_S * 1000:g}ms to {MAX_CLOCK_S:g}s, "
-                "longer than a mini-batch takes"
+                f"clocks of {self.clock_s:g}s: choose a clock of {MIN_CLOCK_S * 1000:g}ms to {MAX_CLOCK_S:g}s, longer "
+                "than a mini-batch takes"
             )
 
     @property

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from plink.elastic.result_file import unwritable
 from plink.elastic.tables import Values
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, Rule
+from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.agileml.helping.host_rebalancing import HostRebalancing
 from plink.runtime.agileml.helping.settings import Rebalance
 from plink.runtime.agileml.server.server import Server
@@ -32,12 +33,13 @@ _TIMEOUTS = Timeouts(primary_s=60.0)  # nothing is lost on the loopback; the mac
 @dataclass(frozen=True)
 class TrainingResult:
     """Result of local training: the tables at the end, by name, each of shape (rows, width); the objectives of the
-    latest iterations; the share of the work that helpers did."""
+    latest iterations; the share of the work that helpers did; the updates of asynchronous workers."""
 
     tables: dict[str, Values]
     objectives: list[float]
     finished: Finished
     moved: float = 0.0
+    updates: UpdateCounts = field(default_factory=UpdateCounts)
 
 
 def train(
@@ -98,4 +100,5 @@ def train(
         tables = {table.name: reader.read(table.name, np.arange(table.rows)) for table in app.tables}
         objectives = progress.Progress(reader, app.batches).objectives()
         moved, total = (0, 0) if helping is None else helping.moved()
-        return TrainingResult(tables, list(objectives.values()), end, moved / max(1, total))
+        updates = sum((server.updates() for server in serving), UpdateCounts())
+        return TrainingResult(tables, list(objectives.values()), end, moved / max(1, total), updates)

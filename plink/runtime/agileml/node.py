@@ -366,7 +366,8 @@ class Node:
             time.sleep(HEARTBEAT_INTERVAL_S)
 
     def _traffic(self) -> TrafficCounters:
-        return TRAFFIC.total()
+        total, server = TRAFFIC.total(), self._server
+        return total if server is None else msgspec.structs.replace(total, updates=server.updates())
 
     def _watch_partitions(self) -> None:
         while not self._ending:

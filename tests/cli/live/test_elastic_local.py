@@ -103,6 +103,28 @@ def test_job_that_ended_by_its_seconds_is_restored(tmp_path: Path) -> None:
     assert summary["end"]["why"] == nothing["why"]
 
 
+def test_updates_of_a_slow_host_are_dropped(tmp_path: Path) -> None:
+    """The numbers of the summary, of one partition, are those of the program's own count and of the hosts' steps."""
+    options = ("--rule", "ordered:1:500ms", "--max-hosts", "2")
+    job = launched(tmp_path, "--clocks", "60", "--work-s", "0.02", "--slow", "4", options=options)
+    try:
+        stands = until(lambda: status(tmp_path).get("updates"), 60, "updates")
+        assert job.ends(100) == 0, job.err
+    finally:
+        job.close()
+    assert "--rule ordered:1 with 2 workers" in job.err
+    summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
+    assert described("elastic-summary", summary)
+    updates, counted = summary["updates"], sum(row[0] for row in json.loads((tmp_path / "out.json").read_text())["n"])
+    assert stands["applied"] <= updates["applied"]
+    assert sum(row["updates"] for row in updates["delays"]) == updates["applied"] > 0
+    assert max(row["most"] for row in updates["delays"]) <= updates["largest_delay"] <= 1
+    assert updates["dropped"] > 0
+    assert 2 * updates["applied"] <= counted  # two shards a step; after the last heartbeat there may be more
+    assert updates["applied"] + updates["dropped"] <= sum(host["steps"] for host in summary["hosts"])
+    assert f"{updates['dropped']:,} dropped" in typed("elastic", "summary", "last", cwd=tmp_path).stdout
+
+
 def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
     folder, seldom = tmp_path / "saved", ("--checkpoint", "saved", "--checkpoint-every", "1h")
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04", options=seldom)

@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values
 from plink.elastic.optimisers import Optimiser
@@ -16,6 +18,8 @@ from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive
 from plink.model.elastic.results import Begun
+from plink.model.rules.ordered import Ordered
+from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.host.job_checkpoints import JobCheckpoints
 from plink.runtime.agileml.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
 from plink.runtime.agileml.partition.partition import RejectedRequest
@@ -33,7 +37,11 @@ _WAIT_S = 300.0
 
 
 class Counting(App[int]):
-    """Every partition has a row for every shard, which counts the steps that were worked on, by grains."""
+    """Every partition has a row for every shard, which counts the steps that were worked on, by grains.
+
+    Under a rule that drops updates these rows are plink's own, which are never dropped, and a row of the program's
+    counts the updates that the partition has applied.
+    """
 
     def __init__(
         self, shards: int, partitions: int, clocks: int, grains: int = 1, rule: str = "bsp",
@@ -44,8 +52,21 @@ class Counting(App[int]):
         self.stop = StoppingCriterion(clocks=clocks)
         dtype = "int64" if optimiser is None else "float64"
         self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, dtype),)
+        if self.drops:
+            self.tables = (*self.tables, Table("updates", partitions, 1, dtype))
         self.optimisers = {} if optimiser is None else {"n": optimiser}
         self._optimised: list[list[Values]] = []  # a row and its moments, by clock
+
+    @property
+    def drops(self) -> bool:
+        """Whether updates may be dropped."""
+        return isinstance(self.rule, Ordered)
+
+    def layout(self, partitions: int) -> Layout:
+        """Of all tables."""
+        layout = job_layout(self, partitions)
+        first, *others = layout.tables
+        return replace(layout, tables=(replace(first, name=f"plink.{first.name}"), *others)) if self.drops else layout
 
     def steps(self, clock: int) -> int:
         """How many every worker does at a clock."""
@@ -171,7 +192,7 @@ class SimulatedHost(Node):
     def begin(self, request: r.Begin) -> Begun:
         if self._server is None:
             nobody: Any = None  # no keys: nothing is sealed
-            config = StoreConfig(job_layout(self.app, request.partitions), nobody, parse_rule(request.rule))
+            config = StoreConfig(self.app.layout(request.partitions), nobody, parse_rule(request.rule))
             self._server = SimulatedServer(config, self.address, self.net)
             self._server.help = None
             if request.rebalance:
@@ -279,7 +300,8 @@ class SimulatedHost(Node):
         self._answer(envelope)
 
     def _traffic(self) -> TrafficCounters:
-        return self.net.traffic[self.address]
+        traffic = self.net.traffic[self.address]
+        return traffic if self._server is None else structs.replace(traffic, updates=self._server.updates())
 
     def _watch(self) -> None:
         self._report_changes()

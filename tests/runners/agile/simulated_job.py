@@ -54,7 +54,7 @@ class SimulatedJob:
         self.random = random.Random(self.seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._net = Net(self.later, self.random.uniform, self._hurdle, lambda: self.now)
+        self.net = Net(self.later, self.random.uniform, self._hurdle, lambda: self.now)
         self.hosts: dict[int, SimulatedHost] = {}
         self.members: dict[int, Member] = {}
         self._members_by_number: dict[int, Member] = {}
@@ -113,7 +113,7 @@ class SimulatedJob:
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
             Counting(self.shards, self.partitions, self.clocks, self.grains, self._settings.rule, self.optimiser),
-            f"{number}:1", self._net,
+            f"{number}:1", self.net,
             lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._receive(number, message)),
             lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),
         )  # fmt: skip

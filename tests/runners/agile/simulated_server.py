@@ -25,7 +25,7 @@ from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.connection import Connection
 from plink.runtime.agileml.transport.records import ConnectionLost
 from plink.runtime.agileml.transport.store_config import StoreConfig
-from plink.runtime.agileml.transport.wire import Kind, Message, Status
+from plink.runtime.agileml.transport.wire import DROPPED, Kind, Message, Status
 
 _HEAD = 100  # bytes of a message without its values
 Later = Callable[[float, Callable[[], None]], None]
@@ -42,6 +42,7 @@ class Net:
         self.later, self.delay, self.hurdle, self.now = later, delay, hurdle, now
         self.servers: dict[str, SimulatedServer] = {}
         self.traffic: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
+        self.applied = self.dropped = 0  # updates of the program's tables, of all servers
 
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
         """A question and its answer."""
@@ -118,12 +119,34 @@ class AtOnce:
 
 
 class SimulatedReplica(PartitionReplica):
-    """Without a thread of its own."""
+    """Without a thread of its own. Where updates may be dropped it holds each against what the worker saw: the text of
+    an update says how many there were then."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
+    def __init__(self, *arguments: Any, net: Net, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.thread.close()
         self.thread = AtOnce(self)  # type: ignore[assignment]
+        self._net = net
+
+    def _update(self, message: Message) -> Message:
+        if not message.text or not message.clock:
+            return super()._update(message)
+        before = self._applied()
+        answer = super()._update(message)
+        applied, dropped, delay = self._applied() - before, bool(answer.flags & DROPPED), before - int(message.text)
+        assert applied + dropped <= 1, f"{applied} applied, {dropped} dropped"
+        assert self._max_delay is not None
+        within = 0 <= delay <= self._max_delay
+        assert within if applied else not (dropped and within), f"delay {delay}, {applied} applied, {dropped} dropped"
+        self._net.applied += applied
+        self._net.dropped += dropped
+        return answer
+
+    def _applied(self) -> int:
+        """By what readers see."""
+        newest = self.partition.newest
+        assert newest is not None
+        return int(newest[1][0, 0])
 
 
 class SimulatedPusher(Replicator):
@@ -174,8 +197,8 @@ class SimulatedServer(Server):
             raise RejectedRequest(f"partition {number} of {layout.partitions}")
         if number not in self._actors:
             self._actors[number] = SimulatedReplica(
-                layout, number, sees_ahead=self.config.sees_ahead, read_wait_s=self._read_wait_s,
-                advanced=self._pusher.advanced, least_generation=self._least_generation,
+                self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
+                least_generation=self._least_generation, net=self.net,
             )  # fmt: skip
         return self._actors[number]
 

@@ -71,6 +71,7 @@ class SimulatedWorker:
         self._left: set[int] = set()
         self._does = self._begin
         self._worked_s = 0.0
+        self._seen: dict[int, tuple[int, int]] = {}  # of partitions: their version, and how many updates they have
         self._soon(0.0)
 
     def _soon(self, seconds: float) -> None:
@@ -128,10 +129,12 @@ class SimulatedWorker:
                 generation=generation,
                 clock=now,
                 before=self._client.needed_state,
-                wanted=(wanted,),
+                wanted=(wanted, Wanted(1, range(1))) if self._host.app.drops else (wanted,),
             )
             if (answer := self._ask(word)) is not None:
                 self._left.discard(partition)
+                if self._host.app.drops:
+                    self._seen[partition] = answer.version, int(answer.blocks[1].values.item())
                 if not self._may_see(answer) and not self._done_by_all(now):
                     raise AssertionError(f"partition {partition} at clock {now}: {answer.blocks[0].values.ravel()}")
         if now and self._left:
@@ -197,10 +200,13 @@ class SimulatedWorker:
             if (helping := self._helping) is not None:
                 block = helping.added(partition, self._shards)
             now = self._client.now
+            version, seen = self._seen.get(partition, (0, 0))
+            update = (RowBlock(1, range(1), np.array([[1]])),) if self._host.app.drops else ()
             word = Word(
                 Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now,
                 sequence=self._step, flags=LAST * last,
-                blocks=(block,) if len(block.rows) else (),
+                blocks=(block, *update) if len(block.rows) else update, version=version,
+                text=str(seen) if update else "",
             )  # fmt: skip
             unheard = self._host.app.rule.steps and self._host.net.hurdle()  # a step is then sent again
             if self._ask(word) is not None and not unheard:
@@ -210,7 +216,11 @@ class SimulatedWorker:
             return
         if not last:
             self._step, self._left = self._step + 1, set(range(self._host.app.partitions))
-            self._work_on_step()
+            if self._host.app.drops:  # as of what every worker has sent by now
+                self._does = self._read
+                self._soon(0.0)
+            else:
+                self._work_on_step()
             return
         now = self._client.now
         self._client.now, self._does = now + 1, self._begin

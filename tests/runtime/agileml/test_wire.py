@@ -62,7 +62,7 @@ def test_what_is_sent_arrives(
     )
     sent = Message(
         kind, 1, status, 3, -1, 7, 8, -9, 1 << 40, 1 << 60, blocks if values else (),
-        (Wanted(0, first),) if wanted else (), text,
+        (Wanted(0, first),) if wanted else (), text, version=1 << 50,
     )  # fmt: skip
     send(pipe, sent, LAYOUT)
     result = receive(pipe, LAYOUT)
@@ -86,6 +86,7 @@ def test_what_is_sent_arrives(
         "before",
         "sequence",
         "text",
+        "version",
     ):
         assert getattr(result, name) == getattr(sent, name)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plink.elastic.app import RESERVED
 from plink.elastic.optimisers import Optimiser
 from plink.elastic.tables import Table
 from plink.errors import InputError
@@ -43,6 +44,11 @@ class Layout:
     def fingerprint(self) -> int:
         """Return 32 bits that are equal where tables and partitions are."""
         return zlib.crc32(repr((self.tables, self.partitions)).encode())
+
+    @cached_property
+    def reserved(self) -> frozenset[int]:
+        """Return the numbers of plink's own tables."""
+        return frozenset(number for number, table in enumerate(self.tables) if table.name.startswith(RESERVED))
 
     def table(self, name: str) -> int:
         """Return the number of a table. :raises InputError: there is none of that name."""

@@ -40,6 +40,8 @@ class Partition:
     """State of one partition; it belongs to one thread.
 
     ``replicas`` says up to which clock each address has been pushed to; ``overflow`` which sum was too large, if any.
+    ``version`` counts the updates with anything for the program's tables. It never falls, and it moves with the
+    partition; a replica that is promoted counts from an older one, in a generation of its own.
 
     :param history: keep what it takes to go back; without it nothing can be pushed or rolled back.
     :param sees_ahead: keep a second copy that has all that arrived, for rules that serve it.
@@ -59,7 +61,7 @@ class Partition:
         self.history: deque[Undo] | None = deque() if history else None
         self.last_step: Undo | None = None  # kept in any case: one who redoes a clock reads what was before it
         self.replicas: dict[str, int] = {}
-        self.delta_sequence = 0
+        self.delta_sequence = self.version = 0
         self.overflow = ""
 
     @property
@@ -155,11 +157,16 @@ class Partition:
         else:
             member.steps = step + 1
         self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
+        self.version += self.changes_program(blocks)
         self.show(clock, blocks)
         if last and clock == self.clock + 1:
             self._sum(self.ahead[clock])
             self.advance()
         return True
+
+    def changes_program(self, blocks: Sequence[RowBlock]) -> bool:
+        """Return whether an update has anything for the program's tables."""
+        return any(block.table not in self.layout.reserved for block in blocks)
 
     def steps_of(self, worker: int, clock: int) -> tuple[int, bool]:
         """Return how many steps a worker has sent of a clock, and whether it has finished it; 0 steps of a finished one

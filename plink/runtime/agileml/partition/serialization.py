@@ -41,6 +41,7 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
     """
     numbers = {
         "clock": partition.clock, "delta_sequence": partition.delta_sequence, "history": partition.history is not None,
+        "version": partition.version,
         "members": {
             worker: [member.first, member.finished, member.until, member.steps, member.finished_steps]
             for worker, member in partition.members.items()
@@ -142,7 +143,7 @@ def _workers(part: Message) -> list[int]:
 def _numbers(part: Message) -> dict[str, Any]:
     try:
         numbers: dict[str, Any] = json.loads(part.text)
-        result = [numbers[name] for name in ("clock", "delta_sequence", "history")]
+        result = [numbers[name] for name in ("clock", "delta_sequence", "history", "version")]
         for worker, (first, finished, until, steps, finished_steps) in numbers["members"].items():
             result += [first, finished, 0 if until is None else until, steps, finished_steps, int(worker)]
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
@@ -153,7 +154,7 @@ def _numbers(part: Message) -> dict[str, Any]:
 
 
 def _take_numbers(partition: Partition, numbers: dict[str, Any]) -> None:
-    partition.delta_sequence = numbers["delta_sequence"]
+    partition.delta_sequence, partition.version = numbers["delta_sequence"], numbers["version"]
     partition.members = {int(worker): Participant(*numbers) for worker, numbers in numbers["members"].items()}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.arrays.layout import Layout
+from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.changes import ReplicationDelta
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
@@ -17,7 +17,8 @@ from plink.runtime.agileml.replica.mailbox import ActorThread, RaisedResult, Rep
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.snapshot import ReplicaSnapshot, Role
 from plink.runtime.agileml.transport.connection import Connection
-from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.transport.wire import DROPPED, INCLUDED, LAST, Kind, Message, Status
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
 
@@ -34,19 +35,23 @@ class _Waiting:
 class PartitionReplica:
     """Actor of one partition at one server: its thread, role and state.
 
-    :param sees_ahead: whether reads are served from all that arrived. Which state they need they say themselves.
+    :param config: whose rule says whether reads are served from all that arrived, and how old updates may be. Which
+        state they need reads say themselves.
     :param read_wait_s: how long a read waits before it is told to ask again; so that one who asks can tell a server
         that waits from one that is gone.
     :param advanced: is called with the replicas after the consistent state or the role has changed.
     :param least_generation: what arrives from an earlier one is refused: it missed a roll-back.
+    :ivar updates: applied and dropped here, for any thread.
     """
 
     def __init__(
-        self, layout: Layout, number: int, *, sees_ahead: bool, read_wait_s: float,
-        advanced: Callable[[Collection[str]], None], least_generation: int = 0,
+        self, config: StoreConfig, number: int, *, read_wait_s: float, advanced: Callable[[Collection[str]], None],
+        least_generation: int = 0,
     ) -> None:  # fmt: skip
-        self._layout, self._number, self._sees_ahead = layout, number, sees_ahead
+        self._layout, self._number = config.layout, number
+        self._sees_ahead, self._max_delay = config.sees_ahead, config.max_delay
         self._read_wait_s, self._advanced = read_wait_s, advanced
+        self.updates = UpdateCounts()
         self.role = Role.ABSENT
         self.least_generation = least_generation
         self.generation = self.generation_clock = self.term = 0
@@ -270,7 +275,7 @@ class PartitionReplica:
             for wanted in message.wanted
         )
         flags = INCLUDED * (is_reread and self._sees_ahead)
-        return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks)
+        return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks, version=self.partition.version)
 
     def _due(self) -> float | None:
         return self._waiting[0].until - time.monotonic() if self._waiting else None
@@ -336,19 +341,34 @@ class PartitionReplica:
             return self._activate(message)
         raise RejectedRequest(f"{message.kind.name} is no request")
 
+    def _delay(self, message: Message) -> int | None:
+        """Return how many updates were applied between the read that one was computed from and itself; None where
+        nothing bounds or counts that, as of first values and of what has nothing for the program's tables."""
+        if self._max_delay is None or not message.clock or not self.partition.changes_program(message.blocks):
+            return None
+        return self.partition.version - message.version
+
     def _update(self, message: Message) -> Message:
+        delay, dropped = self._delay(message), False
+        if delay is not None and self._max_delay is not None and not 0 <= delay <= self._max_delay:
+            # The step counts all the same, and what plink itself notes with it: only the program's part is left out.
+            reserved, dropped = self._layout.reserved, True
+            message = message._replace(blocks=tuple(block for block in message.blocks if block.table in reserved))
         queued = update_part(message) if self.outgoing is not None and not self.outgoing.drains else None
         before = self.partition.clock
         last = bool(message.flags & LAST)
         taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.blocks)
         if taken and queued and self.outgoing:
             self.outgoing.add([queued])
+        if taken and delay is not None:
+            self.updates = self.updates.with_one(None if dropped else delay)
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
         self.partition.check()
         steps, finished = self.partition.steps_of(message.worker, message.clock)
         latest = self.partition.latest_finished
-        answer = self._answer_with(Status.OK, sequence=steps, before=latest, flags=LAST * finished)
+        flags, version = LAST * finished | DROPPED * (taken and dropped), self.partition.version
+        answer = self._answer_with(Status.OK, sequence=steps, before=latest, flags=flags, version=version)
         read = self._answer_read(message._replace(clock=message.clock + 1)) if message.wanted else None
         if read is None or read.status is not Status.OK:
             return answer  # it does not wait: other updates follow on the same connection

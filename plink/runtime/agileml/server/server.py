@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import PlinkError
+from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
@@ -105,8 +106,8 @@ class Server:
         with self._changing:
             if number not in self._actors:
                 self._actors[number] = PartitionReplica(
-                    layout, number, sees_ahead=self.config.sees_ahead, read_wait_s=self._read_wait_s,
-                    advanced=self._pusher.advanced, least_generation=self._least_generation,
+                    self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
+                    least_generation=self._least_generation,
                 )  # fmt: skip
             return self._actors[number]
 
@@ -389,6 +390,10 @@ class Server:
                 )
             )  # fmt: skip
         return result
+
+    def updates(self) -> UpdateCounts:
+        """Return what was applied and dropped here so far, of all partitions."""
+        return sum((actor.updates for actor in self._present().values()), UpdateCounts())
 
     def close(self) -> None:
         """End all connections and threads; what is here and nowhere else is gone. May be called twice."""

@@ -1,8 +1,10 @@
 """What all servers and clients of one run's parameter store share."""
 
+import math
 from dataclasses import dataclass
 
 from plink.model.consistency import Rule, check_optimisers
+from plink.model.rules.ordered import Ordered
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.transport.keys import RunKeys
 
@@ -10,7 +12,8 @@ from plink.runtime.agileml.transport.keys import RunKeys
 @dataclass(frozen=True)
 class StoreConfig:
     """Configuration that servers and clients share: the tables and their partitions, the keys that both ends of a
-    connection prove, and the consistency rule, which only clients follow: a read says which state it needs."""
+    connection prove, and the consistency rule. Clients follow it: a read says which state it needs. Servers know how
+    old an update may be."""
 
     layout: Layout
     keys: RunKeys
@@ -21,5 +24,13 @@ class StoreConfig:
 
     @property
     def sees_ahead(self) -> bool:
-        """Return whether servers serve all updates that arrived: all of the rule that they know."""
+        """Return whether servers serve all updates that arrived."""
         return self.rule.sees_ahead
+
+    @property
+    def max_delay(self) -> float | None:
+        """Return how many updates servers may apply between a worker's read and its own update, infinity where nothing
+        bounds that; None under rules whose workers do not read with every step what has arrived."""
+        if isinstance(self.rule, Ordered):
+            return self.rule.max_delay
+        return math.inf if self.rule.steps and self.rule.sees_ahead else None

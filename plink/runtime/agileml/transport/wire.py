@@ -2,7 +2,7 @@
 
 ::
 
-    header   72 bytes  magic, version, kind, status, flags, who and when, how much follows
+    header   80 bytes  magic, version, kind, status, flags, who and when, how much follows
     blocks   16 bytes each: table, form, first row, number of rows
     text     UTF-8, at most 64 KB: an address, a reason, JSON of a part's numbers
     arrays   per block: row numbers (4 bytes each) unless the rows are neighbours, then the vectors if the form says so
@@ -27,14 +27,15 @@ from plink.runtime.agileml.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 7  # one more wherever a server or a worker sends or understands something else
+VERSION = 8  # one more wherever a server or a worker sends or understands something else
 _MAGIC = b"plPS"
-_HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
+_HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQQ")
 _BLOCK = struct.Struct("<IIII")
 _MAX_TEXT_BYTES = 1 << 16
 _NUMBERED, _WITH_VALUES = 1, 2
 LAST = 1  # flag of a push: none follows; of an update: the worker has finished its clock
 INCLUDED = 2  # flag of an answer with rows: the worker's update of the clock that they are for is in it already
+DROPPED = 4  # flag of the answer to an update: it was too old, and counts as an empty one
 
 
 class Kind(IntEnum):
@@ -78,6 +79,9 @@ class Message(NamedTuple):
     update, ``sequence`` is the step of its clock, from 0; in its answer, how many steps of that clock are there, the
     flag LAST says that the worker has finished it, and ``before`` is the latest clock that any worker has finished. The
     answer has the wanted rows, of the state of ``clock``, if that state is there already.
+
+    ``version`` counts the updates that the partition has applied: in an answer those until now, in an update those
+    until the sender read what the update was computed from.
     """
 
     kind: Kind
@@ -94,6 +98,7 @@ class Message(NamedTuple):
     wanted: tuple[Wanted, ...] = ()
     text: str = ""
     ticket: int = 0
+    version: int = 0
 
 
 def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[Wanted, ...]]:
@@ -126,7 +131,7 @@ def send(channel: Channel, message: Message, layout: Layout, ticket: int = 0) ->
     header = _HEADER.pack(
         _MAGIC, VERSION, message.kind, message.status, message.flags, layout.fingerprint, message.partition,
         message.worker, message.generation, message.term, len(parts), len(text), ticket, message.sequence,
-        message.clock, message.before, sum(array.nbytes for array in arrays),
+        message.clock, message.before, message.version, sum(array.nbytes for array in arrays),
     )  # fmt: skip
     channel.send([memoryview(header + heads + text), *arrays])
 
@@ -139,13 +144,13 @@ def receive(channel: Channel, layout: Layout) -> Message:
     """
     raw = _filled(channel, _HEADER.size)
     (
-        magic, version, kind, status, flags, fingerprint, partition, worker, generation, term, parts, text, ticket,
-        sequence, clock, before, body,
+        magic, protocol, kind, status, flags, fingerprint, partition, worker, generation, term, parts, text, ticket,
+        sequence, clock, before, version, body,
     ) = _HEADER.unpack(raw)  # fmt: skip
     if magic != _MAGIC:
         raise Forged(f"no message of a parameter server: it begins with {magic!r}")
-    if version != VERSION:
-        raise Forged(f"a message of version {version}, this is {VERSION}: install the same plink on all hosts")
+    if protocol != VERSION:
+        raise Forged(f"a message of version {protocol}, this is {VERSION}: install the same plink on all hosts")
     if fingerprint != layout.fingerprint:
         raise Forged("a message for other tables or another number of partitions")
     if partition >= layout.partitions or parts > 2 * len(layout.tables) or text > _MAX_TEXT_BYTES:
@@ -167,7 +172,7 @@ def receive(channel: Channel, layout: Layout) -> Message:
             wanted.append(part)
     return Message(
         codes[0], partition, codes[1], flags, worker, generation, term, clock, before, sequence, tuple(blocks),
-        tuple(wanted), message, ticket,
+        tuple(wanted), message, ticket, version,
     )  # fmt: skip
 
 

@@ -114,6 +114,8 @@ class Client:
         self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
+        self._versions: dict[int, int] = {}  # of partitions, when this step first read them, or when the last was sent
+        self._partitions_read: set[int] = set()  # partitions that this step has read
         self.waited_s = 0.0
         self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
@@ -237,6 +239,7 @@ class Client:
             raise
         self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
         self._unsent = None
+        self._versions |= {answer.partition: answer.version for answer in answers}
         if last:
             self.now, self.step, self._shared = self.now + 1, 0, (0, False)
         else:
@@ -263,6 +266,7 @@ class Client:
         for cache in self._caches:
             cache.forget()
         self._unsent, self._included, self._least_state, self._shared, self._expected = None, False, -1, (0, False), {}
+        self._versions, self._partitions_read = {}, set()
         self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
@@ -299,7 +303,13 @@ class Client:
         fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
         read, wanted = self._message(Kind.READ, self.needed_state), requests_by_partition(self.layout, fetched)
         request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
-        self._give(self._ask_all(request).values())
+        answers = self._ask_all(request)
+        # A step is as old as its first read: later ones, as of progress, would make it look newer.
+        self._versions |= {
+            number: answer.version for number, answer in answers.items() if number not in self._partitions_read
+        }
+        self._partitions_read |= answers.keys()
+        self._give(answers.values())
 
     def _give(self, answers: Iterable[Message]) -> None:
         for answer in answers:
@@ -317,12 +327,15 @@ class Client:
                 cache.forget_fetched()
         expects = last and not self.rule.steps
         self._expected = {table: cache.expected(least) for table, cache in enumerate(self._caches) if expects}
-        self._included, rows = False, requests_by_partition(self.layout, self._expected)
+        self._included, rows, self._partitions_read = False, requests_by_partition(self.layout, self._expected), set()
         update = self._message(Kind.UPDATE, least)._replace(sequence=self.step, flags=LAST * last)
         return {
-            number: update._replace(partition=number, blocks=blocks.get(number, ()), wanted=rows.get(number, ()))
+            number: update._replace(
+                partition=number, version=self._versions.get(number, 0), blocks=blocks.get(number, ()),
+                wanted=rows.get(number, ()),
+            )
             for number in range(self.layout.partitions)
-        }
+        }  # fmt: skip
 
     def _message(self, kind: Kind, before: int) -> Message:
         return Message(kind, 0, worker=self.worker, generation=self.generation, clock=self.now, before=before)

@@ -83,6 +83,27 @@ def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
         job.finish(exactly=False)
 
 
+def test_delays_are_bounded_while_hosts_come_and_go(tmp_path: Path) -> None:
+    """In the log of each server, whoever has which partition; all roll back, too."""
+    more, settings = ("--work-s", "0.004"), {"rule": "ordered:2:100ms"}
+    with Elastic(tmp_path, "rtt", clocks=1000, settings=settings, more=more, timeout_s=200.0) as job:
+        job.clock(4)
+        job.add("n0", "n1")
+        job.until(lambda status: status["workers"] == 5)
+        job.clock(job.clock_now() + 2)
+        job.evict("n0", "h1", seconds=20)
+        job.until(lambda status: status["workers"] == 3)
+        job.clock(job.clock_now() + 2)
+        job.kill("h2")
+        result = job.result()
+    counts = [line["updates"] for line in job.events("traffic") if line["updates"] is not None]
+    assert job.events("rolled back")
+    assert sum(row[0] for row in result["n"])
+    assert max(each["largest"] for each in counts) <= 2
+    assert sum(map(sum, (each["delays"] for each in counts)))
+    assert all(each["total"] <= 2 * sum(each["delays"]) for each in counts)
+
+
 def test_slow_host_has_fewer_shards(tmp_path: Path) -> None:
     """Once it has been slow for a while; and every update counts once."""
     more, settings = ("--work-s", "0.008"), {"shares": "speed"}
