@@ -15,9 +15,9 @@ _QUANTILE = 1.645  # of a normal variable, for that confidence
 
 
 class ModelError(NamedTuple):
-    """Error of the model on labs: on the worst of four, 5 % of the measured times were below ``low`` times the predicted
-    one, and 5 % above ``high`` times it and ``host_us``, what hosts take for their messages, which the models omit (16 of
-    them on two cores)."""
+    """Error of the model on labs: on the worst of four, 5 % of the measured times were below ``low`` times the
+    predicted one, and 5 % above ``high`` times it and ``host_us``, what hosts take for their messages, which the models
+    omit (16 of them on two cores)."""
 
     low: float
     high: float
