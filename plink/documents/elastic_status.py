@@ -53,6 +53,17 @@ class WaitEntry(TypedDict):
     seconds: NonNegative
 
 
+class ReplicationEntry(TypedDict):
+    """What servers pushed to replicas: rounds, and bytes of vectors. ``bound``: of --divergence, null without; the L2
+    norm of the difference between parameters and replicas, as of the last report, and the largest so far."""
+
+    rounds: Count
+    bytes: Count
+    bound: str | None
+    distance: NotRequired[NonNegative]
+    largest_distance: NonNegative
+
+
 class ElasticStatusDocument(TypedDict):
     """How an elastic run stands.
 
@@ -103,5 +114,7 @@ class ElasticStatusDocument(TypedDict):
     waits: NotRequired[WaitEntry | None]
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""
+    replication: NotRequired[ReplicationEntry]
+    """What servers pushed to replicas since this controller began (bytes: since hosts did)."""
     spot: NotRequired[SpotStatusDocument]
     """What is rented for it and what that costs, as plink.spot-status/1 has it; missing where nothing ever was."""

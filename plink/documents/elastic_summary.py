@@ -2,6 +2,7 @@
 
 from typing import Literal, NotRequired, TypedDict
 
+from plink.documents.elastic_status import ReplicationEntry
 from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, NonNegative
 
@@ -93,6 +94,8 @@ class ElasticSummaryDocument(TypedDict):
     hint: HintEntry | None
     """The rule that would have saved most, if more than a tenth: the run's own times replayed, as if messages cost
     nothing."""
+    replication: ReplicationEntry
+    """What servers pushed to replicas in the whole run, but for a few seconds before a controller was replaced."""
     events: list[EventSummary]
     """What happened, as the log has it (plink.agile/1)."""
     cost: TotalCostEntry

@@ -9,6 +9,7 @@ from plink.records.elastic_log import (
     Entry,
     HostEvent,
     Iteration,
+    ReplicationLogEntry,
     RollBackLogEntry,
     StageChange,
     TrafficLogEntry,
@@ -40,7 +41,8 @@ class HostPeriod:
 class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
     seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``,
-    ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some."""
+    ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some;
+    ``replication``: what was pushed to replicas, in order."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -53,6 +55,8 @@ class History:
     shares: str | None = None
     shards: int | None = None
     optimisers: bool = False
+    divergence: str = ""
+    replication: tuple[ReplicationLogEntry, ...] = ()
 
     @property
     def completed(self) -> list[Iteration]:
@@ -79,6 +83,8 @@ def history_of(entries: Sequence[Entry]) -> History:
         shares=controllers[0].shares if controllers else None,
         shards=controllers[0].shards if controllers else None,
         optimisers=controllers[0].optimisers if controllers else False,
+        divergence=controllers[0].divergence if controllers else "",
+        replication=tuple(entry for entry in entries if isinstance(entry, ReplicationLogEntry)),
     )
 
 

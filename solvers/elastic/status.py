@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from solvers.elastic import progress, stragglers
+from solvers.elastic import progress, replication, stragglers
 from solvers.elastic.state import CLOCK_SHIFT, State
 
 
@@ -18,7 +18,8 @@ def status(state: State, now: float) -> dict[str, Any]:
         "stage": state.cluster.stage.value, "hosts": _hosts(state), "clock": state.clock,
         "consistent": state.cluster.consistent - CLOCK_SHIFT, "generation": state.cluster.generation,
         "controller": state.term,
-        "checkpoint": None if last is None else last.clock, "waits": waits, **progress.status(state.progress),
+        "checkpoint": None if last is None else last.clock, "waits": waits,
+        "replication": replication.status(state), **progress.status(state.progress),
     }  # fmt: skip
 
 

@@ -230,6 +230,13 @@ def test_invalid_rules_are_refused_in_one_line(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("bound", ["-1", "nan", "-5%", "far"])
+def test_divergence_that_is_no_distance_is_refused(bound: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").touch()
+    done = typed("elastic", "run", "--runner", "local", f"--divergence={bound}", "app.py", cwd=tmp_path)
+    assert "write a distance" in refusal(done)
+
+
 def test_rule_without_an_elastic_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "app.py").touch()
     done = typed("launch", "--runner", "local", "--rule", "asp", "app.py", cwd=tmp_path)

@@ -16,12 +16,14 @@ class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes that a host has sent and received over the connections of its job, sealed and with all around them.
 
     ``client_*``: over connections that its process made, as its workers do; ``server_*``: over those made to it.
+    ``replicated``: of these, what it pushed to replicas, without what is around it.
     """
 
     client_sent: Int = 0
     client_received: Int = 0
     server_sent: Int = 0
     server_received: Int = 0
+    replicated: Int = 0
 
     @property
     def sent(self) -> int:
@@ -62,3 +64,12 @@ class StageThresholds(Struct, frozen=True, forbid_unknown_fields=True):
     worker: Amount
     active: Amount
     backup_only: Amount
+
+
+class DivergenceReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """Squared distance of a partition to the farthest of its replicas, and the largest so far; whether it is time for a
+    round of replication."""
+
+    square: Amount = 0.0
+    largest_square: Amount = 0.0
+    due: bool = False

@@ -174,8 +174,8 @@ class SimulatedServer(Server):
             raise RejectedRequest(f"partition {number} of {layout.partitions}")
         if number not in self._actors:
             self._actors[number] = SimulatedReplica(
-                layout, number, sees_ahead=self.config.sees_ahead, read_wait_s=self._read_wait_s,
-                advanced=self._pusher.advanced, least_generation=self._least_generation,
+                self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
+                least_generation=self._least_generation,
             )  # fmt: skip
         return self._actors[number]
 

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from plink.elastic import Table
+from plink.model.consistency import BSP
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.partition import Partition
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
 from plink.runtime.agileml.replica.snapshot import Role
+from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
-from tests.runtime.agileml.stores import HANGS_S
+from tests.runtime.agileml.stores import HANGS_S, KEYS
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
 READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
@@ -24,7 +26,7 @@ READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
 @pytest.fixture
 def primary() -> Iterator[PartitionReplica]:
     """Serves a partition of zeros that worker 0 works on."""
-    result = PartitionReplica(LAYOUT, 0, sees_ahead=False, read_wait_s=HANGS_S, advanced=lambda replicas: None)
+    result = PartitionReplica(StoreConfig(LAYOUT, KEYS, BSP()), 0, read_wait_s=HANGS_S, advanced=lambda replicas: None)
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
     result.call(lambda: result.place(partition, Role.SERVING, 0))

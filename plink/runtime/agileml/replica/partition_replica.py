@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.changes import ReplicationDelta
+from plink.runtime.agileml.partition.divergence import ReplicaDistances
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import What, begun, take, update_part, workers_part
 from plink.runtime.agileml.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.snapshot import ReplicaSnapshot, Role
 from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
@@ -34,7 +35,7 @@ class _Waiting:
 class PartitionReplica:
     """Actor of one partition at one server: its thread, role and state.
 
-    :param sees_ahead: whether reads are served from all that arrived. Which state they need they say themselves.
+    :param config: of the rule only whether reads are served from all that arrived; which state they need they say.
     :param read_wait_s: how long a read waits before it is told to ask again; so that one who asks can tell a server
         that waits from one that is gone.
     :param advanced: is called with the replicas after the consistent state or the role has changed.
@@ -42,10 +43,10 @@ class PartitionReplica:
     """
 
     def __init__(
-        self, layout: Layout, number: int, *, sees_ahead: bool, read_wait_s: float,
+        self, config: StoreConfig, number: int, *, read_wait_s: float,
         advanced: Callable[[Collection[str]], None], least_generation: int = 0,
     ) -> None:  # fmt: skip
-        self._layout, self._number, self._sees_ahead = layout, number, sees_ahead
+        self._config, self._number = config, number
         self._read_wait_s, self._advanced = read_wait_s, advanced
         self.role = Role.ABSENT
         self.least_generation = least_generation
@@ -101,6 +102,7 @@ class PartitionReplica:
             self.in_doubt = None
         if role is Role.SERVING:
             self.address = ""
+            self._bound_divergence()
         self.changed()
 
     def demote(self) -> None:
@@ -108,6 +110,17 @@ class PartitionReplica:
         self.partition.demote()
         self.address = ""  # of one that may never have begun
         self.place(self.partition, Role.REPLICA, self.term)
+
+    def _bound_divergence(self) -> None:
+        bound, copying = self._config.divergence, self.copying.keys()
+        if bound is not None and self.partition.distances is None:
+            self.partition.distances = ReplicaDistances(bound, self._config.layout, self._number, copying)
+
+    def release(self) -> None:
+        """Add the clock that waited for a replica, if it need not any more."""
+        if self.role is Role.SERVING:
+            self.partition.advance()
+        self.changed()
 
     def changed(self) -> None:
         """Notify waiting readers, and replicate."""
@@ -160,6 +173,7 @@ class PartitionReplica:
             self.role, self.generation, self.term, tuple(here.can_roll_back()), here.replicated,
             tuple(here.stragglers()),
             tuple(address for address in here.replicas if address not in self.copying), self.ended, address,
+            None if here.distances is None else here.distances.report(here.clock),
         )  # fmt: skip
 
     def roll_back(self, clock: int, generation: int) -> None:
@@ -262,14 +276,14 @@ class PartitionReplica:
         member = self.partition.members.get(message.worker)
         is_reread = member is not None and message.clock <= member.finished
         clock = self.partition.clock
-        if is_reread and not self._sees_ahead:  # a successor sees what its predecessor saw
+        if is_reread and not self._config.sees_ahead:  # a successor sees what its predecessor saw
             # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
             clock = max(message.before, self.partition.earliest)
         blocks = tuple(
             RowBlock(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted
         )
-        flags = INCLUDED * (is_reread and self._sees_ahead)
+        flags = INCLUDED * (is_reread and self._config.sees_ahead)
         return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks)
 
     def _due(self) -> float | None:
@@ -380,7 +394,7 @@ class PartitionReplica:
         elif message.sequence != self._attempt:
             raise RejectedRequest(f"partition {self._number} is not being brought by attempt {message.sequence}")
         if message.flags == What.STATE:  # a new beginning, whatever was here
-            self._partition = begun(self._layout, message, sees_ahead=self._sees_ahead)
+            self._partition = begun(self._config.layout, message, sees_ahead=self._config.sees_ahead)
             self.role, self.generation, self.generation_clock, self.ended = (
                 Role.ARRIVING,
                 message.generation,
@@ -428,6 +442,7 @@ class PartitionReplica:
         self.partition.delta_sequence = max(self.partition.delta_sequence, sequence)
         self.partition.replicas = replicas
         if role is Role.SERVING:
+            self._bound_divergence()
             self.partition.advance()  # a sum that was too large where it was before is so here
         # Nothing before this reported that it has begun: it may lack memory for that, and be ordered again.
         self._attempt, self._begun = None, message.sequence

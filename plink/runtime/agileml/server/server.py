@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import PlinkError
+from plink.model.elastic.fields import DivergenceReport
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
@@ -36,6 +37,7 @@ class PartitionStatus:
     :ivar trouble: why pushes do not arrive.
     :ivar ended: a replica that had its last push.
     :ivar address: of who has it, where it is gone.
+    :ivar divergence: how far it is from its replicas; None where that is not bounded.
     """
 
     partition: int
@@ -49,6 +51,7 @@ class PartitionStatus:
     trouble: str
     ended: bool
     address: str
+    divergence: DivergenceReport | None
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,8 @@ class Server:
         with self._changing:
             if number not in self._actors:
                 self._actors[number] = PartitionReplica(
-                    layout, number, sees_ahead=self.config.sees_ahead, read_wait_s=self._read_wait_s,
-                    advanced=self._pusher.advanced, least_generation=self._least_generation,
+                    self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
+                    least_generation=self._least_generation,
                 )  # fmt: skip
             return self._actors[number]
 
@@ -271,7 +274,7 @@ class Server:
                 raise RejectedRequest(f"{address} is no replica of partition {number}")
             for other in set(actor.partition.replicas) - {address}:
                 actor.stop_replicating(other)
-            actor.changed()
+            actor.release()
 
         actor.call(only)
 
@@ -281,7 +284,7 @@ class Server:
 
         def stop() -> None:
             actor.stop_replicating(address)
-            actor.changed()
+            actor.release()
 
         actor.call(stop)
 
@@ -385,7 +388,7 @@ class Server:
                     number, snapshot.role.value, snapshot.generation, snapshot.term, snapshot.clocks,
                     snapshot.replicated, snapshot.stragglers,
                     snapshot.replicas, self._pusher.trouble(number, snapshot.replicas), snapshot.ended,
-                    snapshot.address,
+                    snapshot.address, snapshot.divergence,
                 )
             )  # fmt: skip
         return result
