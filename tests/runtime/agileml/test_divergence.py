@@ -18,6 +18,10 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.changes import ReplicationDelta
 from plink.runtime.agileml.partition.divergence import MAX_CLOCKS_BEHIND, MAX_UNDO_COPIES, ReplicaDistances
 from plink.runtime.agileml.partition.partition import Partition
+from plink.runtime.agileml.replica.replicator import delta_message
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
+from tests.runtime.agileml.stores import store, wait_for
 
 ROWS, WIDTH = 20, 2
 LAYOUT = Layout(
@@ -177,6 +181,33 @@ def test_push_without_an_answer_may_have_arrived(rolls_back: bool) -> None:
     assert primary.clock == 1
     pushed(primary)
     assert primary.clock == 2
+
+
+def test_new_primary_knows_what_may_have_arrived() -> None:
+    """The answer to a push is lost, then the partition moves: its way back leads away from what the replica has."""
+    layout = Layout((Table("w", 1, 1, "float64"),), 1)
+    with store(layout, servers=3, divergence=DivergenceBound(5.0)) as run:
+        run.open(1, servers=1, history=True)
+        primary, replica, target = run.servers
+        primary.replicate_up_to(-1)
+        primary.add_replica(0, replica.address)
+
+        def work(at: Server, clock: int, by: float) -> int:
+            blocks = (RowBlock(0, range(1), np.array([[by]])),)
+            message = Message(Kind.UPDATE, 0, worker=0, clock=clock, flags=LAST, blocks=blocks)
+            assert at.actor(0).ask(message).status is Status.OK
+            return at.status()[0].clocks[-1]
+
+        assert work(primary, 0, 4.0) == 0
+        push = primary.actor(0).call(lambda: primary.actor(0).partition.take_delta(replica.address, 0))
+        replica.actor(0).ask(delta_message(primary.actor(0), push))
+        target.replicate_up_to(-1)
+        primary.prepare(0, target.address, 1, replica=replica.address)
+        primary.commit(0, 1)
+        assert work(target, 1, -4.0) == 1
+        assert work(target, 2, -4.0) == 1
+        target.replicate_up_to(1)
+        wait_for(lambda: target.status()[0].clocks[-1] == 2)
 
 
 def test_replica_that_is_copied_holds_nothing_up() -> None:

@@ -59,6 +59,7 @@ class ReplicaDistances:
     :param copying: addresses that are no replicas yet.
     :ivar held: whether the next clock waits for a push.
     :ivar largest_square: after clock 0, which has the first values.
+    :ivar unconfirmed: clocks of pushes, by replica, whose answers have not come.
     """
 
     def __init__(self, bound: DivergenceBound, layout: Layout, number: int, copying: Collection[str]) -> None:
@@ -69,7 +70,7 @@ class ReplicaDistances:
         row_bytes = [table.row_bytes for table in layout.tables]
         self._max_undo_bytes = MAX_UNDO_COPIES * sum(size[0] * row for size, row in zip(sizes, row_bytes, strict=True))
         self._states: dict[int, _ReplicaState] = {}
-        self._unconfirmed: dict[str, set[int]] = {}
+        self.unconfirmed: dict[str, set[int]] = {}
         self._lead, self._due_at = 1, -1  # clocks that a round takes; the clock since which one is due
         self.held, self.largest_square = False, 0.0
 
@@ -81,7 +82,7 @@ class ReplicaDistances:
     def _clocks(self, replicas: Mapping[str, int]) -> set[int]:
         """Return the clocks of the states that replicas may have."""
         there = {address: clock for address, clock in replicas.items() if address not in self._copying}
-        return {*there.values(), *(clock for address in there for clock in self._unconfirmed.get(address, ()))}
+        return {*there.values(), *(clock for address in there for clock in self.unconfirmed.get(address, ()))}
 
     def _as_of(self, clock: int, values: Sequence[Values], history: Collection[Undo]) -> _ReplicaState:
         result = {table: values[table].copy() for table in self._tables}
@@ -127,12 +128,12 @@ class ReplicaDistances:
 
     def sent(self, to: str, clock: int) -> None:
         """Note that a push may arrive from now on."""
-        self._unconfirmed.setdefault(to, set()).add(clock)
+        self.unconfirmed.setdefault(to, set()).add(clock)
 
     def arrived(self, to: str, replicas: Mapping[str, int], clock: int) -> None:
         """Note that a push has arrived, when the partition is at a clock; one sent before it comes too late."""
         after = replicas[to]
-        self._unconfirmed[to] = {sent for sent in self._unconfirmed.get(to, ()) if sent > after}
+        self.unconfirmed[to] = {sent for sent in self.unconfirmed.get(to, ()) if sent > after}
         self._states = {there: state for there, state in self._states.items() if there in self._clocks(replicas)}
         if 0 <= self._due_at <= after:
             self._lead, self._due_at = clock - self._due_at + 1 + self.held, -1
@@ -140,7 +141,7 @@ class ReplicaDistances:
     def rolled_back(self, replicas: Iterable[str], clock: int) -> None:
         """Forget what was: replicas have the state of that clock, whatever is known to have arrived."""
         self._states, self.held, self._due_at = {}, False, -1
-        self._unconfirmed = {address: {clock} for address in replicas}
+        self.unconfirmed = {address: {clock} for address in replicas}
 
     def report(self, clock: int) -> DivergenceReport:
         """Return what a controller goes by, at a clock."""
@@ -160,5 +161,5 @@ def _square(first: Values, second: Values | None = None) -> float:
         for start in range(0, len(first), rows):
             part = first[start : start + rows]
             difference = np.subtract(part, 0 if second is None else second[start : start + rows], dtype=np.float64)
-            total += float(np.vdot(difference, difference))
+            total += float(np.einsum("ij,ij->", difference, difference))
     return total

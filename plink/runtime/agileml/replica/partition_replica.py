@@ -3,7 +3,7 @@ et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -435,6 +435,7 @@ class PartitionReplica:
             messages = json.loads(message.text)
             role, sequence = Role(messages["role"]), int(messages["delta_sequence"])
             replicas = {str(address): int(clock) for address, clock in messages["replicas"].items()}
+            unconfirmed = {str(to): set(map(int, clocks)) for to, clocks in messages["unconfirmed"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise RejectedRequest("an order to begin that cannot be read") from None
         if role is Role.SERVING and message.term <= self.term:
@@ -443,6 +444,8 @@ class PartitionReplica:
         self.partition.replicas = replicas
         if role is Role.SERVING:
             self._bound_divergence()
+            if self.partition.distances is not None:
+                self.partition.distances.unconfirmed = unconfirmed
             self.partition.advance()  # a sum that was too large where it was before is so here
         # Nothing before this reported that it has begun: it may lack memory for that, and be ordered again.
         self._attempt, self._begun = None, message.sequence
@@ -457,7 +460,13 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def order(role: Role, number: int, replicas: dict[str, int], delta_sequence: int, **more: Any) -> Message:
-    """Return the order to begin with what was sent: the role, and the replicas with the clocks that they have."""
-    message = json.dumps({"role": role.value, "replicas": replicas, "delta_sequence": delta_sequence})
+def order(
+    role: Role, number: int, replicas: dict[str, int], delta_sequence: int,
+    unconfirmed: Mapping[str, Collection[int]] | None = None, **more: Any,
+) -> Message:  # fmt: skip
+    """Return the order to begin with what was sent: the role, and the replicas with the clocks that they have, and may
+    have."""
+    others = {to: sorted(clocks) for to, clocks in (unconfirmed or {}).items()}
+    numbers = {"replicas": replicas, "unconfirmed": others, "delta_sequence": delta_sequence}
+    message = json.dumps({"role": role.value, **numbers})
     return Message(Kind.ACTIVATE, number, text=message, **more)
