@@ -135,7 +135,7 @@ class ReplicaDistances:
         after = replicas[to]
         self.unconfirmed[to] = {sent for sent in self.unconfirmed.get(to, ()) if sent > after}
         self._states = {there: state for there, state in self._states.items() if there in self._clocks(replicas)}
-        if 0 <= self._due_at <= after:
+        if self._due_at >= 0:
             self._lead, self._due_at = clock - self._due_at + 1 + self.held, -1
 
     def rolled_back(self, replicas: Iterable[str], clock: int) -> None:
