@@ -4,6 +4,7 @@ As test_simulated_jobs.py. Distances are taken between the vectors of the primar
 after everything that happens; nothing that the job says of them counts.
 """
 
+import ast
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -92,3 +93,24 @@ def test_quiet_job_pushes_many_clocks_as_one(clocks: float) -> None:
     assert distances.largest > 0.5 * distances.bound
     rounds = replication.status(job._controller.state)["rounds"]
     assert 80 / clocks / 2 <= rounds <= 80 / clocks * 3 + 5
+
+
+def test_checkpoints_do_not_wait_for_the_bound(tmp_path: Path) -> None:
+    """One that is due has a round of its own, however near the replicas are; so has the last clock."""
+    settings = {"backup_only": 2.0, "checkpoints": str(tmp_path), "checkpoint_every_s": 1.0, "divergence": "1e9"}
+    job = SimulatedJob(1, "rtttt", clocks=80, dtype="float64", settings=settings)
+    run_exactly(job)
+    clocks = [ast.literal_eval(line.split(" log ", 1)[1])["clock"] for line in job.log if "'checkpoint'" in line]
+    assert len(clocks) > 2
+    assert clocks[-1] == 80
+
+
+def test_no_more_clocks_are_lost_than_the_bound_says() -> None:
+    """Each row gets 1 at a clock, so that the distance is the clocks that all go back by."""
+    job = SimulatedJob(4, "rtttt", clocks=80, dtype="float64", settings={"backup_only": 2.0})
+    bounded(job, 6.5)
+    job.later(2.5, lambda: job.kill(1))
+    run_exactly(job)
+    lines = [line for line in job.log if "'rolled back'" in line]
+    (redone,) = [ast.literal_eval(line.split(" log ", 1)[1])["redone"] for line in lines]
+    assert 1 <= redone <= 6 + 2  # one that was begun, and one ahead of the state
