@@ -56,6 +56,7 @@ ENTRIES = (
     Entry("rule_courses", "Zhao et al. Figure 4: consistency rules in simulated time", 0.3, True),
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
     Entry("lookahead", "whether ZipLine's lookahead should pay for its uncertainty, in simulated time", 0.3),
+    Entry("divergence", "bytes to replicas that may be behind by a bounded distance, and what a failure costs", 5),
     Entry("spot_deadlines", "deadlines of spot jobs on made prices: how many are missed, and regret", 3),
     Entry("spot_zones", "where to hold instances by the availability of zones, on made histories", 2),
     Entry("spot_drive", "the driver of spot machines killed 20 times: nothing left over, money to the cent", 8),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from plink.api.recording import RecordRequest
 from plink.errors import UsageError, no_choice
 from plink.model.consistency import check_rebalance, parse_rule
+from plink.model.divergence import parse_divergence
 from plink.model.network import Network
 
 SHARES = ("slots", "speed")
@@ -31,6 +32,8 @@ class ElasticRequest:
     :param shares: of the data that hosts get: by ``slots`` (None), or by measured ``speed``.
     :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp``,
         ``ssp:N`` and ``dssp:L:U``.
+    :param divergence: how far the parameters may be from what replicas have, an L2 norm (``0.5``), or a share of it
+        (``1%``); None: replicas are pushed to as fast as the network takes it.
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.
@@ -48,6 +51,7 @@ class ElasticRequest:
     rule: str | None = None
     shares: str | None = None
     rebalance: bool = False
+    divergence: str | None = None
     max_hosts: int | None = None
     checkpoint: Path | None = None
     checkpoint_every_s: float | None = None
@@ -81,6 +85,8 @@ class ElasticRequest:
             if self.shares == "speed":
                 raise UsageError("--rebalance with --shares speed: both take work off slow hosts; choose one of them")
             settings["rebalance"] = True
+        if self.divergence is not None and parse_divergence(self.divergence) is not None:
+            settings["divergence"] = self.divergence
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
         if self.host_bandwidth_gbps is not None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.elastic_summary import UpdatesEntry
+from plink.documents.elastic_summary import ReplicationEntry, UpdatesEntry
 from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, HostName, NonNegative, PositiveInt
 
@@ -107,5 +107,7 @@ class ElasticStatusDocument(TypedDict):
     waits: NotRequired[WaitEntry | None]
     """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
     the job goes on."""
+    replication: NotRequired[ReplicationEntry]
+    """What servers pushed to replicas since this controller began (bytes: since hosts did)."""
     spot: NotRequired[SpotStatusDocument]
     """What is rented for it and what that costs, as plink.spot-status/1 has it; missing where nothing ever was."""

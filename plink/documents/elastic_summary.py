@@ -77,6 +77,17 @@ class UpdatesEntry(TypedDict):
     delays: list[DelayEntry]
 
 
+class ReplicationEntry(TypedDict):
+    """What servers pushed to replicas: rounds, and bytes of vectors. ``bound``: of --divergence, null without; the L2
+    norm of the difference between parameters and replicas, as of the last report, and the largest so far."""
+
+    rounds: Count
+    bytes: Count
+    bound: str | None
+    distance: NotRequired[NonNegative]
+    largest_distance: NonNegative
+
+
 class ElasticSummaryDocument(TypedDict):
     """What an elastic run did and cost.
 
@@ -116,6 +127,8 @@ class ElasticSummaryDocument(TypedDict):
     hint: HintEntry | None
     """The rule that would have saved most, if more than a tenth: the run's own times replayed, as if messages cost
     nothing."""
+    replication: ReplicationEntry
+    """What servers pushed to replicas in the whole run, but for a few seconds before a controller was replaced."""
     events: list[EventSummary]
     """What happened, as the log has it (plink.agile/1)."""
     cost: TotalCostEntry

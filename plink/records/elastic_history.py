@@ -10,6 +10,7 @@ from plink.records.elastic_log import (
     Entry,
     HostEvent,
     Iteration,
+    ReplicationLogEntry,
     RollBackLogEntry,
     StageChange,
     TrafficLogEntry,
@@ -42,7 +43,8 @@ class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
     seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``,
     ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some;
-    ``updates``: of asynchronous workers, of all hosts."""
+    ``updates``: of asynchronous workers, of all hosts;
+    ``replication``: what was pushed to replicas, in order."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -56,6 +58,8 @@ class History:
     shards: int | None = None
     optimisers: bool = False
     updates: UpdateCounts = field(default_factory=UpdateCounts)
+    divergence: str = ""
+    replication: tuple[ReplicationLogEntry, ...] = ()
 
     @property
     def completed(self) -> list[Iteration]:
@@ -84,6 +88,8 @@ def history_of(entries: Sequence[Entry]) -> History:
         shares=controllers[0].shares if controllers else None,
         shards=controllers[0].shards if controllers else None,
         optimisers=controllers[0].optimisers if controllers else False,
+        divergence=controllers[0].divergence if controllers else "",
+        replication=tuple(entry for entry in entries if isinstance(entry, ReplicationLogEntry)),
     )
 
 

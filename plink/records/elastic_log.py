@@ -104,7 +104,7 @@ class RollBackLogEntry:
 @dataclass(frozen=True)
 class ControllerEvent:
     """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
-    ``speed``; ``shards``: of the data; ``optimisers``: whether tables have some."""
+    ``speed``; ``shards``: of the data; ``optimisers``: whether tables have some; ``divergence``: its bound."""
 
     what: ClassVar[str] = "controller"
     at: Quantity
@@ -114,6 +114,7 @@ class ControllerEvent:
     shares: str | None = None
     shards: Total | None = None
     optimisers: bool = False
+    divergence: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,18 @@ class TrafficLogEntry:
 
 
 @dataclass(frozen=True)
+class ReplicationLogEntry:
+    """Rounds of replication, and bytes pushed in them, since the last such entry; the largest distance so far of the
+    parameters to replicas, 0 where it is not bounded."""
+
+    what: ClassVar[str] = "replication"
+    at: Quantity
+    rounds: Total
+    bytes: Total
+    largest_distance: Quantity = 0.0
+
+
+@dataclass(frozen=True)
 class EndLogEntry:
     """The run ended. ``code``: plink's exit code."""
 
@@ -159,6 +172,7 @@ Entry = (
     | ControllerEvent
     | CheckpointLogEntry
     | TrafficLogEntry
+    | ReplicationLogEntry
     | EndLogEntry
 )
 KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from plink import __version__
 from plink.model.consistency import check_optimisers, parse_rule
+from plink.model.divergence import check_divergence
 from plink.model.elastic.reports import OtherVersion
 from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
@@ -14,10 +15,10 @@ _LAYOUT = {
 }  # fmt: skip
 
 
-def refuse(members: Sequence[Member], rule: str = "bsp") -> str | None:
+def refuse(members: Sequence[Member], rule: str = "bsp", divergence: str = "") -> str | None:
     """Return why these hosts cannot do the job; None if they can.
 
-    :raises UsageError: the program has optimisers, which the rule does not go with.
+    :raises UsageError: the program has optimisers, which the rule does not go with, or no floats to bound.
     """
     for member in members:
         if isinstance(member.hello, OtherVersion):
@@ -34,6 +35,7 @@ def refuse(members: Sequence[Member], rule: str = "bsp") -> str | None:
                     f"(--sync copies it), and must not depend on the host"
                 )
     check_optimisers(parse_rule(rule), first.optimisers)
+    check_divergence(divergence, first.float_tables)
     reliable = [member for member in members if member.tier == Tier.RELIABLE]
     if not reliable:
         return (

@@ -3,8 +3,9 @@
 *Certain* is what servers and replicas keep of every vector: itself, and with staleness what is ahead of it. What is
 needed *at most*, by a program that reads and adds to whole tables at every clock, comes on top: at servers and replicas
 all vectors as they were before the last step; at a server all workers' updates that wait for the first one's, what
-optimisers make of them, and a push on its way; at every worker what it was given, what it adds, and a copy of the
-tables that is on its way, one that was read, and one in the program's hands; and arrays that are kept to be used again.
+optimisers make of them, and a push on its way, with ``--divergence`` what replicas have, what they may have, and the
+way back to it; at every worker what it was given, what it adds, and a copy of the tables that is on its way, one that
+was read, and one in the program's hands; and arrays that are kept to be used again.
 
 Peaks of nodes in such a job, in sizes of the tables (300 MB): a replica alone 3.3, a worker alone 5.1, one with a
 server that pushes 8.8. A program that touches few rows, but all over the tables, still takes 2 for a worker: the system
@@ -17,6 +18,7 @@ from dataclasses import astuple, dataclass, replace
 
 from plink.model.consistency import parse_rule
 from plink.runtime.agileml.arrays.array_pool import MAX_POOLED_BYTES
+from plink.runtime.agileml.partition.divergence import MAX_UNDO_COPIES
 from solvers.elastic.member import Member
 from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
@@ -60,7 +62,9 @@ def memory_needs(members: Sequence[Member], settings: Settings) -> dict[int, Mem
     waiting = sum(workers.values()) * (1 + rule.apart) + _OPTIMISER_COPIES * settings.optimisers
     for partition, size in zip(state.partitions, settings.partition_bytes, strict=True):
         pushes = partition.primary != partition.replica
-        needs[partition.primary] += MemoryNeed(copies * size, (_UNDO_COPIES + waiting + pushes) * size)
+        bounded = bool(settings.divergence) and pushes
+        undo = MAX_UNDO_COPIES if bounded else _UNDO_COPIES
+        needs[partition.primary] += MemoryNeed((copies + bounded) * size, (undo + waiting + pushes + bounded) * size)
         if pushes:
             needs[partition.replica] += MemoryNeed(copies * size, (_UNDO_COPIES + 1) * size)
     return {

@@ -130,7 +130,8 @@ class Supervisor:
         try:
             self._callbacks.on_placement(group.start(self._callbacks.progress, self._machines))
             members = self._wait_for_hello(group, members)
-            if error := refuse(members, self._overrides.settings.get("rule", "bsp")):
+            settings = self._overrides.settings
+            if error := refuse(members, settings.get("rule", "bsp"), settings.get("divergence", "")):
                 raise PlinkError(error)
             self._members |= {member.number: member for member in members}
             first = members[0].program

@@ -99,6 +99,15 @@ def finished(ctx: Context, clock: int) -> bool:
     return ctx.state.checkpointing.attempt is None and ctx.now - since > _MAX_WAIT_AT_END_S
 
 
+def due(ctx: Context, left_s: float | None = None) -> bool:
+    """Return whether one is due, and none is being written. ``left_s``: see :func:`advance`."""
+    current, next_s = ctx.state.checkpointing, ctx.state.checkpointing.next_s
+    if left_s is not None:
+        next_s = min(next_s, current.over_s + max(_MIN_INTERVAL_S, _DUE_SHARE * left_s))
+    requested = (current.urgent or bool(current.requests)) and ctx.now >= current.retry_s
+    return bool(ctx.state.settings.checkpoints) and current.attempt is None and (requested or ctx.now >= next_s)
+
+
 def advance(ctx: Context, left_s: float | None = None) -> None:
     """Begin one, if it is due and everything is where it belongs.
 
@@ -106,14 +115,10 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
         after the last checkpoint is lost with it: they follow each other the faster the less is left.
     """
     current, settings, cluster = ctx.state.checkpointing, ctx.state.settings, ctx.state.cluster
-    next_s = current.next_s
-    if left_s is not None:
-        next_s = min(next_s, current.over_s + max(_MIN_INTERVAL_S, _DUE_SHARE * left_s))
+    if not due(ctx, left_s) or current.clock < 0 or cluster.halted:
+        return
     may = ctx.now >= current.retry_s
     requested, urgent = bool(current.requests) and may, current.urgent and may
-    due = settings.checkpoints and (urgent or requested or ctx.now >= next_s)
-    if not due or current.attempt is not None or current.clock < 0 or cluster.halted:
-        return
     last = _own(ctx.state) if requested else current.last
     newer = last is None or current.clock > last.clock
     members = ctx.state.members

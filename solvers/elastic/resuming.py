@@ -70,7 +70,7 @@ def _log_controller(ctx: Context, event: str, reason: str) -> None:
     settings = ctx.state.settings
     ctx.log(
         what="controller", event=event, why=reason, rule=settings.rule, shares=settings.shares, shards=settings.shards,
-        optimisers=settings.optimisers,
+        optimisers=settings.optimisers, divergence=settings.divergence,
     )  # fmt: skip
 
 
@@ -261,7 +261,8 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
     clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.replicas.items()}
-    state.replication = replace(state.replication, clocks=clocks)
+    logged = sum(report.traffic.replicated for report in reports.values())  # by the controller before
+    state.replication = replace(state.replication, clocks=clocks, logged=(0, logged))
     for number, partition in enumerate(cluster.partitions):  # what was on its way while they reported
         for host in state.members:
             if host not in (partition.primary, partition.replica):

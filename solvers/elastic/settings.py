@@ -23,6 +23,7 @@ class Settings:
     :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
     :param shares: of the input data: by ``slots``, or by measured ``speed``.
     :param rebalance: workers that are ahead help those that are behind.
+    :param divergence: of parameters from replicas, as :func:`plink.model.divergence.parse_divergence` takes it.
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
         are set anew from the traffic.
     :param host_rate: bytes a second that a host carries in either direction, where that is known.
@@ -52,6 +53,7 @@ class Settings:
     checkpoint_every_s: float = 60.0
     restore: str = ""
     optimisers: bool = False
+    divergence: str = ""
 
     @property
     def apart(self) -> int:
@@ -96,7 +98,7 @@ class Settings:
             number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
             restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
-            rebalance=self.rebalance,
+            rebalance=self.rebalance, divergence=self.divergence,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

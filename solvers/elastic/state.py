@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from plink.model.elastic.fields import SavedCheckpoint, TrafficCounters
+from plink.model.elastic.fields import DivergenceReport, SavedCheckpoint, TrafficCounters
 from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.results import HostReport
 from solvers.elastic.events import AdmitArrival, BeginJob
@@ -175,12 +175,16 @@ class Replication:
     """State of replication.
 
     ``clocks``: of each partition. ``replicated``: the primary of each, and the clock that its replicas have.
-    ``watermark``: up to which they are replicated to now.
+    ``watermark``: up to which they are replicated to now. ``rounds``: begun so far; ``divergence``: of each partition,
+    where that is bounded; ``logged``: rounds and bytes in the log.
     """
 
     clocks: Mapping[int, int] = field(default_factory=dict)
     replicated: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     watermark: int = -1
+    rounds: int = 0
+    divergence: Mapping[int, DivergenceReport] = field(default_factory=dict)
+    logged: tuple[int, int] = (0, 0)
 
     def clock(self, partitions: int) -> int:
         """Return the clock that all partitions have reached."""

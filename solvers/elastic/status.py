@@ -3,7 +3,7 @@
 from typing import Any
 
 from plink.model.elastic.fields import UpdateCounts
-from solvers.elastic import progress, stragglers
+from solvers.elastic import progress, replication, stragglers
 from solvers.elastic.state import CLOCK_SHIFT, State
 
 
@@ -19,7 +19,8 @@ def status(state: State, now: float) -> dict[str, Any]:
         "stage": state.cluster.stage.value, "hosts": _hosts(state), "clock": state.clock,
         "consistent": state.cluster.consistent - CLOCK_SHIFT, "generation": state.cluster.generation,
         "controller": state.term,
-        "checkpoint": None if last is None else last.clock, "waits": waits, **progress.status(state.progress),
+        "checkpoint": None if last is None else last.clock, "waits": waits,
+        "replication": replication.status(state), **progress.status(state.progress),
         "updates": sum((each.updates for each in state.traffic.counters.values()), UpdateCounts()).to_json(),
     }  # fmt: skip
 

@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from plink.model.elastic.fields import StageThresholds, UpdateCounts
 from plink.model.elastic.requests import KeepThresholds
+from solvers.elastic import replication
 from solvers.elastic.context import Context
 from solvers.elastic.placement.events import Measured
 from solvers.elastic.placement.stages import MeasuredTraffic as Measure
@@ -72,6 +73,7 @@ def resume(ctx: Context, thresholds: StageThresholds) -> None:
 
 def log_changes(ctx: Context) -> None:
     """Log the counters that have changed."""
+    replication.log(ctx)
     traffic = ctx.state.traffic
     changed = {}
     for member in ctx.state.members.values():

@@ -259,6 +259,13 @@ def test_summary_has_the_updates_and_their_delays(tmp_path: Path) -> None:
     assert "delay 3.0, at most 6 (0: 5%, 1: 10%, 2-3: 65%, 4-6: 20%)" in printed
 
 
+@pytest.mark.parametrize("bound", ["-1", "nan", "-5%", "far"])
+def test_divergence_that_is_no_distance_is_refused(bound: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").touch()
+    done = typed("elastic", "run", "--runner", "local", f"--divergence={bound}", "app.py", cwd=tmp_path)
+    assert "write a distance" in refusal(done)
+
+
 def test_rule_without_an_elastic_job_is_refused(tmp_path: Path) -> None:
     (tmp_path / "app.py").touch()
     done = typed("launch", "--runner", "local", "--rule", "asp", "app.py", cwd=tmp_path)

@@ -329,7 +329,7 @@ def _job_agents() -> tuple[bytes, ...]:
 
 HELLO = b"0 " + _lines(
     {"type": "hello", "version": 9, "plink": "1", "app": "A", "pid": 1, "tables": 5, "shards": 3, "batches": 1,
-     "grains": 1, "shapes": [[9, 8], [3, 9]], "memory": None, "pool": "", "optimisers": []}
+     "grains": 1, "shapes": [[9, 8], [3, 9]], "memory": None, "pool": "", "optimisers": [], "float_tables": 2}
 )  # fmt: skip
 
 

@@ -93,6 +93,9 @@ class ElasticOptions(ConsistencyOptions):
         metavar="[A:B|auto]")] = None
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
+    divergence: Annotated[str | None, option(
+        _PANEL, "How far parameters may be from their replicas (0.5: an L2 norm, 1%: a share of it): many clocks are "
+        "pushed as one. Default: each as soon as the network takes it.", metavar="[D|P%]")] = None
     checkpoint: Annotated[Path | None, option(_PANEL, CHECKPOINT_HELP, metavar="DIR")] = None
     checkpoint_every: Annotated[str | None, option(_PANEL, "How often (10m); default 60s.")] = None
     restore: Annotated[Path | None, option(_PANEL, RESTORE_HELP, metavar="DIR")] = None
@@ -117,6 +120,7 @@ class ElasticOptions(ConsistencyOptions):
             rule=self.rule,
             shares=self.shares,
             rebalance=self.rebalance,
+            divergence=self.divergence,
             max_hosts=self.max_hosts,
             checkpoint=self.checkpoint,
             checkpoint_every_s=_seconds(self.checkpoint_every),

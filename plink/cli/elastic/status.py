@@ -53,6 +53,19 @@ def spot_of(folder: "Path") -> dict[str, Any]:
     return {} if document is None else {"spot": document}
 
 
+def replication_lines(replication: dict[str, Any] | None) -> list[str]:
+    """What a person is told of pushes to replicas, if there were any."""
+    from plink.model.units import format_bytes
+
+    if not replication or not replication["rounds"]:
+        return []
+    line = f"replicas: {format_bytes(replication['bytes'])} in {replication['rounds']:,} rounds"
+    if replication["bound"]:
+        now = f"distance {replication['distance']:.4g}, " if "distance" in replication else ""
+        line += f"; {now}largest {replication['largest_distance']:.4g} (--divergence {replication['bound']})"
+    return [line]
+
+
 def status_lines(status: dict[str, Any]) -> list[str]:
     """What a person is told of it."""
     from plink.model.units import format_bytes, format_time
@@ -76,6 +89,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"iteration {status['iteration']}: {sentence}")
     if updates := status.get("updates"):
         lines.append(updates_sentence(updates))
+    lines += replication_lines(status.get("replication"))
     if waits := status["waits"]:
         lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])

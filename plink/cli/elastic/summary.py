@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.elastic.cost import format_cost
+from plink.cli.elastic.status import replication_lines
 from plink.cli.screen import print_json, print_lines
 from plink.errors import printable
 
@@ -55,6 +56,12 @@ def _document(history: "History") -> dict[str, Any]:
         "moved": round(sum(each.moved for each in iterations) / max(1, len(iterations)), 4),
         "help": _help(history),
         "hint": _hint(history),
+        "replication": {
+            "rounds": sum(each.rounds for each in history.replication),
+            "bytes": sum(each.bytes for each in history.replication),
+            "bound": history.divergence or None,
+            "largest_distance": max((each.largest_distance for each in history.replication), default=0.0),
+        },
         "events": [_event(event) for event in history.events],
         "cost": spent(history.members, len(iterations)),
     }
@@ -197,6 +204,7 @@ def _sentences(document: dict[str, Any]) -> list[str]:
         lines.append(updates_sentence(document["updates"]))
     if line := help_sentence(document["moved"], document["help"]):
         lines.append(line)
+    lines += replication_lines(document["replication"])
     if document["hint"] is not None:
         lines.append(hint_line(document["hint"]))
     if "spot" in document:

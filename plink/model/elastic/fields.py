@@ -67,12 +67,14 @@ class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):
     updates that its partitions took.
 
     ``client_*``: over connections that its process made, as its workers do; ``server_*``: over those made to it.
+    ``replicated``: of these, what it pushed to replicas, without what is around it.
     """
 
     client_sent: Int = 0
     client_received: Int = 0
     server_sent: Int = 0
     server_received: Int = 0
+    replicated: Int = 0
     updates: UpdateCounts = UpdateCounts()
 
     @property
@@ -114,3 +116,12 @@ class StageThresholds(Struct, frozen=True, forbid_unknown_fields=True):
     worker: Amount
     active: Amount
     backup_only: Amount
+
+
+class DivergenceReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """Squared distance of a partition to the farthest of its replicas, and the largest so far; whether it is time for a
+    round of replication."""
+
+    square: Amount = 0.0
+    largest_square: Amount = 0.0
+    due: bool = False

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from plink.model.elastic.fields import Amount, Index, Int, Positive, TrafficCounters
+from plink.model.elastic.fields import Amount, DivergenceReport, Index, Int, Positive, TrafficCounters
 
 
 class NodeMessage(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
@@ -15,7 +15,7 @@ class Hello(NodeMessage, frozen=True, tag="hello"):
     """What a node is: versions, program, and shape of its tables (rows, bytes of a row); the first message.
 
     ``memory``: bytes that are available, ``pool``: what they are taken from, the same on hosts that share it.
-    ``optimisers``: names of the tables that have one.
+    ``optimisers``: names of the tables that have one. ``float_tables``: how many of the program's are of floats.
     """
 
     version: Int
@@ -30,6 +30,7 @@ class Hello(NodeMessage, frozen=True, tag="hello"):
     memory: Amount | None
     pool: str
     optimisers: tuple[str, ...]
+    float_tables: Index
 
 
 class OtherVersion(NodeMessage, frozen=True, tag="other_version"):
@@ -75,9 +76,11 @@ class Answer(NodeMessage, frozen=True, tag="answer"):
 
 
 class PartitionsChanged(NodeMessage, frozen=True, tag="partitions"):
-    """Role, generation, term, clock and clock of the replica, of partitions of which something has changed."""
+    """Role, generation, term, clock and clock of the replica, of partitions of which something has changed; how far
+    those that are served are from their replicas, where that is bounded."""
 
     partitions: dict[Index, tuple[str, Int, Int, Int, Int]]
+    divergence: dict[Index, DivergenceReport] = {}
 
 
 class ClockDone(NodeMessage, frozen=True, tag="clock"):

@@ -27,6 +27,7 @@ class Begin(Request, frozen=True, tag="begin"):
     job: str
     reliable: bool
     rebalance: bool
+    divergence: str = ""
 
 
 class Report(Request, frozen=True, tag="report"):

@@ -30,10 +30,11 @@ from plink.elastic.params import Params
 from plink.elastic.result_file import unwritable
 from plink.errors import InputError, PlinkError, ProtocolError
 from plink.model.consistency import parse_rule
+from plink.model.divergence import parse_divergence
 from plink.model.elastic import reports
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
-from plink.model.elastic.fields import ShardMap, StageThresholds, TrafficCounters
+from plink.model.elastic.fields import DivergenceReport, ShardMap, StageThresholds, TrafficCounters
 from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, NodeMessage, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
@@ -47,6 +48,7 @@ from plink.runtime.agileml.host.job_checkpoints import JobCheckpoints
 from plink.runtime.agileml.host.memory_limits import memory
 from plink.runtime.agileml.host.preemption import Notices, PreemptionNotice, parse_source
 from plink.runtime.agileml.host.program import load_app
+from plink.runtime.agileml.partition.divergence import float_tables
 from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.server import request_handlers
@@ -88,6 +90,7 @@ class Node:
         self._checkpoints = JobCheckpoints()
         self._movers = ThreadPoolExecutor(_MAX_CONCURRENT_MOVES, thread_name_prefix="plink-move")
         self._reported: dict[int, tuple[str, int, int, int, int]] = {}
+        self._divergence: dict[int, DivergenceReport] = {}
         self._refusals = itertools.count()
         self._low_priority = (
             LOW_PRIORITY in os.environ
@@ -103,7 +106,7 @@ class Node:
                 shards=app.shards, batches=app.batches, grains=app.grains,
                 shapes=tuple((table.rows, table.row_bytes) for table in layout.tables),
                 memory=None if room is None else room.available, pool=room.pool if room else "",
-                optimisers=tuple(layout.optimisers),
+                optimisers=tuple(layout.optimisers), float_tables=len(float_tables(layout)),
             )
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
@@ -212,7 +215,8 @@ class Node:
         if self._server is None:
             rule = parse_rule(request.rule)
             keys = RunKeys(base64.b64decode(request.keys))
-            config = StoreConfig(job_layout(self._app, request.partitions), keys, rule)
+            bound = parse_divergence(request.divergence)
+            config = StoreConfig(job_layout(self._app, request.partitions), keys, rule, bound)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
 
             def client(number: int, clock: int, generation: int) -> Client:
@@ -376,13 +380,16 @@ class Node:
 
     def _report_changes(self) -> None:
         """Report what has changed of partitions."""
-        changed = {}
+        changed, divergence = {}, {}
         for item in self.server.status():
+            if item.divergence is not None:
+                divergence[item.partition] = item.divergence
             now = (item.role, item.generation, item.term, item.clocks[-1] if item.clocks else -1, item.replicated)
             if self._reported.get(item.partition) != now:
                 self._reported[item.partition] = changed[item.partition] = now
-        if changed:
-            self._send(PartitionsChanged(changed))
+        if changed or divergence != self._divergence:
+            self._divergence = divergence
+            self._send(PartitionsChanged(changed, divergence))
 
     def _close(self) -> None:
         self._ending = True

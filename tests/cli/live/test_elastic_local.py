@@ -22,7 +22,26 @@ from tests.conftest import typed
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
 from tests.model.schemas import complaints, described, keys
+from tests.runners.agile.tally import expected
 
+INTEGERS = """
+from plink.elastic import App, StoppingCriterion, Table
+
+
+class Counts(App):
+    shards, batches, seed, stop = 2, 1, 0, StoppingCriterion(clocks=1)
+    tables = (Table("n", 4, 1, "int64"),)
+
+    def load(self, shard):
+        return [shard]
+
+    def process(self, items, params):
+        params.update("n", [items], [[1]])
+
+
+def make(arguments):
+    return Counts()
+"""
 PROGRAM = Path(__file__).parents[2] / "runners/agile/tally.py"
 
 
@@ -75,6 +94,33 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     assert complaints("elastic", ended | {"iteration_s": "fast"}) == ["$.iteration_s"]
     (run,) = recorded_runs(tmp_path)
     assert (run["exit_code"], run["why"]) == (0, ended["why"])
+
+
+def test_divergence_is_bounded_and_shown(tmp_path: Path) -> None:
+    """Clocks of a distance of 64 to 65: ten of them travel as one, and the result is the same."""
+    stage_2 = ("--stage-thresholds", "0:100", "--divergence", "660")
+    job = launched(tmp_path, "--clocks", "150", "--work-s", "0.01", options=stage_2)
+    try:
+        assert job.ends(100) == 0, job.err
+    finally:
+        job.close()
+    results = read_document(tmp_path / "out.json")
+    assert {name: results[name] for name in ("n", "sum")} == expected(4, 150)
+    summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
+    assert described("elastic-summary", summary)
+    replication = summary["replication"]
+    assert 150 / 11 <= replication["rounds"] <= 150 / 3
+    assert 130 <= replication["largest_distance"] <= 660
+    assert replication["bytes"] > 0
+    assert f"{replication['rounds']} rounds" in typed("elastic", "summary", "last", cwd=tmp_path).stdout
+
+
+def test_divergence_of_integers_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "counts.py").write_text(INTEGERS)
+    words = ("elastic", "run", "--runner", "local", "--slots", "2", "--divergence", "1%", "counts.py")
+    done = typed(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "integers only" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.extended

@@ -13,6 +13,7 @@ from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Valu
 from plink.elastic.optimisers import Optimiser
 from plink.errors import PlinkError
 from plink.model.consistency import parse_rule
+from plink.model.divergence import parse_divergence
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
@@ -45,12 +46,12 @@ class Counting(App[int]):
 
     def __init__(
         self, shards: int, partitions: int, clocks: int, grains: int = 1, rule: str = "bsp",
-        optimiser: Optimiser | None = None,
+        optimiser: Optimiser | None = None, dtype: str = "int64",
     ) -> None:  # fmt: skip
         self.grains, self.rule = grains, parse_rule(rule)
         self.shards, self.partitions, self.batches, self.seed = shards, partitions, 1, 1
         self.stop = StoppingCriterion(clocks=clocks)
-        dtype = "int64" if optimiser is None else "float64"
+        dtype = dtype if optimiser is None else "float64"
         self.tables: Sequence[Table] = (Table("n", shards * partitions, 1, dtype),)
         if self.drops:
             self.tables = (*self.tables, Table("updates", partitions, 1, dtype))
@@ -192,7 +193,8 @@ class SimulatedHost(Node):
     def begin(self, request: r.Begin) -> Begun:
         if self._server is None:
             nobody: Any = None  # no keys: nothing is sealed
-            config = StoreConfig(self.app.layout(request.partitions), nobody, parse_rule(request.rule))
+            bound = parse_divergence(request.divergence)
+            config = StoreConfig(job_layout(self.app, request.partitions), nobody, parse_rule(request.rule), bound)
             self._server = SimulatedServer(config, self.address, self.net)
             self._server.help = None
             if request.rebalance:

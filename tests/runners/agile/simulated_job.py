@@ -34,7 +34,8 @@ class Stuck(AssertionError):
 @dataclass
 class SimulatedJob:
     """:param tiers: a letter a host, r or t. ``rough``: now and then a word between two servers is lost. ``shard_s``:
-    how long a worker of a host takes for a shard at a clock; then each has one worker."""
+    how long a worker of a host takes for a shard at a clock; then each has one worker. ``watch``: is called after
+    everything that happens. ``dtype``: of what is counted."""
 
     seed: int
     tiers: str
@@ -45,6 +46,8 @@ class SimulatedJob:
     grains: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     optimiser: Optimiser | None = None
+    dtype: str = "int64"
+    watch: Callable[["SimulatedJob"], None] = lambda job: None
     shard_s: Callable[[int, int], float] | None = None
     now: float = 0.0
     log: list[str] = field(default_factory=list)
@@ -92,6 +95,7 @@ class SimulatedJob:
             at, _, does = heapq.heappop(self._events)
             self.now = max(at, self.now)
             does()
+            self.watch(self)
             if self.now - self._clock_at > _STUCK_S:
                 raise Stuck(f"seed {self.seed}: nothing has happened since clock {self.clock} at {self._clock_at:.2f}")
 
@@ -112,7 +116,9 @@ class SimulatedJob:
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
-            Counting(self.shards, self.partitions, self.clocks, self.grains, self._settings.rule, self.optimiser),
+            Counting(
+                self.shards, self.partitions, self.clocks, self.grains, self._settings.rule, self.optimiser, self.dtype
+            ),
             f"{number}:1", self.net,
             lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._receive(number, message)),
             lambda *messages: None, self.random.choice([0.5, 1.0, 2.0]),

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.arrays.array_pool import MAX_POOLED_BYTES
+from plink.runtime.agileml.partition.divergence import MAX_UNDO_COPIES
 from runners.agile.memory_check import warning
 from runners.agile.memory_estimate import memory_needs
 from solvers.elastic.member import Member
@@ -115,6 +116,14 @@ def test_servers_need_room_for_the_steps_of_optimisers() -> None:
     plain, stepped = memory_needs(hosts, settings()), memory_needs(hosts, settings(optimisers=True))
     assert [stepped[host].most - plain[host].most for host in range(3)] == [0, 2 * BYTES, 0]
     assert [stepped[host].state for host in range(3)] == [plain[host].state for host in range(3)]
+
+
+def test_bounded_divergence_takes_room_at_servers_that_push() -> None:
+    """What replicas have, for certain; what they may have, and the way back to it."""
+    hosts = job("rtt", None)
+    plain, bounded = memory_needs(hosts, settings()), memory_needs(hosts, settings(divergence="1%"))
+    assert [bounded[host].state - plain[host].state for host in range(3)] == [0, BYTES, 0]
+    assert [bounded[host].most - plain[host].most for host in range(3)] == [0, (MAX_UNDO_COPIES + 1) * BYTES, 0]
 
 
 def test_a_replica_without_workers_needs_none_for_any() -> None:

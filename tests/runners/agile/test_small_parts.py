@@ -29,7 +29,8 @@ from solvers.elastic.state import FailureDetector, initial
 def hello_of(**fields: Any) -> Hello | OtherVersion:
     """The first message of a node."""
     message = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "shards": 8,
-            "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": "", "optimisers": []}  # fmt: skip
+            "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": "", "optimisers": [],
+            "float_tables": 1}  # fmt: skip
     hello = decode_message(message | fields)
     assert isinstance(hello, Hello | OtherVersion)
     return hello

@@ -9,6 +9,7 @@ import numpy as np
 
 from plink.elastic import Values
 from plink.model.consistency import BSP, Rule
+from plink.model.divergence import DivergenceBound
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
@@ -25,8 +26,8 @@ PATIENT = Timeouts(PATIENCE_S, PATIENCE_S)
 class Store:
     """Servers, and the clients made for them; ``primaries`` says who has which partition at the start."""
 
-    def __init__(self, layout: Layout, rule: Rule, servers: int) -> None:
-        self.layout, self.config = layout, StoreConfig(layout, KEYS, rule)
+    def __init__(self, layout: Layout, rule: Rule, servers: int, divergence: DivergenceBound | None = None) -> None:
+        self.layout, self.config = layout, StoreConfig(layout, KEYS, rule, divergence)
         self.refused: list[str] = []
         self.servers = [
             Server(self.config, read_wait_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
@@ -88,9 +89,11 @@ def hand_over(server: Server, partition: int, address: str, term: int) -> None:
 
 
 @contextmanager
-def store(layout: Layout, rule: Rule | None = None, servers: int = 1) -> Iterator[Store]:
+def store(
+    layout: Layout, rule: Rule | None = None, servers: int = 1, divergence: DivergenceBound | None = None
+) -> Iterator[Store]:
     """Closed at the end, whatever happened."""
-    made = Store(layout, rule or BSP(), servers)
+    made = Store(layout, rule or BSP(), servers, divergence)
     try:
         yield made
     finally:

@@ -29,6 +29,7 @@ from plink.runtime.agileml.arrays.layout import Layout, Rows, index, same_rows
 from plink.runtime.agileml.arrays.row_blocks import RowBlock, TooLarge, add_to, put, summed, touched
 from plink.runtime.agileml.partition.additions import additions_of
 from plink.runtime.agileml.partition.changes import ReplicationDelta, Undo
+from plink.runtime.agileml.partition.divergence import ReplicaDistances
 from plink.runtime.agileml.partition.participants import Ahead, Participant
 
 
@@ -61,6 +62,7 @@ class Partition:
         self.history: deque[Undo] | None = deque() if history else None
         self.last_step: Undo | None = None  # kept in any case: one who redoes a clock reads what was before it
         self.replicas: dict[str, int] = {}
+        self.distances: ReplicaDistances | None = None  # where these are bounded
         self.delta_sequence = self.version = 0
         self.overflow = ""
 
@@ -252,11 +254,15 @@ class Partition:
             )
         )
         self.delta_sequence += 1
+        if self.distances is not None:
+            self.distances.sent(to, after)
         return ReplicationDelta(self.delta_sequence, replicated, after, blocks, last)
 
     def arrived(self, to: str, push: ReplicationDelta) -> None:
         """Note that a replica has a push."""
         self.replicas[to] = max(self._replicated_to(to), push.after)
+        if self.distances is not None:
+            self.distances.arrived(to, self.replicas, self.clock)
 
     def _replicated_to(self, address: str) -> int:
         if address not in self.replicas:
@@ -305,6 +311,8 @@ class Partition:
             self._undo(step)
             self.clock = step.before
         self.replicas = {address: min(replicated, clock) for address, replicated in self.replicas.items()}
+        if self.distances is not None:
+            self.distances.rolled_back(self.replicas, clock)
         self.forget_ahead()
         for member in self.members.values():
             member.finished = min(member.finished, max(clock, member.first - 1))
@@ -332,6 +340,7 @@ class Partition:
         """Keep only what a replica needs: the consistent state and the undo log."""
         self.members.clear()
         self.replicas.clear()
+        self.distances = None
         self.forget_ahead()
 
     def steps_back(self) -> list[Undo]:
@@ -357,7 +366,7 @@ class Partition:
         return self.members[worker]
 
     def advance(self) -> None:
-        """Advance the state as far as the updates allow."""
+        """Advance the state as far as the updates allow, and the bound of the distance to replicas."""
         while self.members and not self.stragglers():
             clock = self.clock + 1
             if all(member.until is not None and member.until < clock for member in self.members.values()):
@@ -371,9 +380,14 @@ class Partition:
             except (TooLarge, AppError) as error:
                 self._stop(error, clock)
                 return
+            if self.distances is not None:
+                self.distances.follow(self.replicas, self.values, self.history or ())
             step = self._step(clock, touched(additions))  # may lack memory: nothing has changed then
             try:
                 add_to(self.values, additions)
+                if self.distances is not None and not self.distances.admits(self.values, step):
+                    self._undo(step)
+                    return
             except BaseException as error:
                 self._undo(step)
                 if not isinstance(error, TooLarge):

@@ -103,8 +103,9 @@ def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int) -> N
         # One who died since it was last sent anything is found out before it is told to begin.
         tell(move.connection, move.attempt.addressed(Message(Kind.PART, partition.number, flags=What.PROBE)))
     begin = order(
-        Role.SERVING, partition.number, replicas, partition.delta_sequence, generation=actor.generation, term=move.term,
-        sequence=move.attempt.number,
+        Role.SERVING, partition.number, replicas, partition.delta_sequence,
+        None if partition.distances is None else partition.distances.unconfirmed,
+        generation=actor.generation, term=move.term, sequence=move.attempt.number,
     )  # fmt: skip
     _tell_to_begin(actor, move.connection, begin, stays=move.replica == here)
 

@@ -3,7 +3,7 @@ et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from plink.errors import PlinkError
 from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.partition.changes import ReplicationDelta
+from plink.runtime.agileml.partition.divergence import ReplicaDistances
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import What, begun, take, update_part, workers_part
 from plink.runtime.agileml.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
@@ -45,11 +46,11 @@ class PartitionReplica:
     """
 
     def __init__(
-        self, config: StoreConfig, number: int, *, read_wait_s: float, advanced: Callable[[Collection[str]], None],
-        least_generation: int = 0,
+        self, config: StoreConfig, number: int, *, read_wait_s: float,
+        advanced: Callable[[Collection[str]], None], least_generation: int = 0,
     ) -> None:  # fmt: skip
-        self._layout, self._number = config.layout, number
-        self._sees_ahead, self._max_delay = config.sees_ahead, config.max_delay
+        self._config, self._number = config, number
+        self._max_delay = config.max_delay
         self._read_wait_s, self._advanced = read_wait_s, advanced
         self.updates = UpdateCounts()
         self.role = Role.ABSENT
@@ -106,6 +107,7 @@ class PartitionReplica:
             self.in_doubt = None
         if role is Role.SERVING:
             self.address = ""
+            self._bound_divergence()
         self.changed()
 
     def demote(self) -> None:
@@ -113,6 +115,17 @@ class PartitionReplica:
         self.partition.demote()
         self.address = ""  # of one that may never have begun
         self.place(self.partition, Role.REPLICA, self.term)
+
+    def _bound_divergence(self) -> None:
+        bound, copying = self._config.divergence, self.copying.keys()
+        if bound is not None and self.partition.distances is None:
+            self.partition.distances = ReplicaDistances(bound, self._config.layout, self._number, copying)
+
+    def release(self) -> None:
+        """Add the clock that waited for a replica, if it need not any more."""
+        if self.role is Role.SERVING:
+            self.partition.advance()
+        self.changed()
 
     def changed(self) -> None:
         """Notify waiting readers, and replicate."""
@@ -165,6 +178,7 @@ class PartitionReplica:
             self.role, self.generation, self.term, tuple(here.can_roll_back()), here.replicated,
             tuple(here.stragglers()),
             tuple(address for address in here.replicas if address not in self.copying), self.ended, address,
+            None if here.distances is None else here.distances.report(here.clock),
         )  # fmt: skip
 
     def roll_back(self, clock: int, generation: int) -> None:
@@ -267,14 +281,14 @@ class PartitionReplica:
         member = self.partition.members.get(message.worker)
         is_reread = member is not None and message.clock <= member.finished
         clock = self.partition.clock
-        if is_reread and not self._sees_ahead:  # a successor sees what its predecessor saw
+        if is_reread and not self._config.sees_ahead:  # a successor sees what its predecessor saw
             # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
             clock = max(message.before, self.partition.earliest)
         blocks = tuple(
             RowBlock(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted
         )
-        flags = INCLUDED * (is_reread and self._sees_ahead)
+        flags = INCLUDED * (is_reread and self._config.sees_ahead)
         return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks, version=self.partition.version)
 
     def _due(self) -> float | None:
@@ -352,7 +366,7 @@ class PartitionReplica:
         delay, dropped = self._delay(message), False
         if delay is not None and self._max_delay is not None and not 0 <= delay <= self._max_delay:
             # The step counts all the same, and what plink itself notes with it: only the program's part is left out.
-            reserved, dropped = self._layout.reserved, True
+            reserved, dropped = self._config.layout.reserved, True
             message = message._replace(blocks=tuple(block for block in message.blocks if block.table in reserved))
         queued = update_part(message) if self.outgoing is not None and not self.outgoing.drains else None
         before = self.partition.clock
@@ -400,7 +414,7 @@ class PartitionReplica:
         elif message.sequence != self._attempt:
             raise RejectedRequest(f"partition {self._number} is not being brought by attempt {message.sequence}")
         if message.flags == What.STATE:  # a new beginning, whatever was here
-            self._partition = begun(self._layout, message, sees_ahead=self._sees_ahead)
+            self._partition = begun(self._config.layout, message, sees_ahead=self._config.sees_ahead)
             self.role, self.generation, self.generation_clock, self.ended = (
                 Role.ARRIVING,
                 message.generation,
@@ -441,6 +455,7 @@ class PartitionReplica:
             messages = json.loads(message.text)
             role, sequence = Role(messages["role"]), int(messages["delta_sequence"])
             replicas = {str(address): int(clock) for address, clock in messages["replicas"].items()}
+            unconfirmed = {str(to): set(map(int, clocks)) for to, clocks in messages["unconfirmed"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise RejectedRequest("an order to begin that cannot be read") from None
         if role is Role.SERVING and message.term <= self.term:
@@ -448,6 +463,9 @@ class PartitionReplica:
         self.partition.delta_sequence = max(self.partition.delta_sequence, sequence)
         self.partition.replicas = replicas
         if role is Role.SERVING:
+            self._bound_divergence()
+            if self.partition.distances is not None:
+                self.partition.distances.unconfirmed = unconfirmed
             self.partition.advance()  # a sum that was too large where it was before is so here
         # Nothing before this reported that it has begun: it may lack memory for that, and be ordered again.
         self._attempt, self._begun = None, message.sequence
@@ -462,7 +480,13 @@ def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def order(role: Role, number: int, replicas: dict[str, int], delta_sequence: int, **more: Any) -> Message:
-    """Return the order to begin with what was sent: the role, and the replicas with the clocks that they have."""
-    message = json.dumps({"role": role.value, "replicas": replicas, "delta_sequence": delta_sequence})
+def order(
+    role: Role, number: int, replicas: dict[str, int], delta_sequence: int,
+    unconfirmed: Mapping[str, Collection[int]] | None = None, **more: Any,
+) -> Message:  # fmt: skip
+    """Return the order to begin with what was sent: the role, and the replicas with the clocks that they have, and may
+    have."""
+    others = {to: sorted(clocks) for to, clocks in (unconfirmed or {}).items()}
+    numbers = {"replicas": replicas, "unconfirmed": others, "delta_sequence": delta_sequence}
+    message = json.dumps({"role": role.value, **numbers})
     return Message(Kind.ACTIVATE, number, text=message, **more)

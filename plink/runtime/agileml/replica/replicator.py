@@ -2,7 +2,8 @@
 
 Each replica has a thread and a connection, so that one that is slow or silent keeps none waiting. While a push is under
 way clocks go by, and the next push has them all: the slower the network, the more clocks in each and the fewer vectors
-that are sent twice. A push that is lost is not kept, for the next contains it.
+that are sent twice. A push that is lost is not kept, for the next contains it. What waits for a push that has arrived
+is added before the next.
 """
 
 import threading
@@ -16,6 +17,7 @@ from plink.runtime.agileml.partition.partition import Partition
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
 from plink.runtime.agileml.replica.snapshot import Role
 from plink.runtime.agileml.transport.connection import Connection
+from plink.runtime.agileml.transport.traffic import TRAFFIC
 from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 
 RETRY_S = 0.2
@@ -154,6 +156,7 @@ class Replicator:
         if taken is None:
             return
         push, message = taken
+        TRAFFIC.replicated(push.blocks)
         answer = channel.connection.ask(message)
         if answer.status is not Status.OK:
             raise PlinkError(f"{channel.connection.address} answers {answer.status.name} {answer.text}".rstrip())
@@ -164,6 +167,8 @@ class Replicator:
         """Return the next push, in the actor's thread."""
         if actor.role is not Role.SERVING or to in actor.copying or to not in actor.partition.replicas:
             return None
+        if actor.partition.distances is not None and actor.partition.distances.held:
+            actor.release()
         partition, drain = actor.partition, actor.outgoing
         clock = min(self.agreed, partition.clock)
         if drain is not None and drain.drains and drain.connection.address == to:

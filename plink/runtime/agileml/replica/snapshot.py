@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from plink.model.elastic.fields import DivergenceReport
+
 
 class Role(Enum):
     """Role of a server for a partition."""
@@ -28,3 +30,4 @@ class ReplicaSnapshot:
     replicas: tuple[str, ...] = ()
     ended: bool = False
     address: str = ""
+    divergence: DivergenceReport | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import PlinkError
-from plink.model.elastic.fields import UpdateCounts
+from plink.model.elastic.fields import DivergenceReport, UpdateCounts
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
@@ -37,6 +37,7 @@ class PartitionStatus:
     :ivar trouble: why pushes do not arrive.
     :ivar ended: a replica that had its last push.
     :ivar address: of who has it, where it is gone.
+    :ivar divergence: how far it is from its replicas; None where that is not bounded.
     """
 
     partition: int
@@ -50,6 +51,7 @@ class PartitionStatus:
     trouble: str
     ended: bool
     address: str
+    divergence: DivergenceReport | None
 
 
 @dataclass(frozen=True)
@@ -272,7 +274,7 @@ class Server:
                 raise RejectedRequest(f"{address} is no replica of partition {number}")
             for other in set(actor.partition.replicas) - {address}:
                 actor.stop_replicating(other)
-            actor.changed()
+            actor.release()
 
         actor.call(only)
 
@@ -282,7 +284,7 @@ class Server:
 
         def stop() -> None:
             actor.stop_replicating(address)
-            actor.changed()
+            actor.release()
 
         actor.call(stop)
 
@@ -386,7 +388,7 @@ class Server:
                     number, snapshot.role.value, snapshot.generation, snapshot.term, snapshot.clocks,
                     snapshot.replicated, snapshot.stragglers,
                     snapshot.replicas, self._pusher.trouble(number, snapshot.replicas), snapshot.ended,
-                    snapshot.address,
+                    snapshot.address, snapshot.divergence,
                 )
             )  # fmt: skip
         return result

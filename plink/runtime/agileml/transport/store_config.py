@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from plink.model.consistency import Rule, check_optimisers
+from plink.model.divergence import DivergenceBound
 from plink.model.rules.ordered import Ordered
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.transport.keys import RunKeys
@@ -13,11 +14,12 @@ from plink.runtime.agileml.transport.keys import RunKeys
 class StoreConfig:
     """Configuration that servers and clients share: the tables and their partitions, the keys that both ends of a
     connection prove, and the consistency rule. Clients follow it: a read says which state it needs. Servers know how
-    old an update may be."""
+    old an update may be, and bound the ``divergence`` of partitions from their replicas; None: nobody does."""
 
     layout: Layout
     keys: RunKeys
     rule: Rule
+    divergence: DivergenceBound | None = None
 
     def __post_init__(self) -> None:
         check_optimisers(self.rule, self.layout.optimisers)

@@ -1,10 +1,14 @@
 """Bytes that this process has sent and received over the connections of its job, sealed and with all around them."""
 
 import threading
+from collections.abc import Iterable
 from typing import Protocol
 from weakref import WeakSet
 
+from msgspec import structs
+
 from plink.model.elastic.fields import TrafficCounters
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
 
 
 class Counted(Protocol):
@@ -35,6 +39,12 @@ class TrafficAccount:
                 self._open.discard(connection)
                 self._past = _with(self._past, connection)
 
+    def replicated(self, blocks: Iterable[RowBlock]) -> None:
+        """Count what is pushed to a replica."""
+        size = sum(block.values.nbytes for block in blocks)
+        with self._guard:
+            self._past = structs.replace(self._past, replicated=self._past.replicated + size)
+
     def total(self) -> TrafficCounters:
         """Return the bytes so far."""
         with self._guard:
@@ -45,15 +55,9 @@ class TrafficAccount:
 
 
 def _with(traffic: TrafficCounters, item: Counted) -> TrafficCounters:
-    if item.accepted:
-        return TrafficCounters(
-            traffic.client_sent, traffic.client_received, traffic.server_sent + item.sent,
-            traffic.server_received + item.received,
-        )  # fmt: skip
-    return TrafficCounters(
-        traffic.client_sent + item.sent, traffic.client_received + item.received, traffic.server_sent,
-        traffic.server_received,
-    )  # fmt: skip
+    side = "server" if item.accepted else "client"
+    more = {f"{side}_sent": item.sent, f"{side}_received": item.received}
+    return structs.replace(traffic, **{name: getattr(traffic, name) + size for name, size in more.items()})
 
 
 TRAFFIC = TrafficAccount()
