@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from plink.model.transfers.aggregation import Aggregator
-from plink.model.transfers.ordering import Update
-from plink.model.transfers.timeline import Timeline
+from plink.model.transfers.free_capacity import FreeCapacity
+from plink.model.transfers.ordering import Order, Update
 
 # Links of M 7, and how often each is so wide in its setting N2.
 RATES_BYTES_S = (1.25e8, 3.125e8, 4.125e8, 6.25e8, 1.25e9)
@@ -29,9 +30,9 @@ class Batch:
         return len(self.rates_bytes_s) - 1
 
     @property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> FreeCapacity:
         """The ways with nothing reserved."""
-        return Timeline.idle(self.rates_bytes_s)
+        return FreeCapacity.idle(self.rates_bytes_s)
 
     def aggregators(self, number: int) -> list[Aggregator]:
         """The first hosts."""
@@ -47,6 +48,32 @@ def random_batch(number: int, rng: np.random.Generator, hosts: int | None = None
     return Batch(updates, (*rates.tolist(), RATES_BYTES_S[-1]))
 
 
+def ordered_as_printed(batch: Batch) -> Order:
+    """Return what Algorithm 2 of the paper does, mistakes included."""
+    updates, timeline = batch.updates, batch.timeline
+    outs, sizes = np.array([update.way_out for update in updates]), np.array([u.size_bytes for u in updates])
+    deadlines = np.array([update.deadline for update in updates])
+    rest, sent, ends, dropped = np.arange(len(updates)), list[int](), list[float](), list[int]()
+
+    def next_of(place: int, numbers: npt.NDArray[np.int64], free: FreeCapacity) -> tuple[int, float]:
+        arrivals = free.arrivals(outs[numbers], batch.server, sizes[numbers], 0.0)
+        urgent = np.flatnonzero(deadlines[numbers] == place)
+        choice = int(urgent[0]) if len(urgent) else int(np.argmin(arrivals))
+        return int(numbers[choice]), float(arrivals[choice])
+
+    for place in range(1, len(updates) + 1):
+        number, end = next_of(place, rest, timeline)
+        rest = rest[rest != number]
+        reserved, _ = timeline.reserve(int(outs[number]), batch.server, float(sizes[number]), 0.0)
+        if len(rest) and end > next_of(place + 1, rest, reserved)[1] * (1 + 1e-9):
+            dropped.append(number)
+            continue
+        sent.append(number)
+        ends.append(end)
+        timeline = reserved
+    return Order(tuple(sent), tuple(ends), tuple(dropped))
+
+
 def most_kept(batch: Batch) -> int:
     """Return how many updates the best of all orders keeps: each in its position by its deadline, sent in that order
     with all that is free, none of which arrives before one ahead of it. Exhaustive: for up to 7."""
@@ -56,16 +83,16 @@ def most_kept(batch: Batch) -> int:
         bound += deadline > bound  # what deadlines alone allow
     best = 0
 
-    def extend(kept: tuple[int, ...], timeline: Timeline, last_s: float) -> None:
+    def extend(sent: tuple[int, ...], timeline: FreeCapacity, last_s: float) -> None:
         nonlocal best
-        best = max(best, len(kept))
-        rest = [k for k in range(len(updates)) if k not in kept and updates[k].deadline > len(kept)]
-        if best == bound or len(kept) + len(rest) <= best:
+        best = max(best, len(sent))
+        rest = [k for k in range(len(updates)) if k not in sent and updates[k].deadline > len(sent)]
+        if best == bound or len(sent) + len(rest) <= best:
             return
         for k in sorted(rest, key=lambda k: updates[k].deadline):
             reserved, end_s = timeline.reserve(updates[k].way_out, batch.server, updates[k].size_bytes, 0.0)
             if end_s >= last_s * (1 - 1e-9):
-                extend((*kept, k), reserved, end_s)
+                extend((*sent, k), reserved, end_s)
 
     extend((), batch.timeline, 0.0)
     return best

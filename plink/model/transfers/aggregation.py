@@ -9,10 +9,9 @@ has a member, and the last takes all that is left. Aggregators are those with th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import Update
-from plink.model.transfers.timeline import Timeline
 
-_LOOKAHEAD_S = 1.0  # over which the free capacity of aggregators is compared
 _EXHAUSTIVE_MAX_UPDATES = 32  # of larger batches, not every number of straight updates is tried but so many
 _LATE = 1 + 1e-9
 
@@ -26,7 +25,7 @@ class Aggregator:
 
 
 @dataclass(frozen=True)
-class Group:
+class AggregationGroup:
     """Updates that travel to the server as one: positions in the ordered batch, rising."""
 
     aggregator: Aggregator
@@ -39,30 +38,27 @@ class Grouping:
     last of all has arrived."""
 
     straight: int
-    groups: tuple[Group, ...]
+    groups: tuple[AggregationGroup, ...]
     end_s: float
 
 
-def best_first(aggregators: Sequence[Aggregator], timeline: Timeline, now_s: float) -> list[Aggregator]:
-    """Return aggregators by what the narrower of their ways could carry in the next second, most first."""
-
-    def carries(aggregator: Aggregator) -> float:
-        end_s = now_s + _LOOKAHEAD_S
-        return min(timeline.free_bytes(way, now_s, end_s) for way in (aggregator.way_out, aggregator.way_in))
-
-    return sorted(aggregators, key=carries, reverse=True)
+def best_first(
+    aggregators: Sequence[Aggregator], timeline: FreeCapacity, size_bytes: float, ready_s: float
+) -> list[Aggregator]:
+    """Return aggregators by how soon both of their ways could carry so many bytes."""
+    return sorted(aggregators, key=lambda each: timeline.arrival(each.way_out, each.way_in, size_bytes, ready_s))
 
 
 def grouped(
-    updates: Sequence[Update], timeline: Timeline, way_in: int, aggregators: Sequence[Aggregator], ready_s: float
+    updates: Sequence[Update], timeline: FreeCapacity, way_in: int, aggregators: Sequence[Aggregator], ready_s: float
 ) -> Grouping:
     """Return the groups with which an ordered batch has arrived at the server of ``way_in`` soonest.
 
-    A sum is taken to be as large as the largest update in it. Sending all straight is always among the possibilities,
-    so the end is never later than without aggregators. Of equal ends, the one with more straight updates wins.
+    Each aggregator adds up one group at most, the first ones first. A sum is as large as the largest update in it.
+    Sending all straight is always among the possibilities, so the end is never later than without aggregators. Of equal
+    ends, the one with more straight updates wins.
     """
     number = len(updates)
-    aggregators = best_first(aggregators, timeline, ready_s)
     prefix, end_s = [(timeline, ready_s)], ready_s
     for update in updates:
         reserved, arrival_s = timeline.reserve(update.way_out, way_in, update.size_bytes, ready_s)
@@ -99,16 +95,16 @@ def grouped(
 def _groups(
     updates: Sequence[Update],
     straight: int,
-    network: tuple[Timeline, int, float, float],
+    network: tuple[FreeCapacity, int, float, float],
     aggregators: Sequence[Aggregator],
     choices: int,
 ) -> Grouping:
     """The groups of those that do not go straight, each as large as can be added up while the server is busy, by that
     one of the next ``choices`` aggregators which adds up most."""
     free, way_in, ready_s, busy_until_s = network
-    unused, groups, first = list(aggregators), list[Group](), straight
+    unused, groups, first = list(aggregators), list[AggregationGroup](), straight
 
-    def group(aggregator: Aggregator) -> tuple[int, float, Timeline]:
+    def group(aggregator: Aggregator) -> tuple[int, float, FreeCapacity]:
         """Where the largest group through an aggregator would end in the batch, when it has arrived, what is left."""
         left, added_s, last = free, ready_s, first
         while last < len(updates):
@@ -126,6 +122,6 @@ def _groups(
         results = [(aggregator, *group(aggregator)) for aggregator in unused[:choices]]
         aggregator, last, end_s, free = min(results, key=lambda result: (-result[1], result[2]))
         unused.remove(aggregator)
-        groups.append(Group(aggregator, tuple(range(first, last))))
+        groups.append(AggregationGroup(aggregator, tuple(range(first, last))))
         busy_until_s, first = max(busy_until_s, end_s), last
     return Grouping(straight, tuple(groups), busy_until_s)

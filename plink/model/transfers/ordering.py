@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.model.transfers.timeline import Integers, Timeline, Vector
+from plink.model.transfers.free_capacity import FreeCapacity
 
 _SAME_TIME = 1e-9  # relative difference below which two arrivals count as equal
 
@@ -32,25 +32,28 @@ class Update:
 class Order:
     """Numbers of updates in the order of their arrival, with the seconds of each, and those that are dropped."""
 
-    kept: tuple[int, ...]
+    sent: tuple[int, ...]
     arrivals_s: tuple[float, ...]
     dropped: tuple[int, ...]
 
     def is_in_time(self, updates: Sequence[Update]) -> bool:
         """Whether every update has its position by its deadline."""
-        ends = np.cumsum([updates[k].members for k in self.kept])
-        return all(end <= updates[k].deadline for k, end in zip(self.kept, ends, strict=True))
+        ends = np.cumsum([updates[k].members for k in self.sent])
+        return all(end <= updates[k].deadline for k, end in zip(self.sent, ends, strict=True))
 
 
-def ordered(updates: Sequence[Update], timeline: Timeline, way_in: int, ready_s: float) -> Order:
+def ordered(updates: Sequence[Update], timeline: FreeCapacity, way_in: int, ready_s: float) -> Order:
     """Return the order in which updates are sent to the server of ``way_in``, shortest transfer first.
 
     An update is dropped when deadlines leave no place for all (of those in question the one that would arrive last),
     when it must come next but another that is sent after it would arrive before it (M 5.1.3: server and link would
     idle), or when its sender has no capacity.
     """
-    outs, sizes, deadlines, members = _columns(updates)
-    rest, kept, ends, dropped, position = np.arange(len(updates)), list[int](), list[float](), list[int](), 1
+    outs = np.array([update.way_out for update in updates], dtype=np.int64)
+    sizes = np.array([update.size_bytes for update in updates], dtype=np.float64)
+    deadlines = np.array([update.deadline for update in updates], dtype=np.int64)
+    members = np.array([update.members for update in updates], dtype=np.int64)
+    rest, sent, ends, dropped, position = np.arange(len(updates)), list[int](), list[float](), list[int](), 1
 
     def drop(number: int) -> None:
         nonlocal rest
@@ -81,41 +84,7 @@ def ordered(updates: Sequence[Update], timeline: Timeline, way_in: int, ready_s:
         ):
             drop(number)
             continue
-        kept.append(number)
+        sent.append(number)
         ends.append(end)
         timeline, rest, position = reserved, others, position + updates[number].members
-    return Order(tuple(kept), tuple(ends), tuple(dropped))
-
-
-def ordered_as_printed(updates: Sequence[Update], timeline: Timeline, way_in: int, ready_s: float) -> Order:
-    """Return what Algorithm 2 of the paper does, mistakes included: for tests and figures. Members count as one."""
-    outs, sizes, deadlines, _ = _columns(updates)
-    rest, kept, ends, dropped = np.arange(len(updates)), list[int](), list[float](), list[int]()
-
-    def next_of(place: int, numbers: Integers, free: Timeline) -> tuple[int, float]:
-        arrivals = free.arrivals(outs[numbers], way_in, sizes[numbers], ready_s)
-        urgent = np.flatnonzero(deadlines[numbers] == place)
-        choice = int(urgent[0]) if len(urgent) else int(np.argmin(arrivals))
-        return int(numbers[choice]), float(arrivals[choice])
-
-    for place in range(1, len(updates) + 1):
-        number, end = next_of(place, rest, timeline)
-        rest = rest[rest != number]
-        reserved, _ = timeline.reserve(int(outs[number]), way_in, float(sizes[number]), ready_s)
-        if len(rest) and end > next_of(place + 1, rest, reserved)[1] * (1 + _SAME_TIME):
-            dropped.append(number)
-            continue
-        kept.append(number)
-        ends.append(end)
-        timeline = reserved
-    return Order(tuple(kept), tuple(ends), tuple(dropped))
-
-
-def _columns(updates: Sequence[Update]) -> tuple[Integers, Vector, Integers, Integers]:
-    """Ways out, bytes, deadlines and members as arrays."""
-    return (
-        np.array([update.way_out for update in updates], dtype=np.int64),
-        np.array([update.size_bytes for update in updates], dtype=np.float64),
-        np.array([update.deadline for update in updates], dtype=np.int64),
-        np.array([update.members for update in updates], dtype=np.int64),
-    )
+    return Order(tuple(sent), tuple(ends), tuple(dropped))

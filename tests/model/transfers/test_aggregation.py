@@ -6,8 +6,8 @@ from hypothesis import given
 
 from benchmarks.transfer_batches import Batch, best_end_s, random_batch
 from plink.model.transfers.aggregation import Aggregator, Grouping, grouped
+from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import Update
-from plink.model.transfers.timeline import Timeline
 from tests.model.transfers.batches import batches
 
 
@@ -49,7 +49,7 @@ def test_end_is_when_the_last_arrives(batch: Batch) -> None:
 
 def test_groups_begin_when_the_server_is_free() -> None:
     """A server that is busy for three transfers: three updates have been added up by then, and travel as one."""
-    timeline = Timeline.idle([1.0] * 11)
+    timeline = FreeCapacity.idle([1.0] * 11)
     for _ in range(3):
         timeline, _ = timeline.reserve(9, 10, 1.0, 0.0)
     updates = [Update(way, 1.0, 100) for way in range(3)]
@@ -60,7 +60,7 @@ def test_groups_begin_when_the_server_is_free() -> None:
 
 def test_workers_of_the_aggregators_host_send_it_nothing() -> None:
     updates = [Update(0, 1.0, 100), Update(0, 1.0, 100)]
-    result = grouped(updates, Timeline.idle([1.0, 0.1, 1.0]), 2, [Aggregator(0, 1)], 0.0)
+    result = grouped(updates, FreeCapacity.idle([1.0, 0.1, 1.0]), 2, [Aggregator(0, 1)], 0.0)
     assert result.end_s == pytest.approx(1.0)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.model.transfers.timeline import Timeline
+from plink.model.transfers.free_capacity import FreeCapacity
 
 _RATES = st.lists(st.sampled_from([1.0, 2.0, 3.3, 10.0, 0.1]), min_size=4, max_size=4)
 _TRANSFERS = st.lists(
@@ -18,7 +18,7 @@ _TRANSFERS = st.lists(
 
 def test_transfer_of_figure_4() -> None:
     """M Figure 4: 30 MB on a path whose free capacity changes arrive when the stretches add up to it."""
-    timeline, _ = Timeline.idle([10.0, 10.0, 5.0]).reserve(2, 1, 10.0, 0.0)  # leaves 5 until second 2
+    timeline, _ = FreeCapacity.idle([10.0, 10.0, 5.0]).reserve(2, 1, 10.0, 0.0)  # leaves 5 until second 2
     assert timeline.arrival(0, 1, 30.0, 0.0) == pytest.approx(4.0)
     left, end_s = timeline.reserve(0, 1, 30.0, 0.0)
     assert end_s == pytest.approx(4.0)
@@ -31,7 +31,7 @@ def test_transfer_of_figure_4() -> None:
 @given(_RATES, _TRANSFERS)
 def test_reservations_never_exceed_capacity(rates: list[float], transfers: list[tuple[int, int, float, float]]) -> None:
     """Each way loses exactly what was sent over it, at no time more than it has, and is whole again in the end."""
-    timeline, horizon_s = Timeline.idle(rates), 1e5
+    timeline, horizon_s = FreeCapacity.idle(rates), 1e5
     sent = np.zeros(4)
     for out, into, size, ready_s in transfers:
         expected = timeline.arrival(out, into, size, ready_s)
@@ -42,7 +42,9 @@ def test_reservations_never_exceed_capacity(rates: list[float], transfers: list[
         assert all(0 <= free <= rate * (1 + 1e-9) for _, free in timeline.ways[way])
         assert [time for time, _ in timeline.ways[way]] == sorted({time for time, _ in timeline.ways[way]})
         assert timeline.ways[way][-1][1] == rate
-        taken = rate * horizon_s - timeline.free_bytes(way, 0.0, horizon_s)
+        times = [time for time, _ in timeline.ways[way]] + [horizon_s]
+        free = [free for _, free in timeline.ways[way]]
+        taken = rate * horizon_s - float(np.dot(free, np.diff(times)))
         assert taken == pytest.approx(sent[way], rel=1e-6, abs=1e-3)
 
 
@@ -50,7 +52,7 @@ def test_reservations_never_exceed_capacity(rates: list[float], transfers: list[
 def test_arrivals_of_many_are_those_of_each(
     rates: list[float], transfers: list[tuple[int, int, float, float]], ready_s: float
 ) -> None:
-    timeline = Timeline.idle(rates)
+    timeline = FreeCapacity.idle(rates)
     for out, into, size, begin_s in transfers:
         timeline, _ = timeline.reserve(out, into, size, begin_s)
     outs, sizes = np.array([0, 1, 0, 1, 1]), np.array([3.0, 3.0, 50.0, 0.0, 0.2])
@@ -61,7 +63,7 @@ def test_arrivals_of_many_are_those_of_each(
 
 def test_way_without_capacity() -> None:
     """What can never arrive takes nothing from others; an empty update needs no way at all."""
-    timeline = Timeline.idle([0.0, 1.0])
+    timeline = FreeCapacity.idle([0.0, 1.0])
     assert timeline.reserve(0, 1, 5.0, 2.0) == (timeline, inf)
     assert timeline.arrivals(np.array([0, 0]), 1, np.array([5.0, 0.0]), 2.0).tolist() == [inf, 2.0]
     assert timeline.arrivals(np.array([1]), 0, np.array([5.0]), 2.0).tolist() == [inf]

@@ -21,7 +21,7 @@ _EXACT = 1e-9  # share of a size or a rate that rounding may leave
 
 
 @dataclass(frozen=True)
-class Timeline:
+class FreeCapacity:
     """W ways. ``rates_bytes_s``, shape (W,): what each has free in the end. ``ways``: the breakpoints of each.
     ``constant_from_s``, shape (W,): when the last stretch of each begins."""
 
@@ -30,24 +30,15 @@ class Timeline:
     constant_from_s: Vector
 
     @staticmethod
-    def idle(rates_bytes_s: Iterable[float], now_s: float = 0.0) -> "Timeline":
+    def idle(rates_bytes_s: Iterable[float], now_s: float = 0.0) -> "FreeCapacity":
         """Return ways on which nothing is reserved."""
         rates = np.array([*rates_bytes_s], dtype=np.float64)
-        return Timeline(rates, tuple(((now_s, rate),) for rate in rates.tolist()), np.full(len(rates), now_s))
+        return FreeCapacity(rates, tuple(((now_s, rate),) for rate in rates.tolist()), np.full(len(rates), now_s))
 
     def free_bytes_s(self, way: int, time_s: float) -> float:
         """Return what a way has free at a time."""
         points = self.ways[way]
         return points[max(0, bisect_right(points, (time_s, inf)) - 1)][1]
-
-    def free_bytes(self, way: int, begin_s: float, end_s: float) -> float:
-        """Return what a way could carry between two times."""
-        points = self.ways[way]
-        ends = [*(time for time, _ in points[1:]), inf]
-        return sum(
-            free * max(0.0, min(end, end_s) - max(begin, begin_s))
-            for (begin, free), end in zip(points, ends, strict=True)
-        )
 
     def first_free_s(self, way: int, ready_s: float) -> float:
         """Return the first time, from ``ready_s`` on, at which a way has anything free; infinite where it never has."""
@@ -81,7 +72,7 @@ class Timeline:
             ends[k] = self.arrival(int(ways_out[k]), way_in, float(sizes_bytes[k]), ready_s)
         return ends
 
-    def reserve(self, way_out: int, way_in: int, size_bytes: float, ready_s: float) -> tuple["Timeline", float]:
+    def reserve(self, way_out: int, way_in: int, size_bytes: float, ready_s: float) -> tuple["FreeCapacity", float]:
         """Return what is left when a transfer takes all that is free from ``ready_s`` on, and when it arrives.
 
         One that can never arrive (a way that has nothing free in the end) takes nothing, and arrives never (infinite).
@@ -99,14 +90,14 @@ class Timeline:
         self, way_out: int, way_in: int, size_bytes: float, ready_s: float
     ) -> list[tuple[float, float, float]] | None:
         """Begin, end and bytes a second of each stretch of a transfer; None where it never ends."""
-        one, other = self.ways[way_out], self.ways[way_in]
-        i = max(0, bisect_right(one, (ready_s, inf)) - 1)
-        j = max(0, bisect_right(other, (ready_s, inf)) - 1)
+        out_points, in_points = self.ways[way_out], self.ways[way_in]
+        i = max(0, bisect_right(out_points, (ready_s, inf)) - 1)
+        j = max(0, bisect_right(in_points, (ready_s, inf)) - 1)
         now, left, pieces = ready_s, size_bytes, list[tuple[float, float, float]]()
         while left > size_bytes * _EXACT:
-            one_end = one[i + 1][0] if i + 1 < len(one) else inf
-            other_end = other[j + 1][0] if j + 1 < len(other) else inf
-            end, rate = min(one_end, other_end), min(one[i][1], other[j][1])
+            out_end = out_points[i + 1][0] if i + 1 < len(out_points) else inf
+            in_end = in_points[j + 1][0] if j + 1 < len(in_points) else inf
+            end, rate = min(out_end, in_end), min(out_points[i][1], in_points[j][1])
             if rate > 0:
                 done = min(end, now + left / rate)
                 pieces.append((now, done, rate))
@@ -114,7 +105,7 @@ class Timeline:
             elif end == inf:
                 return None
             now = end
-            i, j = i + (one_end <= end), j + (other_end <= end)
+            i, j = i + (out_end <= end), j + (in_end <= end)
         return pieces
 
 
