@@ -30,7 +30,7 @@ class Batch:
         return len(self.rates_bytes_s) - 1
 
     @property
-    def timeline(self) -> FreeCapacity:
+    def free(self) -> FreeCapacity:
         """The ways with nothing reserved."""
         return FreeCapacity.idle(self.rates_bytes_s)
 
@@ -50,7 +50,7 @@ def random_batch(number: int, rng: np.random.Generator, hosts: int | None = None
 
 def ordered_as_printed(batch: Batch) -> Order:
     """Return what Algorithm 2 of the paper does, mistakes included."""
-    updates, timeline = batch.updates, batch.timeline
+    updates, capacity = batch.updates, batch.free
     outs, sizes = np.array([update.way_out for update in updates]), np.array([u.size_bytes for u in updates])
     deadlines = np.array([update.deadline for update in updates])
     rest, sent, ends, dropped = np.arange(len(updates)), list[int](), list[float](), list[int]()
@@ -62,15 +62,15 @@ def ordered_as_printed(batch: Batch) -> Order:
         return int(numbers[choice]), float(arrivals[choice])
 
     for place in range(1, len(updates) + 1):
-        number, end = next_of(place, rest, timeline)
+        number, end = next_of(place, rest, capacity)
         rest = rest[rest != number]
-        reserved, _ = timeline.reserve(int(outs[number]), batch.server, float(sizes[number]), 0.0)
+        reserved, _ = capacity.reserve(int(outs[number]), batch.server, float(sizes[number]), 0.0)
         if len(rest) and end > next_of(place + 1, rest, reserved)[1] * (1 + 1e-9):
             dropped.append(number)
             continue
         sent.append(number)
         ends.append(end)
-        timeline = reserved
+        capacity = reserved
     return Order(tuple(sent), tuple(ends), tuple(dropped))
 
 
@@ -83,19 +83,41 @@ def most_kept(batch: Batch) -> int:
         bound += deadline > bound  # what deadlines alone allow
     best = 0
 
-    def extend(sent: tuple[int, ...], timeline: FreeCapacity, last_s: float) -> None:
+    def extend(sent: tuple[int, ...], capacity: FreeCapacity, last_s: float) -> None:
         nonlocal best
         best = max(best, len(sent))
         rest = [k for k in range(len(updates)) if k not in sent and updates[k].deadline > len(sent)]
         if best == bound or len(sent) + len(rest) <= best:
             return
         for k in sorted(rest, key=lambda k: updates[k].deadline):
-            reserved, end_s = timeline.reserve(updates[k].way_out, batch.server, updates[k].size_bytes, 0.0)
+            reserved, end_s = capacity.reserve(updates[k].way_out, batch.server, updates[k].size_bytes, 0.0)
             if end_s >= last_s * (1 - 1e-9):
                 extend((*sent, k), reserved, end_s)
 
-    extend((), batch.timeline, 0.0)
+    extend((), batch.free, 0.0)
     return best
+
+
+def best_end_in_order_s(batch: Batch, order: Sequence[int], aggregators: int) -> float:
+    """Return the least time in which an ordered batch can be at the server so that it arrives in this order: straight
+    ones first, then groups of neighbours, of any sizes, by any aggregators. Exhaustive: for up to 6 and 2."""
+    places, best, size_bytes = batch.aggregators(aggregators), np.inf, max(u.size_bytes for u in batch.updates)
+    for targets in itertools.product(range(len(places) + 1), repeat=len(order)):
+        runs = [target for target, _ in itertools.groupby(targets)]
+        if len(runs) > len(set(runs)) or 0 in runs[1:]:
+            continue
+        free, end_s, added_s = batch.free, 0.0, dict.fromkeys(runs, 0.0)
+        for number, target in zip(order, targets, strict=True):
+            update, into = batch.updates[number], places[target - 1].way_in if target else batch.server
+            if not target or places[target - 1].way_out != update.way_out:
+                free, at_s = free.reserve(update.way_out, into, update.size_bytes, 0.0)
+                added_s[target] = max(added_s[target], at_s)
+        for target in runs:
+            if target:
+                free, at_s = free.reserve(places[target - 1].way_out, batch.server, size_bytes, added_s[target])
+            end_s = max(end_s, at_s if target else added_s[0])
+        best = min(best, end_s)
+    return float(best)
 
 
 def best_end_s(batch: Batch, aggregators: int) -> float:

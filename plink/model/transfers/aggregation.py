@@ -43,14 +43,14 @@ class Grouping:
 
 
 def best_first(
-    aggregators: Sequence[Aggregator], timeline: FreeCapacity, size_bytes: float, ready_s: float
+    aggregators: Sequence[Aggregator], free: FreeCapacity, size_bytes: float, ready_s: float
 ) -> list[Aggregator]:
     """Return aggregators by how soon both of their ways could carry so many bytes."""
-    return sorted(aggregators, key=lambda each: timeline.arrival(each.way_out, each.way_in, size_bytes, ready_s))
+    return sorted(aggregators, key=lambda each: free.arrival(each.way_out, each.way_in, size_bytes, ready_s))
 
 
 def grouped(
-    updates: Sequence[Update], timeline: FreeCapacity, way_in: int, aggregators: Sequence[Aggregator], ready_s: float
+    updates: Sequence[Update], free: FreeCapacity, way_in: int, aggregators: Sequence[Aggregator], ready_s: float
 ) -> Grouping:
     """Return the groups with which an ordered batch has arrived at the server of ``way_in`` soonest.
 
@@ -59,11 +59,11 @@ def grouped(
     ends, the one with more straight updates wins.
     """
     number = len(updates)
-    prefix, end_s = [(timeline, ready_s)], ready_s
+    prefix, end_s = [(free, ready_s)], ready_s
     for update in updates:
-        reserved, arrival_s = timeline.reserve(update.way_out, way_in, update.size_bytes, ready_s)
-        timeline, end_s = reserved, max(end_s, arrival_s)
-        prefix.append((timeline, end_s))
+        reserved, arrival_s = free.reserve(update.way_out, way_in, update.size_bytes, ready_s)
+        free, end_s = reserved, max(end_s, arrival_s)
+        prefix.append((free, end_s))
     best = Grouping(number, (), end_s)
     if not aggregators:
         return best

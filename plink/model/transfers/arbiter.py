@@ -247,7 +247,7 @@ def _without_late(state: ArbiterState, answers: list[Answer]) -> ArbiterState:
     return state
 
 
-def _timeline(state: ArbiterState, now: float, planned: bool) -> FreeCapacity:
+def _free_capacity(state: ArbiterState, now: float, planned: bool) -> FreeCapacity:
     """What is free beside transfers that were granted, and with ``planned`` beside those that will be."""
     free, ends = FreeCapacity.idle((rate.at(now) for rate in state.rates), now), dict[int, float]()
     for transfer in state.transfers:
@@ -268,7 +268,7 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
     late = [each for each in state.waiting if ahead - each.version > state.bound]
     answers += [DropUpdate(each.worker) for each in late]
     waiting = tuple(each for each in state.waiting if each not in late)
-    free = _timeline(state, now, planned=True)
+    free = _free_capacity(state, now, planned=True)
     due_s = free.first_free_s(server, now) - BATCH_S
     if not waiting or due_s > now:
         return replace(state, waiting=waiting, tick_s=due_s if waiting else inf)
@@ -308,7 +308,7 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
 
 def _granted(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterState:
     """Grant in the order of the plan what finds its ways free, or will before it could begin."""
-    free, transfers, ticks = _timeline(state, now, planned=False), list(state.transfers), [state.tick_s]
+    free, transfers, ticks = _free_capacity(state, now, planned=False), list(state.transfers), [state.tick_s]
     numbers = {transfer.number for transfer in transfers}
     for k, transfer in enumerate(transfers):
         if transfer.granted_s == inf and numbers.isdisjoint(transfer.parts):

@@ -42,7 +42,7 @@ class Order:
         return all(end <= updates[k].deadline for k, end in zip(self.sent, ends, strict=True))
 
 
-def ordered(updates: Sequence[Update], timeline: FreeCapacity, way_in: int, ready_s: float) -> Order:
+def ordered(updates: Sequence[Update], free: FreeCapacity, way_in: int, ready_s: float) -> Order:
     """Return the order in which updates are sent to the server of ``way_in``, shortest transfer first.
 
     An update is dropped when deadlines leave no place for all (of those in question the one that would arrive last),
@@ -61,7 +61,7 @@ def ordered(updates: Sequence[Update], timeline: FreeCapacity, way_in: int, read
         rest = rest[rest != number]
 
     while len(rest):
-        arrivals = timeline.arrivals(outs[rest], way_in, sizes[rest], ready_s)
+        arrivals = free.arrivals(outs[rest], way_in, sizes[rest], ready_s)
         places = int(members[rest].sum())
         due = np.clip(deadlines[rest] - position + 1, 0, places)
         demand = np.cumsum(np.bincount(due, members[rest], minlength=places + 1))
@@ -75,7 +75,7 @@ def ordered(updates: Sequence[Update], timeline: FreeCapacity, way_in: int, read
         allowed = room >= members[rest]
         choice = np.flatnonzero(allowed)[np.argmin(arrivals[allowed])]
         number, end = int(rest[choice]), float(arrivals[choice])
-        reserved, _ = timeline.reserve(int(outs[number]), way_in, float(sizes[number]), ready_s)
+        reserved, _ = free.reserve(int(outs[number]), way_in, float(sizes[number]), ready_s)
         others = rest[rest != number]
         if end == np.inf or (
             not allowed.all()
@@ -86,5 +86,5 @@ def ordered(updates: Sequence[Update], timeline: FreeCapacity, way_in: int, read
             continue
         sent.append(number)
         ends.append(end)
-        timeline, rest, position = reserved, others, position + updates[number].members
+        free, rest, position = reserved, others, position + updates[number].members
     return Order(tuple(sent), tuple(ends), tuple(dropped))

@@ -12,7 +12,7 @@ from tests.model.transfers.batches import batches
 
 
 def grouping_of(batch: Batch, aggregators: int) -> Grouping:
-    return grouped(batch.updates, batch.timeline, batch.server, batch.aggregators(aggregators), 0.0)
+    return grouped(batch.updates, batch.free, batch.server, batch.aggregators(aggregators), 0.0)
 
 
 @given(batches(max_updates=40))
@@ -30,30 +30,30 @@ def test_never_later_than_all_straight(batch: Batch) -> None:
 def test_end_is_when_the_last_arrives(batch: Batch) -> None:
     """Reserved by hand: straight updates, then what aggregators receive and send on."""
     result = grouping_of(batch, 3)
-    timeline, ends = batch.timeline, [0.0]
+    capacity, ends = batch.free, [0.0]
     for update in batch.updates[: result.straight]:
-        timeline, end_s = timeline.reserve(update.way_out, batch.server, update.size_bytes, 0.0)
+        capacity, end_s = capacity.reserve(update.way_out, batch.server, update.size_bytes, 0.0)
         ends.append(end_s)
     for group in result.groups:
         added_s = 0.0
         for update in (batch.updates[k] for k in group.members):
             if update.way_out != group.aggregator.way_out:
                 into = group.aggregator.way_in
-                timeline, end_s = timeline.reserve(update.way_out, into, update.size_bytes, 0.0)
+                capacity, end_s = capacity.reserve(update.way_out, into, update.size_bytes, 0.0)
                 added_s = max(added_s, end_s)
         size = max(batch.updates[k].size_bytes for k in group.members)
-        timeline, end_s = timeline.reserve(group.aggregator.way_out, batch.server, size, added_s)
+        capacity, end_s = capacity.reserve(group.aggregator.way_out, batch.server, size, added_s)
         ends.append(end_s)
     assert max(ends) == pytest.approx(result.end_s)
 
 
 def test_groups_begin_when_the_server_is_free() -> None:
     """A server that is busy for three transfers: three updates have been added up by then, and travel as one."""
-    timeline = FreeCapacity.idle([1.0] * 11)
+    capacity = FreeCapacity.idle([1.0] * 11)
     for _ in range(3):
-        timeline, _ = timeline.reserve(9, 10, 1.0, 0.0)
+        capacity, _ = capacity.reserve(9, 10, 1.0, 0.0)
     updates = [Update(way, 1.0, 100) for way in range(3)]
-    result = grouped(updates, timeline, 10, [Aggregator(7, 8)], 0.0)
+    result = grouped(updates, capacity, 10, [Aggregator(7, 8)], 0.0)
     assert (result.straight, [group.members for group in result.groups]) == (0, [(0, 1, 2)])
     assert result.end_s == pytest.approx(4.0)
 

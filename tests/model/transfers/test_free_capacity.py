@@ -18,9 +18,9 @@ _TRANSFERS = st.lists(
 
 def test_transfer_of_figure_4() -> None:
     """M Figure 4: 30 MB on a path whose free capacity changes arrive when the stretches add up to it."""
-    timeline, _ = FreeCapacity.idle([10.0, 10.0, 5.0]).reserve(2, 1, 10.0, 0.0)  # leaves 5 until second 2
-    assert timeline.arrival(0, 1, 30.0, 0.0) == pytest.approx(4.0)
-    left, end_s = timeline.reserve(0, 1, 30.0, 0.0)
+    capacity, _ = FreeCapacity.idle([10.0, 10.0, 5.0]).reserve(2, 1, 10.0, 0.0)  # leaves 5 until second 2
+    assert capacity.arrival(0, 1, 30.0, 0.0) == pytest.approx(4.0)
+    left, end_s = capacity.reserve(0, 1, 30.0, 0.0)
     assert end_s == pytest.approx(4.0)
     assert left.free_bytes_s(1, 1.0) == 0
     assert left.free_bytes_s(0, 1.0) == pytest.approx(5.0)
@@ -31,19 +31,19 @@ def test_transfer_of_figure_4() -> None:
 @given(_RATES, _TRANSFERS)
 def test_reservations_never_exceed_capacity(rates: list[float], transfers: list[tuple[int, int, float, float]]) -> None:
     """Each way loses exactly what was sent over it, at no time more than it has, and is whole again in the end."""
-    timeline, horizon_s = FreeCapacity.idle(rates), 1e5
+    capacity, horizon_s = FreeCapacity.idle(rates), 1e5
     sent = np.zeros(4)
     for out, into, size, ready_s in transfers:
-        expected = timeline.arrival(out, into, size, ready_s)
-        timeline, end_s = timeline.reserve(out, into, size, ready_s)
+        expected = capacity.arrival(out, into, size, ready_s)
+        capacity, end_s = capacity.reserve(out, into, size, ready_s)
         assert end_s == expected >= ready_s
         sent[[out, into]] += size
     for way, rate in enumerate(rates):
-        assert all(0 <= free <= rate * (1 + 1e-9) for _, free in timeline.ways[way])
-        assert [time for time, _ in timeline.ways[way]] == sorted({time for time, _ in timeline.ways[way]})
-        assert timeline.ways[way][-1][1] == rate
-        times = [time for time, _ in timeline.ways[way]] + [horizon_s]
-        free = [free for _, free in timeline.ways[way]]
+        assert all(0 <= free <= rate * (1 + 1e-9) for _, free in capacity.ways[way])
+        assert [time for time, _ in capacity.ways[way]] == sorted({time for time, _ in capacity.ways[way]})
+        assert capacity.ways[way][-1][1] == rate
+        times = [time for time, _ in capacity.ways[way]] + [horizon_s]
+        free = [free for _, free in capacity.ways[way]]
         taken = rate * horizon_s - float(np.dot(free, np.diff(times)))
         assert taken == pytest.approx(sent[way], rel=1e-6, abs=1e-3)
 
@@ -52,18 +52,18 @@ def test_reservations_never_exceed_capacity(rates: list[float], transfers: list[
 def test_arrivals_of_many_are_those_of_each(
     rates: list[float], transfers: list[tuple[int, int, float, float]], ready_s: float
 ) -> None:
-    timeline = FreeCapacity.idle(rates)
+    capacity = FreeCapacity.idle(rates)
     for out, into, size, begin_s in transfers:
-        timeline, _ = timeline.reserve(out, into, size, begin_s)
+        capacity, _ = capacity.reserve(out, into, size, begin_s)
     outs, sizes = np.array([0, 1, 0, 1, 1]), np.array([3.0, 3.0, 50.0, 0.0, 0.2])
-    together = timeline.arrivals(outs, 2, sizes, ready_s)
-    alone = [timeline.arrival(int(out), 2, float(size), ready_s) for out, size in zip(outs, sizes, strict=True)]
+    together = capacity.arrivals(outs, 2, sizes, ready_s)
+    alone = [capacity.arrival(int(out), 2, float(size), ready_s) for out, size in zip(outs, sizes, strict=True)]
     assert together == pytest.approx(np.array(alone), rel=1e-6)
 
 
 def test_way_without_capacity() -> None:
     """What can never arrive takes nothing from others; an empty update needs no way at all."""
-    timeline = FreeCapacity.idle([0.0, 1.0])
-    assert timeline.reserve(0, 1, 5.0, 2.0) == (timeline, inf)
-    assert timeline.arrivals(np.array([0, 0]), 1, np.array([5.0, 0.0]), 2.0).tolist() == [inf, 2.0]
-    assert timeline.arrivals(np.array([1]), 0, np.array([5.0]), 2.0).tolist() == [inf]
+    capacity = FreeCapacity.idle([0.0, 1.0])
+    assert capacity.reserve(0, 1, 5.0, 2.0) == (capacity, inf)
+    assert capacity.arrivals(np.array([0, 0]), 1, np.array([5.0, 0.0]), 2.0).tolist() == [inf, 2.0]
+    assert capacity.arrivals(np.array([1]), 0, np.array([5.0]), 2.0).tolist() == [inf]

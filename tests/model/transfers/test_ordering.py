@@ -12,7 +12,7 @@ from tests.model.transfers.batches import batches
 
 
 def order_of(batch: Batch) -> Order:
-    return ordered(batch.updates, batch.timeline, batch.server, 0.0)
+    return ordered(batch.updates, batch.free, batch.server, 0.0)
 
 
 @given(batches(max_updates=24, max_members=3))
@@ -21,10 +21,10 @@ def test_bound_is_never_broken(batch: Batch) -> None:
     order = order_of(batch)
     assert sorted(order.sent + order.dropped) == list(range(len(batch.updates)))
     assert order.is_in_time(batch.updates)
-    timeline = batch.timeline
+    capacity = batch.free
     for number, arrival_s in zip(order.sent, order.arrivals_s, strict=True):
         update = batch.updates[number]
-        timeline, end_s = timeline.reserve(update.way_out, batch.server, update.size_bytes, 0.0)
+        capacity, end_s = capacity.reserve(update.way_out, batch.server, update.size_bytes, 0.0)
         assert end_s == arrival_s or abs(end_s - arrival_s) < 1e-6 * end_s
     assert all(np.diff(order.arrivals_s) >= -1e-6)
 
@@ -51,8 +51,8 @@ def test_nothing_is_dropped_that_deadlines_allow_on_equal_links() -> None:
 
 def test_slow_sender_that_must_come_next_is_dropped() -> None:
     """M Figure 5: a sender at a tenth of the link would keep link and server idle."""
-    timeline = FreeCapacity.idle([10.0, 90.0, 100.0])
-    order = ordered([Update(0, 100.0, 1), Update(1, 100.0, 5)], timeline, 2, 0.0)
+    capacity = FreeCapacity.idle([10.0, 90.0, 100.0])
+    order = ordered([Update(0, 100.0, 1), Update(1, 100.0, 5)], capacity, 2, 0.0)
     assert (order.sent, order.dropped) == ((1,), (0,))
 
 
