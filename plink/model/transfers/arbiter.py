@@ -237,7 +237,7 @@ def _measured(state: ArbiterState, transfer: Transfer, now: float) -> ArbiterSta
 def _without_late(state: ArbiterState, answers: list[Answer]) -> ArbiterState:
     """Drop what can no longer be in time after all that is ahead of it, before its bytes travel."""
     version = state.version
-    for transfer in state.transfers:
+    for transfer in sorted(state.transfers, key=lambda each: each.granted_s):  # what overtook others is ahead of them
         if transfer.target is None:
             late = any(version + k - member.version > state.bound for k, member in enumerate(transfer.members))
             if late and transfer.granted_s == inf and not transfer.at_once:

@@ -156,6 +156,15 @@ def test_groups_commit_more_than_the_link_carries() -> None:
     assert len(World(30).run(10.0).server.committed) > 120
 
 
+@pytest.mark.parametrize("bound", [2, 5, 8])
+def test_what_will_be_too_old_is_dropped_before_it_travels(bound: int) -> None:
+    """Groups that are not ready are overtaken; where links do as planned, the server need not refuse anything."""
+    world = World(bound).run(20.0)
+    assert world.dropped > 0
+    flat = itertools.chain.from_iterable(world.server.answers)
+    assert all(answer.committed for answer in flat if isinstance(answer, ArrivalResult) and answer.members)
+
+
 @pytest.mark.parametrize("silent", [(0,), (0, 1), (3, 6)])
 def test_nobody_waits_for_workers_that_die_while_they_send(silent: tuple[int, ...]) -> None:
     """Their grants lapse; the others go on, all of them."""
