@@ -1,0 +1,1 @@
+"""Tests of transfers of asynchronous updates."""
