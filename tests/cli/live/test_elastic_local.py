@@ -298,7 +298,7 @@ def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
 
     with subprocess.Popen(
         [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": ""},
     ) as process:  # fmt: skip
         os.close(writing)
         looking = threading.Thread(target=look)
@@ -324,7 +324,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     words += ("--out", str(tmp_path / "out.json"), "--shards", "4", "--clocks", "60", "--work-s", "0.04", "--say")
     with subprocess.Popen(
         [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": ""},
     ) as process:  # fmt: skip
         os.close(writing)
         shown = b""
