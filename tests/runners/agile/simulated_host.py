@@ -194,7 +194,7 @@ class SimulatedHost(Node):
         if self._server is None:
             nobody: Any = None  # no keys: nothing is sealed
             bound = parse_divergence(request.divergence)
-            config = StoreConfig(job_layout(self.app, request.partitions), nobody, parse_rule(request.rule), bound)
+            config = StoreConfig(self.app.layout(request.partitions), nobody, parse_rule(request.rule), bound)
             self._server = SimulatedServer(config, self.address, self.net)
             self._server.help = None
             if request.rebalance:

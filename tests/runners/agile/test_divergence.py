@@ -22,7 +22,7 @@ from tests.runners.agile.simulated_job import SimulatedJob
 COURSES = 3
 CLOCKS = 5.5  # the bound of the courses in clocks of a row for each shard and partition, of which each adds 1
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("bsp", {}), ("ssp:3", {}), ("dssp:1:6", {}), ("elastic-bsp:15", {}), ("asp", {}),
+    ("bsp", {}), ("ssp:3", {}), ("dssp:1:6", {}), ("elastic-bsp:15", {}), ("asp", {}), ("ordered:4", {}),
     ("bsp", {"rebalance": True}), ("bsp", {"by_speed": True}), ("bsp", {"optimiser": AdamW(0.1)}),
 ]  # fmt: skip
 
