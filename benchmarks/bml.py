@@ -127,7 +127,8 @@ def _predictions(bench: BenchLab, algorithms: tuple[str, ...], ordered: bool) ->
     order: RankOrder | None = read_order(bench.folder / ".plink" / "order.json") if ordered else None
     kind = "bcube" if ordered else "star"
     return {
-        (kind, algo, size): plink.cost(network, order, plink.CostRequest(algo, size, "contention")).cost_us / 1e6
+        (kind, algo, size): plink.cost(network, order, plink.CostRequest(algo, size, "contention", random=0)).cost_us
+        / 1e6
         for algo in algorithms
         for size in _SIZES
     }

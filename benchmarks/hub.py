@@ -196,7 +196,7 @@ def _racks() -> list[dict[str, Any]]:
             for row in _rows(samples, uplink_mbit=uplink):
                 if (algo := {"gloo": "ring"}.get(row["way"], row["way"])) in ("ring", "hub", "hub-2l"):
                     of = alone if algo == "ring" else network
-                    cost = plink.cost(of, None, plink.CostRequest(algo, _RACK_BYTES, "contention"))
+                    cost = plink.cost(of, None, plink.CostRequest(algo, _RACK_BYTES, "contention", random=0))
                     row["predicted_s"] = round(cost.cost_us / 1e6, 4)
                 rows.append(row)
     return rows

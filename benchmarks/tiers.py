@@ -110,7 +110,7 @@ def orders_on(bench: BenchLab, network: Network) -> dict[str, Any]:
                 )
                 order = plink.reorder(source, request)
                 for model in _MODELS:
-                    cost_request = plink.CostRequest(algo=algo, size_bytes=_SIZE_BYTES, model=model)
+                    cost_request = plink.CostRequest(algo=algo, size_bytes=_SIZE_BYTES, model=model, random=0)
                     costs[model][name].append(round(plink.cost(true, order, cost_request).cost_us))
         result[algo] = costs
     return result

@@ -6,9 +6,6 @@ from plink.api.balance import BalanceRequest as BalanceRequest
 from plink.api.balance import balance as balance
 from plink.api.clustering import ClusterRequest as ClusterRequest
 from plink.api.clustering import cluster as cluster
-from plink.api.costing import CollectiveCost as CollectiveCost
-from plink.api.costing import CostRequest as CostRequest
-from plink.api.costing import cost as cost
 from plink.api.diagnosing import Examination as Examination
 from plink.api.diagnosing import diagnose as diagnose
 from plink.api.diagnosing import examine as examine
@@ -37,6 +34,9 @@ from plink.errors import NoAnswer as NoAnswer
 from plink.errors import PartlyDone as PartlyDone
 from plink.errors import PlinkError as PlinkError
 from plink.errors import UsageError as UsageError
+from plink.features.cost.request import CostRequest as CostRequest
+from plink.features.cost.run import cost as cost
+from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.groups import Groups as Groups
 from plink.model.groups import read_groups as read_groups
 from plink.model.hosts import Host as Host

@@ -15,6 +15,9 @@ from typing import Any, TypedDict, get_args, get_type_hints, is_typeddict
 import msgspec
 
 import plink.documents
+import plink.model
+from plink.documents.codec import schema_name
+from plink.model.document import Document
 from plink.model.storage import render_document
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
@@ -76,9 +79,16 @@ def documents() -> dict[str, type]:
     for module in pkgutil.iter_modules(plink.documents.__path__):
         for kind in vars(importlib.import_module(f"plink.documents.{module.name}")).values():
             if getattr(kind, "__name__", "").endswith("Document") and kind.__module__.endswith(f".{module.name}"):
-                (schema,) = get_type_hints(kind)["schema"].__args__
-                kinds[schema.removeprefix("plink.").partition("/")[0]] = kind
+                kinds[_name(kind)] = kind
+    for module in pkgutil.walk_packages(plink.model.__path__, "plink.model."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if isinstance(kind, type) and issubclass(kind, Document) and kind.__module__ == module.name:
+                kinds |= {_name(kind): kind} if schema_name(kind) else {}
     return kinds
+
+
+def _name(kind: type) -> str:
+    return schema_name(kind).removeprefix("plink.").partition("/")[0]
 
 
 def schema_of(name: str, kind: type) -> dict[str, Any]:
@@ -90,7 +100,7 @@ def schema_of(name: str, kind: type) -> dict[str, Any]:
     body = _inlined(top, definitions)
     for key in _OR_ERROR.get(name, ()):
         body["properties"][key] = {"anyOf": [body["properties"][key], _ERROR]}
-    (schema,) = get_type_hints(kind)["schema"].__args__
+    schema = schema_name(kind)
     title, _, about = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -107,20 +117,22 @@ def schema_of(name: str, kind: type) -> dict[str, Any]:
 
 def _used_by(hint: Any) -> Iterator[type]:
     """Yield the classes with fields that a type is made of, itself included."""
-    if is_typeddict(hint):
+    has_fields = is_typeddict(hint) or (isinstance(hint, type) and issubclass(hint, msgspec.Struct))
+    if has_fields:
         yield hint
-    for part in (*get_args(hint), *(get_type_hints(hint, include_extras=True).values() if is_typeddict(hint) else ())):
+    for part in (*get_args(hint), *(get_type_hints(hint, include_extras=True).values() if has_fields else ())):
         yield from _used_by(part)
 
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
     """Give a class's properties the sequence and the descriptions of its fields; its own is that of its users."""
-    about = _texts(kind)
+    about = {"schema": "Kind and version of this file."} | _texts(kind)
     properties = definition["properties"]
+    keys = kind.__annotations__ if is_typeddict(kind) else properties
     definition["properties"] = {
-        key: properties[key] | ({"description": about[key]} if key in about else {}) for key in kind.__annotations__
+        key: properties[key] | ({"description": about[key]} if key in about else {}) for key in keys
     }
-    definition["required"] = [key for key in kind.__annotations__ if key in definition["required"]]
+    definition["required"] = [key for key in keys if key in definition["required"]]
     definition.pop("title", None)
     if not definition["required"]:
         del definition["required"]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
+from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,8 +72,8 @@ def advise(
     """
     from plink.api.advising import AdviseRequest
     from plink.api.advising import advise as recommend
-    from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
+    from plink.terminal.inputs import network_from
 
     low, high = _range(size or _SIZES)
     request = AdviseRequest(

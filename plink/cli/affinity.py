@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from plink.api.smoothing import device_for
-from plink.cli.screen import say
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
+from plink.terminal.screen import say
 from solvers.affinity import paia, triplets
 from solvers.embedding.embed import embed
 from solvers.prediction.topology import UNKNOWN

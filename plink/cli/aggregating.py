@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from plink.api.algorithms import fabric_from, options_of, order_from
-from plink.api.costing import CostRequest, cost
 from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import (
     BCUBE_ALGORITHMS,
@@ -23,9 +22,9 @@ from plink.api.interfaces import (
 )
 from plink.api.planning import PlanRequest, masters_of
 from plink.api.planning import plan as make_plan
-from plink.cli.inputs import last_groups
-from plink.cli.screen import say
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
+from plink.features.cost.request import CostRequest
+from plink.features.cost.run import cost
 from plink.model.hosts import Hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder
@@ -48,6 +47,8 @@ from plink.runtime.aggengine.aggregation import (
     over_rails,
 )
 from plink.runtime.torch_backend import VARIABLE
+from plink.terminal.inputs import last_groups
+from plink.terminal.screen import say
 from runners.autotune.daemon import schedule_for as schedule_of_masters
 from runners.job.placement import process_name
 from solvers.advice import CostLine, cost_lines, envelope, line_of
@@ -277,7 +278,8 @@ def _warn_of_slow_hubs(backend: str, network: Network, hosts: Hosts) -> None:
     order = RankOrder("given", tuple(hosts.ranked().names))
     try:
         of_hubs, of_ring = (
-            cost(network, order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention")).cost_us for algo in (backend, GLOO)
+            cost(network, order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention", random=0)).cost_us
+            for algo in (backend, GLOO)
         )
     except NoAnswer:
         return

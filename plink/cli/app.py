@@ -29,7 +29,10 @@ COMMANDS = {
     "embed": ("embed:embed", "Embed the hosts in a space whose distances are the round trips without their noise."),
     "cluster": ("cluster:cluster", "Cluster hosts near each other into balanced groups for hierarchical aggregation."),
     "reorder": ("reorder:reorder", "Find the rank order that is cheapest for a collective on the measured network."),
-    "cost": ("cost:cost", "Show what a collective costs on the measured network, by round and bottleneck."),
+    "cost": (
+        "features.cost.command:cost",
+        "Show what a collective costs on the measured network, by round and bottleneck.",
+    ),
     "advise": (
         "advise:advise",
         "Recommend the fastest algorithm and rank order for each message size on the measured network.",
@@ -161,7 +164,8 @@ def command(requested: str | None = None) -> Any:
 def _add(app: typer.Typer, name: str, location: str) -> None:
     """Add a command or a group of commands."""
     module, _, attribute = location.partition(":")
-    target = getattr(import_module(f"plink.cli.{module}"), attribute)
+    package = "plink" if module.startswith("features.") else "plink.cli"
+    target = getattr(import_module(f"{package}.{module}"), attribute)
     if attribute == _GROUP:
         app.add_typer(target, name=name)
     elif name in _PROGRAM_FIRST:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
+from plink.terminal.screen import print_json
 
 if TYPE_CHECKING:
     from solvers.autotune.trajectory import TuningDecision

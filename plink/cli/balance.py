@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink.cli.screen import print_json, print_lines, say
 from plink.cli.tables import show_table
 from plink.errors import InputError, UsageError
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
+from plink.terminal.screen import print_json, print_lines, say
 
 if TYPE_CHECKING:
     from plink.api.balance import Balance, BalanceRequest, FormBalance
@@ -67,7 +67,7 @@ def show_balance(
     :param prices: of parts, a TOML file; None: hosts are rented.
     """
     from plink.api.balance import balance
-    from plink.cli.inputs import network_from
+    from plink.terminal.inputs import network_from
 
     request.check()  # refuse before anything is read
     if prices is not None:

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from plink.cli.order_benchmark import BenchmarkConfig, PlannedBenchmark
-from plink.cli.screen import say
 from plink.cli.set_options import options_from
 from plink.documents.check import CalibratedHosts, FittedTiming
 from plink.documents.network import HostCostsEntry
@@ -21,6 +20,7 @@ from plink.model.benchmark_runs import BenchmarkRun
 from plink.model.network import Network, read_network
 from plink.model.units import format_bytes, format_us
 from plink.report.words import host_costs
+from plink.terminal.screen import say
 from solvers.checking.host_costs import MIN_SIZES, CollectiveTiming, fit_host_costs
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import fabric_of

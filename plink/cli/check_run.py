@@ -13,7 +13,6 @@ from plink.api.connecting import connector_for
 from plink.cli import calibration
 from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, show_check, timed
 from plink.cli.affinity import affinity_of
-from plink.cli.inputs import network_from
 from plink.cli.junit import Case, write_junit
 from plink.cli.order_benchmark import (
     BenchmarkConfig,
@@ -23,7 +22,6 @@ from plink.cli.order_benchmark import (
     recompute_costs,
     run_orders,
 )
-from plink.cli.screen import print_json, print_lines, say
 from plink.errors import NoAnswer, PlinkError
 from plink.model.benchmark_runs import SCHEMA, BenchmarkRun, read_benchmark_runs
 from plink.model.network import Network
@@ -32,6 +30,8 @@ from plink.model.truth import read_truth
 from plink.model.units import format_us
 from plink.records import workspace
 from plink.records.scratch import scratch_folder
+from plink.terminal.inputs import network_from
+from plink.terminal.screen import print_json, print_lines, say
 from runners.choice import runner_named
 from solvers.prediction.topology import levels_apart
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.results import write_result
-from plink.cli.screen import progress
 from plink.errors import PartlyDone
 from plink.records import workspace
+from plink.terminal.results import write_result
+from plink.terminal.screen import progress
 
 if TYPE_CHECKING:
     from plink.model.groups import Groups, NamedTier
@@ -45,7 +45,7 @@ def cluster(
     """
     from plink.api.clustering import ClusterRequest
     from plink.api.clustering import cluster as make_groups
-    from plink.cli.inputs import network_from
+    from plink.terminal.inputs import network_from
 
     request = ClusterRequest(groups, elasticity, seed)
     request.check()  # refuse before anything is read

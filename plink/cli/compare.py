@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from plink.cli.job_options import KEEP_HOSTS_ORDER, Arguments, JobOptions, Program, option, takes
-from plink.cli.screen import say
 from plink.errors import UsageError
+from plink.terminal.screen import say
 
 _PANEL = "Comparison"
 _MAX_SINGLE_RING = 3  # hosts

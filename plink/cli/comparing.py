@@ -11,10 +11,10 @@ from typing import Any
 from plink.api.recording import RecordRequest
 from plink.cli.launching import JobSetup, report_failure, run
 from plink.cli.metrics import Metric, detected_metric, metric_from
-from plink.cli.screen import print_json, print_lines, say
 from plink.errors import PlinkError
 from plink.model.storage import write_document
 from plink.records import workspace
+from plink.terminal.screen import print_json, print_lines, say
 from solvers.gain import CONFIDENCE, paired_gain
 
 SCHEMA = "plink.compare/1"

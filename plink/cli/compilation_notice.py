@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from plink.cli import screen
+from plink.terminal import screen
 
 _DELAY_S = 0.5
 _SEARCHES = """

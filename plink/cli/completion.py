@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plink.model.request import Choices
+
 _MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
 ALGORITHMS = (
@@ -82,6 +84,8 @@ def _suggest(offer: Offer, ctx: Any, incomplete: str) -> list[Suggestion]:
 
 def choices(words: str, parameter: Any) -> tuple[str, ...]:
     """Return the values of an option of the command ``words``; empty where they are no closed list."""
+    if isinstance(parameter.metavar, Choices):
+        return parameter.metavar.values
     keys = (key for option in parameter.opts for key in (f"{words} {option}", option))
     return next((VALUES[key] for key in keys if key in VALUES), ())
 

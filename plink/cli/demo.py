@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, progress, say
 from plink.errors import UsageError
 from plink.model.units import format_us
+from plink.terminal.screen import print_json, progress, say
 
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from plink.cli.floor import floor_us
-from plink.cli.screen import print_json
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
+from plink.terminal.screen import print_json
 
 if TYPE_CHECKING:
     from plink.model.network import Network

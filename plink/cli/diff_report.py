@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from plink.cli.junit import Case
-from plink.cli.screen import print_lines
 from plink.errors import printable
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
 from plink.model.units import format_gbps, format_us
+from plink.terminal.screen import print_lines
 from solvers.changes.compare import NetworkComparison
 from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange
 from solvers.diagnosis.changes import severity_of_change

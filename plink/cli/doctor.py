@@ -8,10 +8,10 @@ import typer
 
 from plink.cli.finding_lines import finding_line
 from plink.cli.floor import floor_us
-from plink.cli.inputs import hosts_file_from
-from plink.cli.screen import print_json, print_lines, progress, say
 from plink.cli.severities import failing_count
 from plink.errors import PlinkError
+from plink.terminal.inputs import hosts_file_from
+from plink.terminal.screen import print_json, print_lines, progress, say
 
 
 def doctor(

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.results import write_result
-from plink.cli.screen import progress, say
 from plink.errors import PartlyDone
 from plink.model.units import format_us
 from plink.records import workspace
+from plink.terminal.results import write_result
+from plink.terminal.screen import progress, say
 
 if TYPE_CHECKING:
     from plink.model.network import Matrix, Network
@@ -61,8 +61,8 @@ def embed(
     from plink.api.embedding import EmbedRequest
     from plink.api.embedding import embed as make_embedding
     from plink.api.smoothing import verdict_text
-    from plink.cli.inputs import network_from
     from plink.model.storage import STANDARD
+    from plink.terminal.inputs import network_from
 
     request = EmbedRequest(dimension, alpha, heights, loss, seed, device)
     request.check()  # refuse before anything is read

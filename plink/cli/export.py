@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import say
 from plink.records import workspace
+from plink.terminal.screen import say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,9 +39,9 @@ def simgrid(
 
     Example: plink export simgrid measured.json -o platform.xml --deployment deployment.xml
     """
-    from plink.cli.inputs import network_from
     from plink.model.order import read_order
     from plink.model.storage import write_text
+    from plink.terminal.inputs import network_from
     from solvers.costs.fabric import fabric_of
     from solvers.simulation.network import SimulatedNetwork
     from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from plink.cli import screen
 from plink.cli.log_handler import PANEL
 from plink.errors import UsageError
+from plink.terminal import screen
 
 _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
 _log = logging.getLogger("plink.config")

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, print_lines, say
+from plink.terminal.screen import print_json, print_lines, say
 
 _NONE = "none"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from plink.cli.finding_lines import interface_warnings
-from plink.cli.screen import say, say_read
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.records import workspace
+from plink.terminal.screen import say, say_read
 
 # Enough to tell racks apart (docs/results/probing.md); `plink probe` takes more, and measures more than round trips.
 _PROBES_PER_PAIR = 1000

@@ -18,11 +18,11 @@ from plink.cli.job_options import (
 )
 from plink.cli.job_order import JobOrder, Sources, job_order
 from plink.cli.launching import JobSetup, dry_run_shown
-from plink.cli.screen import say
 from plink.errors import UsageError
 from plink.model.hosts import HUB, Host, Hosts
 from plink.model.plan_file import is_plan
 from plink.records.pipeline_log import PipelineLog
+from plink.terminal.screen import say
 from runners.choice import KUBERNETES
 from runners.job.job import Job
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, say
 from plink.model.units import format_gbps
+from plink.terminal.screen import print_json, say
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from plink.api.launching import LaunchRequest, dry_run, launch
 from plink.cli.job_options import JobOptions
-from plink.cli.screen import print_json, print_lines, progress, say, say_error
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
+from plink.terminal.screen import print_json, print_lines, progress, say, say_error
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.result import PlacementError, RunResult

@@ -2,7 +2,7 @@
 
 import logging
 
-from plink.cli.screen import say, say_error
+from plink.terminal.screen import say, say_error
 
 PANEL = "Verbosity"  # of the options of all commands
 

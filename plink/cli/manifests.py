@@ -51,9 +51,9 @@ def manifests(
     """
     from plink.cli.job_setup import new_job
     from plink.cli.launching import show_dry_run
-    from plink.cli.screen import say
     from plink.model.storage import STANDARD, write_text
     from plink.records import workspace
+    from plink.terminal.screen import say
     from runners.choice import KUBERNETES
     from runners.job.runner import RunContext, RunObserver
     from runners.kubernetes.settings import PodSettings, parse_resources

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from plink.cli.completion import choices
+from plink.model.request import Choices
 
 _MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 _MAX_METAVAR_CHARS = 22  # what Rich leaves whole in a terminal of 80 columns
@@ -30,7 +31,7 @@ def attach(command: Any, words: tuple[str, ...] = ()) -> None:
         elif getattr(parameter, "is_flag", False):
             parameter.metavar = ""
         else:
-            if parameter.metavar is None:
+            if parameter.metavar is None or isinstance(parameter.metavar, Choices):
                 _name_value(" ".join(words), parameter)
             low, high = (getattr(parameter, end, None) for end in ("min", "max"))
             if high is not None and hasattr(parameter, "_get_number_range_help_str"):

@@ -19,13 +19,13 @@ from plink.api.algorithms import fabric_from
 from plink.api.interfaces import fabric_of_algorithm
 from plink.api.ordering import OrderRequest, solve
 from plink.api.planning import LIBRARY_ENVIRONMENT
-from plink.cli.screen import progress, say
 from plink.cli.set_options import options_from, parse_set_options
 from plink.errors import NoAnswer, PlinkError, UsageError, no_choice
 from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from plink.model.units import format_bytes, format_us
+from plink.terminal.screen import progress, say
 from runners.job.job import Job
 from runners.job.runner import RunContext, Runner, RunObserver
 from solvers.checking.orders import Order, orders_between

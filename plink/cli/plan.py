@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, say
 from plink.errors import PlinkError
 from plink.model.units import format_bytes, format_us, parse_bytes
 from plink.records import workspace
+from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,11 +77,11 @@ def plan(
     """
     from plink.api.planning import PlanRequest
     from plink.api.planning import plan as make_plan
-    from plink.cli.inputs import last_groups, last_order, network_from
     from plink.cli.placement_options import parse_groups_option
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
     from plink.model.storage import STANDARD
+    from plink.terminal.inputs import last_groups, last_order, network_from
 
     request = PlanRequest(
         algo, parse_bytes(size), model, groups=None if groups is None else 1, chunks=chunks, weights=weights,

@@ -9,11 +9,11 @@ import typer
 
 from plink.api.probe_request import COUNT, SOURCE_PORTS, STREAMS, ProbeRequest
 from plink.cli.compilation_notice import compiling_meanwhile
-from plink.cli.inputs import hosts_file_from
-from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.units import format_gbps
 from plink.records import workspace
+from plink.terminal.inputs import hosts_file_from
+from plink.terminal.screen import progress, say
 
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts

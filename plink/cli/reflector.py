@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import print_json, say
 from plink.errors import HostError, PlinkError, UsageError
+from plink.terminal.screen import print_json, say
 
 _MAX_PORT = 65535
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.cli.interrupts import deferred_interrupts
-from plink.cli.screen import say, search_status
 from plink.errors import UsageError
 from plink.records import workspace
+from plink.terminal.screen import say, search_status
 
 if TYPE_CHECKING:
     from plink.api.ordering import OrderRequest
@@ -168,10 +168,10 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.api.ordering import OrderRequest
-    from plink.cli.inputs import network_from
     from plink.cli.placement_options import parse_groups_option, parse_labels, parse_pins
     from plink.cli.set_options import parse_set_options
     from plink.model.units import parse_bytes
+    from plink.terminal.inputs import network_from
     from runners.hostfiles import command, format_named, render
 
     request = OrderRequest(

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import say
 from plink.records import workspace
+from plink.terminal.screen import say
 
 _DEFAULT_PAGE = Path("report.html")
 

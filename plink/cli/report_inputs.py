@@ -8,14 +8,14 @@ from pathlib import Path
 
 from plink.api.report_data import check_drawable
 from plink.api.report_request import ReportRequest
-from plink.cli.inputs import network_from
-from plink.cli.screen import say, say_read
 from plink.model.groups import read_groups
 from plink.model.network import Network
 from plink.model.order import read_order
 from plink.model.storage import read_document
 from plink.records import workspace
 from plink.report.report_data import HostMap, ReportData
+from plink.terminal.inputs import network_from
+from plink.terminal.screen import say, say_read
 
 
 def network_to_draw(path: Path | None) -> Network:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.job_options import JobOptions, takes
-from plink.cli.screen import print_json, print_lines
 from plink.errors import printable
 from plink.records import workspace
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.records.runs import Run

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, print_lines, say
 from plink.errors import PlinkError, UsageError
 from plink.model.units import format_bytes, parse_bytes
 from plink.records import workspace
+from plink.terminal.screen import print_json, print_lines, say
 
 if TYPE_CHECKING:
     from plink.model.schedule import Schedule

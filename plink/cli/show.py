@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json
+from plink.terminal.screen import print_json
 
 if TYPE_CHECKING:
     from plink.report.report_data import ReportData, RouteBottleneck

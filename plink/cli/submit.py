@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plink.cli.job_options import Arguments, JobOptions, Program, takes
-from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
+from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from runners.job.job import Job

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from plink.cli.screen import say
 from plink.records import workspace
+from plink.terminal.screen import say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,9 +42,9 @@ def export(
 
     Example: plink topology export measured.json -o topology.conf
     """
-    from plink.cli.inputs import network_from
     from plink.model.storage import STANDARD, write_text
     from plink.model.topology.export import kubectl_commands, slurm_conf, slurm_yaml, switches_of, topograph_json
+    from plink.terminal.inputs import network_from
 
     workspace.check_output(output, None, (network_file or workspace.NETWORK,))
     switches = switches_of(network_from(network_file))

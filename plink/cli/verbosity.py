@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from plink.cli import screen
 from plink.cli.log_handler import PANEL, show_log
+from plink.terminal import screen
 
 DEBUG = "--debug"
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints, overload
+from typing import Any, TypeVar, get_args, get_type_hints, is_typeddict, overload
 
 import msgspec
 
@@ -65,8 +65,11 @@ def convert(kind: Any, value: object, location: str, key: str = "") -> Any:
 @cache
 def schema_name(kind: Any) -> str:
     """Return the value of a document's key ``schema``, like ``plink.order/1``."""
-    name: str = get_args(get_type_hints(kind)["schema"])[0]
-    return name
+    if is_typeddict(kind):
+        name: str = get_args(get_type_hints(kind)["schema"])[0]
+        return name
+    tag: str = kind.__struct_config__.tag
+    return tag
 
 
 def undeclared(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ def refusal(words: list[str]) -> str:
         while True:
             context = node.make_context(name, list(words), parent=context)
             if not hasattr(node, "commands"):
+                if (request_from := getattr(node.callback, "request_from", None)) is not None:
+                    request_from(context.params)
                 return _values(context.params)
             words = [*context._protected_args, *context.args]
             if not words:  # a group that lists something by itself (plink runs), or shows its help

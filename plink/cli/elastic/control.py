@@ -11,9 +11,9 @@ from typing import IO, Annotated, Any
 import typer
 
 from plink.cli.elastic.live import RunId, ask_and_print, live_job
-from plink.cli.screen import say, say_error
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
+from plink.terminal.screen import say, say_error
 
 _JOIN_TIMEOUT_S = 60.0
 _LOAD_TIMEOUT_S = 10.0  # after all have joined: for them to load their data

@@ -16,11 +16,11 @@ from plink.cli.elastic.rental import Rental
 from plink.cli.elastic.screen import Screen
 from plink.cli.job_options import AGILEML, JobOptions
 from plink.cli.job_setup import with_options
-from plink.cli.screen import print_json, progress, say, say_error
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.records import workspace
+from plink.terminal.screen import print_json, progress, say, say_error
 from runners.choice import KUBERNETES
 from runners.job.job import Job
 from runners.job.result import PlacementError

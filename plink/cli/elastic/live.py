@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, print_lines
 from plink.errors import UsageError
 from plink.records import workspace
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.documents.elastic_job import ElasticJobDocument

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import say
 from plink.errors import PlinkError, UsageError
+from plink.terminal.screen import say
 
 _PICTURE = Path("elastic.svg")
 

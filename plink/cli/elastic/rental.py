@@ -6,8 +6,8 @@ from typing import Any
 
 from plink.api.spot_process import DriverProcess, SpotRequest, driver_command
 from plink.cli.rented import cost_line, rented_document
-from plink.cli.screen import say, say_error
 from plink.errors import PartlyDone, PlinkError
+from plink.terminal.screen import say, say_error
 
 
 class Rental:

@@ -5,10 +5,10 @@ import sys
 from typing import TYPE_CHECKING, Any, Self
 
 from plink.cli.elastic.cost import cost_so_far
-from plink.cli.screen import say, say_error
 from plink.errors import printable
 from plink.model.units import format_bytes, format_duration, format_time
 from plink.records.work_shares import help_sentence, work_sentence, work_shares
+from plink.terminal.screen import say, say_error
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -6,7 +6,7 @@ import typer
 
 from plink.cli.elastic.cost import cost_so_far
 from plink.cli.elastic.live import RunId, live_job
-from plink.cli.screen import print_json, print_lines
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +42,8 @@ def spot_of(folder: "Path") -> dict[str, Any]:
     """Return what is rented for a run, under ``spot``; nothing where nothing ever was, or its journal is damaged, which
     is said."""
     from plink.cli.rented import rented_document
-    from plink.cli.screen import say_error
     from plink.errors import PlinkError
+    from plink.terminal.screen import say_error
 
     try:
         document = rented_document(folder)

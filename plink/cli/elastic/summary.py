@@ -6,8 +6,8 @@ import typer
 
 from plink.cli.elastic.cost import format_cost
 from plink.cli.elastic.status import replication_lines
-from plink.cli.screen import print_json, print_lines
 from plink.errors import printable
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.records.elastic_history import History

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, print_lines
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.api.pipeline_assessment import PipelineAssessment

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from plink.cli.screen import say
+from plink.terminal.screen import say
 
 
 def export(

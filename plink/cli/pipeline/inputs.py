@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from plink.cli.screen import say_read
 from plink.errors import UsageError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.profile_file import read_profile
 from plink.records import workspace
+from plink.terminal.screen import say_read
 
 
 def profile_from(path: Path | None) -> ModelProfile:

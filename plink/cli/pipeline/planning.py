@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from plink.cli.interrupts import deferred_interrupts
-from plink.cli.results import write_result
-from plink.cli.screen import print_lines, progress, say
 from plink.errors import UsageError
 from plink.records import workspace
+from plink.terminal.results import write_result
+from plink.terminal.screen import print_lines, progress, say
 
 if TYPE_CHECKING:
     from plink.model.pipeline.plan import PipelinePlan

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.results import write_result
-from plink.cli.screen import progress, say
 from plink.records import workspace
+from plink.terminal.results import write_result
+from plink.terminal.screen import progress, say
 
 if TYPE_CHECKING:
     from plink.model.pipeline.profile import ModelProfile

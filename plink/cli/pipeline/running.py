@@ -6,11 +6,11 @@ from pathlib import Path
 
 from plink.cli.job_options import JobOptions, LaunchSettings
 from plink.cli.job_order import JobOrder
-from plink.cli.screen import say
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline
+from plink.terminal.screen import say
 from runners.job.job import Job
 
 MODULE = "plink.runtime.pipeline"

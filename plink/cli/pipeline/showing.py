@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import print_json, print_lines
 from plink.errors import InputError
+from plink.terminal.screen import print_json, print_lines
 
 _Plan = Annotated[
     Path | None, typer.Argument(metavar="PLAN", help="What `plink pipeline plan` wrote; default .plink/pipeline.json.")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, print_lines, progress
 from plink.errors import UsageError
+from plink.terminal.screen import print_json, print_lines, progress
 
 if TYPE_CHECKING:
     from plink.api.pipeline_simulation import SimulatedPlan
@@ -54,11 +54,11 @@ def simulate(
     """
     from plink.api.pipeline_simulation import PipelineSimulationRequest, simulate_plan
     from plink.api.pipelines import check_profile
-    from plink.cli.inputs import network_from
     from plink.cli.pictures import check_picture
     from plink.cli.pipeline.inputs import plan_from, profile_from
     from plink.cli.pipeline.tracing import timeline_of_run, write_trace
     from plink.model.storage import check_writable, name_of
+    from plink.terminal.inputs import network_from
 
     if picture is not None:
         check_picture(picture)
@@ -88,9 +88,9 @@ def simulate(
 def _draw(simulated: "SimulatedPlan", picture: Path) -> None:
     """Draw the timeline into a file."""
     from plink.cli.pictures import write_picture
-    from plink.cli.screen import say
     from plink.report.colours import PAPER
     from plink.report.pipeline_timeline import pipeline_timeline
+    from plink.terminal.screen import say
 
     result = simulated.result
     drawn = pipeline_timeline(simulated.plan, result.timeline, result.minibatch_s, PAPER)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink.cli.screen import say
+from plink.terminal.screen import say
 
 if TYPE_CHECKING:
     from plink.model.pipeline.plan import PipelinePlan

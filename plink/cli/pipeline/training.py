@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import print_json, say
+from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from plink.model.pipeline.plan import PipelinePlan

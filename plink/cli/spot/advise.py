@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, print_lines
 from plink.cli.spot.inputs import MarketPath, PricePaths
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.api.spot import SpotAdvice

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.cli.elastic.live import RunId, live_job
-from plink.cli.screen import say, say_error
 from plink.cli.spot.inputs import MarketPath, OptionalPricePaths
 from plink.errors import PlinkError, UsageError
+from plink.terminal.screen import say, say_error
 
 if TYPE_CHECKING:
     from plink.api.spot_state import SpotState

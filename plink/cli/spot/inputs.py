@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.screen import say
 from plink.errors import InputError, UsageError
+from plink.terminal.screen import say
 
 if TYPE_CHECKING:
     from plink.model.spot.price_files import Histories

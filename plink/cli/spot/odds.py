@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, print_lines
 from plink.cli.spot.inputs import OptionalMarketPath, PricePaths
 from plink.errors import NoAnswer, UsageError
+from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
     from plink.api.spot import MarketOdds

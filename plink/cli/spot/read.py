@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, say
 from plink.cli.spot.inputs import OptionalMarketPath, OptionalPricePaths
 from plink.errors import UsageError
+from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from plink.model.spot.market_file import MarketFile

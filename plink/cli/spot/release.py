@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.screen import say, say_error
 from plink.errors import PartlyDone, UsageError
+from plink.terminal.screen import say, say_error
 
 
 def release(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, say
 from plink.cli.spot.inputs import MarketPath, PricePaths
+from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from plink.api.spot_simulation import SimulationRequest, SpotSimulation
@@ -67,7 +67,6 @@ def simulate(
         simulate_spot,
     )
     from plink.cli.pictures import check_picture, write_picture
-    from plink.cli.screen import progress
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
     from plink.cli.spot.job_picture import path_of
     from plink.errors import UsageError
@@ -75,6 +74,7 @@ def simulate(
     from plink.model.units import parse_limit
     from plink.report.colours import PAPER
     from plink.report.spot_job import spot_job
+    from plink.terminal.screen import progress
     from solvers.spot.strategies import NAMES
 
     names: tuple[str, ...] = DEFAULT_STRATEGIES if strategies is None else NAMES
@@ -121,7 +121,7 @@ def _simulate_zones(
 ) -> None:
     """Compare strategies for availability histories."""
     from plink.api.spot_zones import compare_zones
-    from plink.cli.screen import progress
+    from plink.terminal.screen import progress
 
     with progress("strategies") as bars:
         simulation = compare_zones(market_file, read.availability, train_until, seed, bars["strategies"])

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from plink.cli.elastic.live import RunId
-from plink.cli.screen import print_json
+from plink.terminal.screen import print_json
 
 
 def status(run: RunId, as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Protocol
 
-from plink.cli.screen import print_json, say
 from plink.records import workspace
+from plink.terminal.screen import print_json, say
 
 
 class WritableDocument(Protocol):

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.cli.screen import say, say_read
 from plink.errors import UsageError
 from plink.records import workspace
+from plink.terminal.screen import say, say_read
 
 if TYPE_CHECKING:
     from plink.api.constraints import RequestedGroups

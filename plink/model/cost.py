@@ -1,15 +1,18 @@
-"""``plink.cost/1``: what a collective costs on a measured network."""
+"""Costs of a collective on a measured network (``plink.cost/1``)."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated
 
 from msgspec import Meta
 
 from plink.documents.network import HostCostsEntry
-from plink.documents.types import Count, Fingerprint, Interval, NonNegative, PositiveInt, Share
+from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt, Share
+from plink.model.document import UNSET, Document, Part, Unset
+
+CostModel = Annotated[str, Meta(extra_json_schema={"enum": ["latency", "alpha-beta", "contention", "simulated"]})]
 
 
-class RandomOrdersEntry(TypedDict):
-    """Random orders."""
+class RandomOrders(Part, frozen=True, kw_only=True):
+    """Costs of random orders."""
 
     orders: PositiveInt
     """How many had a cost: those that use unmeasured pairs have none."""
@@ -25,8 +28,8 @@ class RandomOrdersEntry(TypedDict):
     """Share of them that cost more than this order, 0 to 1."""
 
 
-class RoundEntry(TypedDict):
-    """One round."""
+class CostRound(Part, frozen=True, kw_only=True):
+    """Cost of one round."""
 
     latency_us: NonNegative
     """The farthest hop: its round trip under latency, half of it under the others."""
@@ -36,39 +39,37 @@ class RoundEntry(TypedDict):
     """That resource, or latency."""
 
 
-class PartEntry(TypedDict):
-    """One algorithm."""
+class CostPart(Part, frozen=True, kw_only=True):
+    """Cost of one algorithm of which a collective is made."""
 
     algo: str
     """Name in the catalogue."""
     weight: Share
     """Its share of the cost, 0 to 1."""
-    model: Literal["latency", "alpha-beta", "contention", "simulated"]
+    model: CostModel
     """The cost model."""
     cost_us: NonNegative
     """Its own cost, microseconds."""
     slowest_pair: Annotated[list[str], Meta(min_length=2, max_length=2)]
     """The two hosts farthest from each other among the pairs that are used; under simulated those of the transfer that
     took longest."""
-    rounds: list[RoundEntry]
+    rounds: list[CostRound]
     """The rounds (under latency those of the way there); empty under simulated, where rounds overlap."""
-    busiest_link: NotRequired[str]
+    busiest_link: str | Unset = UNSET
     """Under simulated: the link that was in use for the largest share of the time."""
-    busiest_share: NotRequired[Share]
+    busiest_share: Share | Unset = UNSET
     """What it carried over what it could have carried, 0 to 1."""
 
 
-class CostDocument(TypedDict):
+class CollectiveCost(Document, frozen=True, kw_only=True, tag="plink.cost/1"):
     """What a collective costs on a measured network.
 
     Printed by `plink cost --json`.
     """
 
-    schema: Literal["plink.cost/1"]
-    """Kind and version of this file."""
     algo: str
     """The algorithm, or what a library runs."""
-    model: Literal["latency", "alpha-beta", "contention", "simulated"]
+    model: CostModel
     """The cost model."""
     size_bytes: PositiveInt
     """Bytes that are reduced."""
@@ -80,18 +81,18 @@ class CostDocument(TypedDict):
     """The hosts in the order of their ranks."""
     cost_us: NonNegative
     """Time of the collective, microseconds."""
-    interval_us: NotRequired[Interval | None]
+    interval_us: tuple[NonNegative, NonNegative] | None
     """Where a library's time is with a probability of 90 %, microseconds, as calibrated on labs; null where the model
     was not: without shared links, or where their capacities were not measured."""
     capacities: str
     """Where the capacities come from: measured, or how they were inferred."""
-    host_costs: NotRequired[HostCostsEntry]
+    host_costs: HostCostsEntry | Unset = UNSET
     """What hosts take for each message and byte, where `plink check --calibrate` fitted that; `latency` is without."""
     network: Fingerprint
     """Fingerprint of the network."""
-    random: RandomOrdersEntry | None
-    """What random orders cost; null when none was drawn, or none has a cost."""
-    parts: list[PartEntry]
-    """What the cost is made of; empty for more than 1,024 ranks."""
-    smoothed: NotRequired[bool]
+    smoothed: bool | Unset = UNSET
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
+    random: RandomOrders | None
+    """What random orders cost; null when none was drawn, or none has a cost."""
+    parts: list[CostPart]
+    """What the cost is made of; empty for more than 1,024 ranks."""

@@ -1,0 +1,1 @@
+"""Costs: what a collective takes on a measured network, by round and bottleneck."""

@@ -1,0 +1,25 @@
+"""Request for a cost."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from plink.model.request import Bytes, Option, Request, Settings
+
+
+@dataclass(frozen=True)
+class CostRequest(Request):
+    """Request for the cost of a collective. ``random``: None is 201, or as many as take about a second."""
+
+    algo: Annotated[str, Option("The collective's algorithm, or a library's own (gloo, nccl, ...).")] = "ring"
+    size_bytes: Annotated[Bytes, Option("Bytes to reduce (100MB).", ("--size",))] = 100e6
+    model: Annotated[str, Option("Cost model.")] = "auto"
+    options: Annotated[Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))] = (
+        field(default_factory=dict[str, int | bool])
+    )
+    random: Annotated[
+        int | None, Option("Random orders to compare with; default 201, fewer if large.", least=0, most=100_000)
+    ] = None
+    seed: Annotated[int, Option("Draws the random orders.", least=0)] = 0
+    smooth_latencies: Annotated[
+        bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")
+    ] = False

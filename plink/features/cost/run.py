@@ -1,0 +1,181 @@
+"""Price a collective in a rank order on a measured network."""
+
+import itertools
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from plink.api.algorithms import fabric_from, groups_in, options_in, options_of, order_from, rank_groups
+from plink.api.hubs import Ranks, with_hubs
+from plink.api.interfaces import fabric_of_algorithm, own_options
+from plink.errors import NoAnswer
+from plink.features.cost.request import CostRequest
+from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
+from plink.model.document import UNSET
+from plink.model.network import Network
+from plink.model.order import RankOrder
+from solvers.costs.accuracy import prediction_interval
+from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of, priced_options
+from solvers.costs.closed_forms import CostFunction
+from solvers.costs.evaluator import CostBreakdown, evaluate
+from solvers.costs.fabric import Fabric
+from solvers.ordering.problem import number_of_random_orders, random_orders
+from solvers.schedules.catalogue import HUB_ALGORITHMS, Options, schedule_for
+from solvers.simulation.cost import SimulatedCost, cost_by_model
+
+_MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
+_RANDOM_ORDERS_S = 10.0  # where one takes milliseconds or more
+_log = logging.getLogger("plink.cost")
+
+
+def cost(
+    network: Network,
+    order: RankOrder | None = None,
+    request: CostRequest | None = None,
+    *,
+    algo: str | None = None,
+    source: str = "order",
+) -> CollectiveCost:
+    """Return the cost of a collective among the network's hosts, and of random orders.
+
+    :param order: None: ranks as the hosts stand. :param algo: instead of that of ``request``. :param source: names the
+        order in errors and in the result.
+    :raises UsageError: for an algorithm, option or model that there is none of.
+    :raises InputError: when the order is not of these hosts. :raises NoAnswer: when a pair in use was not measured.
+    """
+    request = request or CostRequest()
+    if algo is not None:
+        request = replace(request, algo=algo)
+    fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
+    workers = order_from(network, order, source)
+    ranks, options = _ranks_and_options(network, fabric, order, workers, request, source)
+    model = model_for(request.model, fabric, timed=True, algo=request.algo)
+    if warning := misranking_warning(request.algo, request.model):
+        _log.warning("%s", warning)
+    if model == SIMULATED:
+        simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
+        cost_of: CostFunction = simulated
+        parts = simulated.breakdowns(ranks)
+        total = sum(weight * part.cost_us for weight, _, part in parts)
+    else:
+        cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
+        total, parts = cost_of(ranks), _parts(cost_of, ranks, options, fabric, model, request)
+    if model in ("contention", SIMULATED) and not fabric.measured:
+        _log.info("shared capacities were not measured; they are %s", fabric.capacities)
+    interval = prediction_interval(total, request.algo, model, fabric)
+    return CollectiveCost(
+        algo=request.algo,
+        model=model,
+        size_bytes=round(request.size_bytes),
+        ranks=len(workers),
+        order="as the hosts stand" if order is None else source,
+        hosts=[fabric.names[host] for host in dict.fromkeys(workers.tolist())],
+        cost_us=round(total, 3),
+        interval_us=interval,
+        capacities=fabric.capacities,
+        host_costs=UNSET if network.host_costs is None else network.host_costs,
+        network=network.fingerprint(),
+        smoothed=request.smooth_latencies or UNSET,
+        random=_random_orders(cost_of, workers, ranks[len(workers) :], total, model, request),
+        parts=[_part(name, weight, part) for weight, name, part in parts],
+    )
+
+
+def _ranks_and_options(
+    network: Network, fabric: Fabric, order: RankOrder | None, workers: Ranks, request: CostRequest, source: str
+) -> tuple[Ranks, Options]:
+    """Return the host at each rank, hubs behind the workers, and the algorithm's options."""
+    groups = groups_in(order, source, len(workers)) or rank_groups(fabric, workers)
+    own = {} if "levels" in request.options else own_options(network, request.algo, len(workers))
+    values = {**own, **options_in(order, source, request.algo), **request.options}
+    options = options_of(values, [request.algo], groups)
+    if request.algo in HUB_ALGORITHMS and options.servers is None and network.hosts.hubs:
+        joined = with_hubs(network, fabric, request.algo, workers, options)
+        return joined.order, joined.options
+    return workers, options
+
+
+def _parts(
+    cost_of: CostFunction, ranks: Ranks, options: Options, fabric: Fabric, model: str, request: CostRequest
+) -> list[tuple[float, str, CostBreakdown]]:
+    """Return the algorithms of which the collective is made with their rounds: weight, name, cost; none for very many
+    ranks."""
+    if len(ranks) > _MAX_RANKS_WITH_ROUNDS:
+        _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
+        return []
+    costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, SimulatedCost) else None
+    priced = priced_options(options, request.algo, request.size_bytes, model)
+    parts = []
+    for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes)):
+        part = evaluate(schedule_for(name, len(ranks), priced), fabric, ranks, request.size_bytes, model)
+        if costs is not None:  # its rounds are each as if alone
+            part = replace(part, cost_us=costs[number])
+        parts.append((weight, name, part))
+    return parts
+
+
+def _part(name: str, weight: float, part: CostBreakdown) -> CostPart:
+    link, share = part.bottleneck or (UNSET, UNSET)
+    return CostPart(
+        algo=name,
+        weight=round(weight, 4),
+        model=part.model,
+        cost_us=round(part.cost_us, 3),
+        slowest_pair=list(part.slowest),
+        rounds=[
+            CostRound(latency_us=round(latency, 3), transfer_us=round(transfer, 3), busiest=busiest)
+            for latency, transfer, busiest in zip(
+                part.latency_us.tolist(), part.transfer_us.tolist(), part.busiest, strict=True
+            )
+        ],
+        busiest_link=link,
+        busiest_share=UNSET if share is UNSET else round(share, 4),
+    )
+
+
+def _random_orders(
+    cost_of: CostFunction, workers: Ranks, hubs: Ranks, total: float, model: str, request: CostRequest
+) -> RandomOrders | None:
+    """Return what random orders cost, of as many as the time allows; None where none was drawn or has a cost."""
+    number = request.random
+    if number is None:
+        number = number_of_random_orders(getattr(cost_of, "transfers", 0))
+    drawn = random_orders(np.unique(workers), np.bincount(workers), request.seed)
+    limit_s = _RANDOM_ORDERS_S if model in ("contention", SIMULATED) else None
+    costs = _costs_of_measured(
+        cost_of, (np.append(it, hubs) for it in itertools.islice(drawn, number)), number, limit_s
+    )
+    if not len(costs):
+        return None
+    return RandomOrders(
+        orders=len(costs),
+        seed=request.seed,
+        min_us=round(float(costs.min()), 3),
+        median_us=round(float(np.median(costs)), 3),
+        max_us=round(float(costs.max()), 3),
+        more_expensive=round(float((costs > total).mean()), 4),
+    )
+
+
+def _costs_of_measured(
+    cost_of: CostFunction, orders: Iterable[Ranks], number: int, limit_s: float | None
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return the costs of those orders that use measured pairs only."""
+    costs: list[float] = []
+    priced, started = 0, time.monotonic()
+    for order in orders:
+        if limit_s is not None and time.monotonic() > started + limit_s:
+            _log.info("%d of %d random orders were priced in %g s", priced, number, limit_s)
+            break
+        priced += 1
+        try:
+            costs.append(cost_of(order))
+        except NoAnswer:
+            continue
+    if len(costs) < priced:
+        left_out = priced - len(costs)
+        _log.info("%d of %d random orders use pairs that were not measured: left out", left_out, priced)
+    return np.array(costs)

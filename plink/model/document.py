@@ -1,0 +1,34 @@
+"""Documents: what plink prints with ``--json``, writes to files and returns, each declared once.
+
+A document is a :class:`msgspec.Struct` whose tag, the key ``schema``, names its kind and version. Its fields are the
+keys of the file and of the JSON Schema in docs/schemas, in that order; a text below a field describes it there. A key
+that may be missing has the type ``... | Unset`` and the default ``UNSET``; None is null.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+
+from plink.model.storage import write_document
+
+__all__ = ["UNSET", "Document", "Part", "Unset"]
+
+Unset = UnsetType
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """Part of a document."""
+
+
+class Document(Part, frozen=True, kw_only=True, tag_field="schema", tag=""):
+    """Document as a whole; a kind of document gives its ``tag``, like ``plink.cost/1``."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document as it is written."""
+        document: dict[str, Any] = to_builtins(self)
+        return document
+
+    def write(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        write_document(path, self.to_json())

@@ -1,0 +1,116 @@
+"""Requests: the options of a command, which are the arguments of its library function, each declared once.
+
+A request is a frozen dataclass below :class:`Request`. Its fields are annotated with an :class:`Option`, which has the
+help text and says which values are refused; :mod:`plink.terminal.options` makes the command line of them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_type_hints
+
+from plink.errors import UsageError, no_choice
+from plink.model.units import parse_bytes
+
+
+@dataclass(frozen=True)
+class Text:
+    """Way in which values of a kind are typed. ``metavar``: their name in the help; ``parse``: from what was typed, a
+    list of words where the option is ``repeated``; ``show``: a default as one would type it."""
+
+    metavar: str
+    parse: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+    repeated: bool = False
+
+
+class Choices(str):
+    """Metavar of an option with a closed list of ``values``, which completion offers."""
+
+    values: tuple[str, ...]
+
+    def __new__(cls, values: tuple[str, ...]) -> "Choices":
+        made = super().__new__(cls, f"[{'|'.join(values)}]")
+        made.values = values
+        return made
+
+
+@dataclass(frozen=True)
+class Option:
+    """Option of a command. ``names``: as it is typed, by default ``--`` and the field's name; ``least`` and ``most``:
+    the range of a number; ``choices``: all values of a text."""
+
+    help: str
+    names: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a value.
+
+        :raises UsageError: for a number out of range or a text that is none of the choices.
+        """
+        if self.choices and value not in self.choices:
+            raise no_choice(name, value, self.choices)
+        if self.least is not None and not value >= self.least:
+            raise UsageError(f"{name} {value}: at least {self.least:,g} is needed")
+        if self.most is not None and not value <= self.most:
+            raise UsageError(f"{name} {value}: at most {self.most:,g} is possible")
+
+
+@dataclass(frozen=True)
+class Field:
+    """Field of a request: its type without annotations, its option, and how it is typed where it is no plain value."""
+
+    name: str
+    type: Any
+    option: Option
+    text: Text | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the option as they are typed."""
+        return self.option.names or (f"--{self.name.replace('_', '-')}",)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request to a feature, checked as it is made.
+
+    :raises UsageError: for a value that is out of range or no choice.
+    """
+
+    def __post_init__(self) -> None:
+        for field in fields_of(type(self)):
+            value = getattr(self, field.name)
+            if value is not None:
+                field.option.check(field.names[0], value)
+
+
+def fields_of(request: type[Request]) -> tuple[Field, ...]:
+    """Return the fields of a kind of request that are options."""
+    fields = []
+    for name, hint in get_type_hints(request, include_extras=True).items():
+        kind, *notes = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+        option = next((note for note in notes if isinstance(note, Option)), None)
+        if option is not None:
+            text = next((note for note in notes if isinstance(note, Text)), None)
+            fields.append(Field(name, kind, option, text))
+    return tuple(fields)
+
+
+def _setting(word: str) -> tuple[str, int | bool]:
+    name, sign, value = word.partition("=")
+    if not sign or not name or not (value in ("yes", "no") or (value.isdecimal() and len(value) <= _MAX_DIGITS)):
+        raise UsageError(f"--set {word}: write a name and a whole number, yes or no: --set base=4, --set sharded=yes")
+    return name.replace("-", "_"), int(value) if value.isdecimal() else value == "yes"
+
+
+_MAX_DIGITS = 9
+# A size in bytes, typed like 100MB.
+Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB")]
+# Options of an algorithm: {"base": 4} is typed --set base=4.
+Settings = Annotated[
+    Mapping[str, int | bool], Text("NAME=VALUE", lambda words: dict(map(_setting, words)), repeated=True)
+]

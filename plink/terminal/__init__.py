@@ -1,0 +1,1 @@
+"""Commands at a terminal: options made from requests, inputs by name, results, progress and messages."""
