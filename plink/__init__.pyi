@@ -4,8 +4,6 @@ from plink.api.advising import advise as advise
 from plink.api.balance import Balance as Balance
 from plink.api.balance import BalanceRequest as BalanceRequest
 from plink.api.balance import balance as balance
-from plink.api.clustering import ClusterRequest as ClusterRequest
-from plink.api.clustering import cluster as cluster
 from plink.api.diagnosing import Examination as Examination
 from plink.api.diagnosing import diagnose as diagnose
 from plink.api.diagnosing import examine as examine
@@ -13,9 +11,6 @@ from plink.api.elastic import ElasticObserver as ElasticObserver
 from plink.api.elastic import ElasticResult as ElasticResult
 from plink.api.elastic import run_elastic as run_elastic
 from plink.api.elastic_request import ElasticRequest as ElasticRequest
-from plink.api.embedding import EmbedRequest as EmbedRequest
-from plink.api.embedding import NetworkEmbedding as NetworkEmbedding
-from plink.api.embedding import embed as embed
 from plink.api.launching import LaunchRequest as LaunchRequest
 from plink.api.launching import dry_run as dry_run
 from plink.api.launching import launch as launch
@@ -34,9 +29,14 @@ from plink.errors import NoAnswer as NoAnswer
 from plink.errors import PartlyDone as PartlyDone
 from plink.errors import PlinkError as PlinkError
 from plink.errors import UsageError as UsageError
+from plink.features.analyse.request import ClusterRequest as ClusterRequest
+from plink.features.analyse.request import EmbedRequest as EmbedRequest
+from plink.features.analyse.run import cluster as cluster
+from plink.features.analyse.run import embed as embed
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
 from plink.model.cost import CollectiveCost as CollectiveCost
+from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.model.groups import Groups as Groups
 from plink.model.groups import read_groups as read_groups
 from plink.model.hosts import Host as Host

@@ -2,15 +2,13 @@
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from plink.api.projection import plane_of
 from plink.api.smoothing import device_for
-from plink.documents.codec import decode
-from plink.documents.embedding import PlacedHosts
 from plink.errors import InputError, NoAnswer
+from plink.model.embedding import NetworkEmbedding
 from plink.model.network import Network, matrix_from_json
 from plink.report.report_data import Floats, HostMap, Indices, ReportData
 from solvers.embedding.embed import Embedding, embed
@@ -29,7 +27,7 @@ def fitted_map(network: Network, data: ReportData, seed: int = 0) -> tuple[HostM
         return None, f"The hosts could not be placed: {error}."
 
 
-def map_of(embedding: Embedding, group_of: Indices) -> HostMap:
+def _fitted_map(embedding: Embedding, group_of: Indices) -> HostMap:
     """Return the map of an embedding, in the plane that tells these groups, shape (N,), apart."""
     host_map = HostMap(
         _NO_PLANE, _unit(embedding.alpha), 1.0, embedding.dimension, embedding.alpha, embedding.fitted_us,
@@ -43,7 +41,7 @@ def _fitted(network: Network, data: ReportData, seed: int) -> HostMap:
     if len(names) > _SLOW_FIT_HOSTS:
         _log.info("placing %d hosts (`plink embed` keeps the result for the next time)", len(names))
     embedding = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
-    return map_of(embedding, data.groups.of)
+    return _fitted_map(embedding, data.groups.of)
 
 
 def _fitted_blocks(data: ReportData, seed: int) -> HostMap:
@@ -66,15 +64,14 @@ def _fitted_blocks(data: ReportData, seed: int) -> HostMap:
     return _projected(host_map, embedding.coordinates[of], data.groups.of)
 
 
-def map_from_json(network: Network, group_of: Indices, document: dict[str, Any], location: str) -> HostMap:
-    """Return the map of a file's embedding (``plink.embedding/1``), NaN for hosts without a place, in the plane that
-    tells these groups, shape (N,), apart.
+def map_of(network: Network, group_of: Indices, embedding: NetworkEmbedding, location: str) -> HostMap:
+    """Return the map of an embedding, NaN for hosts without a place, in the plane that tells these groups, shape (N,),
+    apart.
 
     :raises InputError: when it cannot be read.
     """
     n, index = len(network.hosts), {name: i for i, name in enumerate(network.hosts.names)}
-    document_embedding = decode(PlacedHosts, document, location)
-    names, rows = document_embedding["hosts"], document_embedding["coordinates"]
+    names, rows = embedding.hosts, embedding.coordinates
     if not set(names) <= set(index) or len(set(names)) < len(names):
         raise InputError(f"{location}: hosts", "expected names of hosts of the network; `plink embed` makes it anew")
     if len(rows) != len(names) or len({len(row) for row in rows}) != 1:
@@ -82,10 +79,8 @@ def map_from_json(network: Network, group_of: Indices, document: dict[str, Any],
     indices = [index[name] for name in names]
     coordinates, fitted = np.full((n, len(rows[0])), np.nan), np.full((n, n), np.nan)
     coordinates[indices] = rows
-    fitted[np.ix_(indices, indices)] = matrix_from_json(
-        document_embedding["fitted_us"], len(indices), f"{location}: fitted_us"
-    )
-    alpha, error = document_embedding["alpha"], document_embedding["held_out_error"]
+    fitted[np.ix_(indices, indices)] = matrix_from_json(embedding.fitted_us, len(indices), f"{location}: fitted_us")
+    alpha, error = embedding.alpha, embedding.held_out_error
     host_map = HostMap(_NO_PLANE, _unit(alpha), 1.0, coordinates.shape[1], alpha, fitted, error)
     return _projected(host_map, coordinates, group_of)
 

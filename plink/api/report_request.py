@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from plink.model.benchmark_runs import BenchmarkRun
+from plink.model.embedding import NetworkEmbedding
 from plink.model.order import RankOrder
-
-if TYPE_CHECKING:
-    from plink.api.embedding import NetworkEmbedding
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class ReportRequest:
     order: RankOrder | None = None
     groups: Sequence[Sequence[str]] | None = None
     results: Sequence[BenchmarkRun] = ()
-    embedding: "NetworkEmbedding | None" = None
+    embedding: NetworkEmbedding | None = None
     seed: int = 0
     order_source: str = "order"
     groups_source: str = "groups"

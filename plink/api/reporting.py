@@ -19,12 +19,12 @@ def render_report(network: Network, request: ReportRequest | None = None) -> str
     if request.seed < 0:
         raise UsageError(f"--seed {request.seed}: cannot be negative")
     embedding = request.embedding
-    if embedding is not None and embedding.network.hosts.names != network.hosts.names:
+    if embedding is not None and embedding.network != network.fingerprint():
         raise InputError("embedding", "was made of other hosts")
 
     def place(data: ReportData) -> tuple[HostMap | None, str]:
         if embedding is None:
             return fitted_map(network, data, request.seed)
-        return map_of(embedding.embedding, data.groups.of), ""
+        return map_of(network, data.groups.of, embedding, "embedding"), ""
 
     return page(report_data_of(network, request, place))

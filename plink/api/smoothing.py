@@ -4,12 +4,16 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import to_builtins
+
 from plink.errors import NoAnswer
+from plink.model.embedding import SmoothingVerdict
 from plink.model.network import Network
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Setting
 from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
 
+RELATIVE = {"auto": None, "relative": True, "absolute": False}  # errors, by name
 _log = logging.getLogger("plink.embed")
 _MIN_GPU_HOSTS = 256  # hosts from which on a GPU is worth the trip
 
@@ -35,7 +39,7 @@ class SmoothedLatencies:
 
     def to_json(self) -> dict[str, Any]:
         """Return what a result that uses it says of it."""
-        return setting_json(self.setting) | {"verdict": verdict_json(self.verdict)}
+        return setting_json(self.setting) | {"verdict": to_builtins(stated_verdict(self.verdict))}
 
 
 def smooth(network: Network, seed: int = 0, all_samples: bool = True) -> SmoothedLatencies:
@@ -70,7 +74,7 @@ def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: b
         return None
 
 
-def verdict_text(verdict: Verdict | None) -> str:
+def verdict_text(verdict: Verdict | SmoothingVerdict | None) -> str:
     """Describe the verdict in a sentence."""
     if verdict is None:
         return "whether fitted distances help cannot be said: too few pairs to keep some out of the fit"
@@ -93,15 +97,15 @@ def setting_json(setting: Setting) -> dict[str, Any]:
     }
 
 
-def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
-    """Return the verdict as JSON."""
+def stated_verdict(verdict: Verdict | None) -> SmoothingVerdict | None:
+    """Return the verdict as documents state it."""
     if verdict is None:
         return None
-    return {
-        "word": verdict.word,
-        "basis": verdict.basis,
-        "fitted_error": round(verdict.fitted_error, 6),
-        "raw_error": round(verdict.raw_error, 6),
-        "standard_error": round(verdict.standard_error, 6),
-        "pairs": verdict.pairs,
-    }
+    return SmoothingVerdict(
+        word=verdict.word,
+        basis=verdict.basis,
+        fitted_error=round(verdict.fitted_error, 6),
+        raw_error=round(verdict.raw_error, 6),
+        standard_error=round(verdict.standard_error, 6),
+        pairs=verdict.pairs,
+    )

@@ -26,8 +26,14 @@ COMMANDS = {
         "diff:diff",
         "Compare two probes: which hosts and links got slower beyond noise (exit code 1 on regressions).",
     ),
-    "embed": ("embed:embed", "Embed the hosts in a space whose distances are the round trips without their noise."),
-    "cluster": ("cluster:cluster", "Cluster hosts near each other into balanced groups for hierarchical aggregation."),
+    "embed": (
+        "features.analyse.command:embed",
+        "Embed the hosts in a space whose distances are the round trips without their noise.",
+    ),
+    "cluster": (
+        "features.analyse.command:cluster",
+        "Cluster hosts near each other into balanced groups for hierarchical aggregation.",
+    ),
     "reorder": ("reorder:reorder", "Find the rank order that is cheapest for a collective on the measured network."),
     "cost": (
         "features.cost.command:cost",

@@ -39,7 +39,6 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--format": FORMATS,
     "topology export --format": ("slurm-conf", "slurm-yaml", "topograph", "kubectl"),
     "pipeline plan --kind": ("auto", "1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"),
-    "--loss": ("auto", "relative", "absolute"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention", "simulated"),
     "pipeline plan --model": ("contention", "ring", "thesis", "published"),

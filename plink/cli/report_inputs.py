@@ -8,6 +8,8 @@ from pathlib import Path
 
 from plink.api.report_data import check_drawable
 from plink.api.report_request import ReportRequest
+from plink.documents.codec import decode
+from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network
 from plink.model.order import read_order
@@ -69,12 +71,13 @@ def host_map(network: Network, data: ReportData, seed: int) -> tuple[HostMap | N
 
     :raises InputError: when the last embedding cannot be read.
     """
-    from plink.api.host_map import fitted_map, map_from_json  # imports PyTorch
+    from plink.api.host_map import fitted_map, map_of  # imports PyTorch
 
     if workspace.EMBEDDING.is_file():
+        location = str(workspace.EMBEDDING)
         document = read_document(workspace.EMBEDDING)
         if document.get("network") == network.fingerprint():
-            embedded_map = map_from_json(network, data.groups.of, document, str(workspace.EMBEDDING))
+            embedded_map = map_of(network, data.groups.of, decode(NetworkEmbedding, document, location), location)
             say_read(workspace.EMBEDDING)
             return embedded_map, ""
     return fitted_map(network, data, seed)

@@ -50,10 +50,10 @@ class CostPart(Part, frozen=True, kw_only=True):
     """The cost model."""
     cost_us: NonNegative
     """Its own cost, microseconds."""
-    slowest_pair: Annotated[list[str], Meta(min_length=2, max_length=2)]
+    slowest_pair: tuple[str, str]
     """The two hosts farthest from each other among the pairs that are used; under simulated those of the transfer that
     took longest."""
-    rounds: list[CostRound]
+    rounds: tuple[CostRound, ...]
     """The rounds (under latency those of the way there); empty under simulated, where rounds overlap."""
     busiest_link: str | Unset = UNSET
     """Under simulated: the link that was in use for the largest share of the time."""
@@ -77,7 +77,7 @@ class CollectiveCost(Document, frozen=True, kw_only=True, tag="plink.cost/1"):
     """How many take part: the slots of all hosts."""
     order: str
     """The file of the order, or that there was none."""
-    hosts: Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    hosts: Annotated[tuple[str, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
     """The hosts in the order of their ranks."""
     cost_us: NonNegative
     """Time of the collective, microseconds."""
@@ -94,5 +94,5 @@ class CollectiveCost(Document, frozen=True, kw_only=True, tag="plink.cost/1"):
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
     random: RandomOrders | None
     """What random orders cost; null when none was drawn, or none has a cost."""
-    parts: list[CostPart]
+    parts: tuple[CostPart, ...]
     """What the cost is made of; empty for more than 1,024 ranks."""

@@ -8,7 +8,8 @@ that may be missing has the type ``... | Unset`` and the default ``UNSET``; None
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, to_builtins
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from plink.model.storage import write_document
 
@@ -25,8 +26,8 @@ class Document(Part, frozen=True, kw_only=True, tag_field="schema", tag=""):
     """Document as a whole; a kind of document gives its ``tag``, like ``plink.cost/1``."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document as it is written."""
-        document: dict[str, Any] = to_builtins(self)
+        """Return the document as it is written, of JSON's types alone."""
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return document
 
     def write(self, path: str | Path) -> None:

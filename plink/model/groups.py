@@ -1,85 +1,92 @@
 """Groups of hosts, as a file lists them: one group a line, or ``plink.groups/1``."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from plink.documents.codec import convert, schema_name
-from plink.documents.groups import GroupsDocument, GroupsList
+from msgspec import Meta
+
+from plink.documents.codec import convert
+from plink.documents.types import Fingerprint, HostName, NonNegative, PositiveInt, Share
 from plink.errors import InputError
+from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.host_names import check_name
-from plink.model.storage import name_of, parse_document, read_text, write_document
+from plink.model.storage import name_of, parse_document, read_text
 
-SCHEMA = schema_name(GroupsDocument)
-Names = tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class NamedTier:
-    """One level of the natural hierarchy: ``groups`` of names, the typical round trip ``within_us`` a group (of hosts
-    that no inner tier has together) and ``next_us``, that of the next tier; how far the step between them stands out
-    (``ratio``), and how surely it is found again (``confidence``, 0 to 1)."""
-
-    groups: Names
-    within_us: float | None
-    next_us: float | None
-    ratio: float
-    confidence: float
-
-    def to_json(self) -> dict[str, Any]:
-        """As written to disk."""
-        return {
-            "groups": [list(group) for group in self.groups],
-            "within_us": self.within_us,
-            "next_us": self.next_us,
-            "ratio": self.ratio,
-            "confidence": self.confidence,
-        }
+Names = Annotated[tuple[HostName, ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Groups of hosts for hierarchical aggregation, and how they were found.
+class RandomGroups(Part, frozen=True, kw_only=True):
+    """The same of as many balanced groups that were drawn without looking, mean of 100 drawings."""
 
-    ``cohesion_us``: mean measured round trip within groups, ``across_us`` across them, None without such a pair;
-    ``random``: the same of balanced random groups; ``ami``: the mean adjusted mutual information of ``runs``
-    clusterings; ``tiers``, innermost first; ``network``: the fingerprint of the network.
+    cohesion_us: NonNegative | None
+    """Mean round trip within random groups, in microseconds."""
+    across_us: NonNegative | None
+    """Mean round trip across random groups, in microseconds."""
+
+
+class Agreement(Part, frozen=True, kw_only=True):
+    """How far repeated clusterings of the same measurements agree."""
+
+    ami: Annotated[float, Meta(le=1)]
+    """Mean adjusted mutual information between any two of the clusterings: 1 when all are the same, 0 when they agree
+    by chance only."""
+    runs: PositiveInt
+    """How many clusterings the groups were chosen from."""
+
+
+class GroupTier(Part, frozen=True, kw_only=True):
+    """One level of the hierarchy."""
+
+    groups: Annotated[tuple[Names, ...], Meta(min_length=2)]
+    """Names of the hosts of each group of this tier."""
+    within_us: NonNegative | None
+    """Median round trip between hosts in one group of this tier and not in one of the tier inside it, in microseconds;
+    null without such a pair."""
+    next_us: NonNegative | None
+    """The same of the next tier, or of all other pairs where this is the outermost."""
+    ratio: Annotated[float, Meta(ge=1)]
+    """How many times farther the next merge of the hierarchy is than the last one inside the tier."""
+    confidence: Share
+    """How surely the groups are found again in each half of the samples and with a fifth of the hosts left out (mean
+    adjusted mutual information, the lesser of both)."""
+
+
+class Groups(Document, frozen=True, kw_only=True, tag="plink.groups/1"):
+    """Which hosts aggregate together.
+
+    Written by `plink cluster`, read by `plink reorder --groups`. A file with groups alone is read too.
     """
 
-    network: str
-    groups: Names
-    elasticity: float
-    method: str
-    cohesion_us: float | None
-    across_us: float | None
-    random: dict[str, float | None]
-    ami: float
-    runs: int
-    tiers: tuple[NamedTier, ...]
-    left_out: tuple[str, ...]
-    seed: int
+    network: Fingerprint | None = None
+    """Fingerprint of the network the groups were found for."""
+    groups: Annotated[tuple[Names, ...], Meta(min_length=1)]
+    """Names of the hosts of each group; every host is in one group or left out."""
+    k: PositiveInt | Unset = UNSET
+    """How many groups there are."""
+    elasticity: Annotated[float, Meta(ge=1, le=2)] = 1.0
+    """How uneven groups may be: of n hosts each has n/k/elasticity (rounded down) to n/k*elasticity (rounded up); 1:
+    sizes are one apart at most."""
+    method: str = ""
+    """How the groups were found, in words."""
+    cohesion_us: NonNegative | None = None
+    """Mean measured round trip between hosts of one group, in microseconds; null where no group has two hosts with a
+    measured pair."""
+    across_us: NonNegative | None = None
+    """Mean measured round trip between hosts of different groups, in microseconds; null without such a pair."""
+    random: RandomGroups = RandomGroups(cohesion_us=None, across_us=None)
+    """The same of as many balanced groups that were drawn without looking, mean of 100 drawings."""
+    agreement: Agreement = Agreement(ami=1.0, runs=1)
+    """How far repeated clusterings of the same measurements agree."""
+    tiers: tuple[GroupTier, ...] = ()
+    """The natural hierarchy (machines, racks, zones), innermost first; empty when no tier stands out from the noise."""
+    left_out: tuple[str, ...] = ()
+    """Hosts of which nothing was measured; they are in no group and no tier."""
+    seed: int | None = None
+    """What makes the search reproducible."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the document as written to disk."""
-        return {
-            "schema": SCHEMA,
-            "network": self.network,
-            "groups": [list(group) for group in self.groups],
-            "k": len(self.groups),
-            "elasticity": self.elasticity,
-            "method": self.method,
-            "cohesion_us": self.cohesion_us,
-            "across_us": self.across_us,
-            "random": self.random,
-            "agreement": {"ami": self.ami, "runs": self.runs},
-            "tiers": [tier.to_json() for tier in self.tiers],
-            "left_out": list(self.left_out),
-            "seed": self.seed,
-        }
 
-    def write(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        write_document(path, self.to_json())
+class _GroupsList(Part, frozen=True):
+    groups: list[list[HostName]]
 
 
 def read_groups(path: str | Path) -> list[list[str]]:
@@ -94,7 +101,7 @@ def read_groups(path: str | Path) -> list[list[str]]:
 def parse_groups(text: str, location: str) -> list[list[str]]:
     """Parse groups from a text; ``location`` names the file in errors."""
     if text.lstrip().startswith("{"):
-        name_lists = convert(GroupsList, parse_document(text, location), location)["groups"]
+        name_lists = convert(_GroupsList, parse_document(text, location), location).groups
         rows = [(f"{location}: groups[{k}]", group) for k, group in enumerate(name_lists)]
     else:
         lines = enumerate(text.splitlines(), 1)

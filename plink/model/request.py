@@ -1,7 +1,7 @@
 """Requests: the options of a command, which are the arguments of its library function, each declared once.
 
-A request is a frozen dataclass below :class:`Request`. Its fields are annotated with an :class:`Option`, which has the
-help text and says which values are refused; :mod:`plink.terminal.options` makes the command line of them.
+A request is a frozen dataclass below :class:`FeatureRequest`. Its fields are annotated with an :class:`Option`, which
+has the help text and says which values are refused; :mod:`plink.terminal.options` makes the command line of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,10 +53,11 @@ class Option:
         """
         if self.choices and value not in self.choices:
             raise no_choice(name, value, self.choices)
+        shown = f"{value:g}" if isinstance(value, float) else value
+        if self.most is not None and not (self.least or 0) <= value <= self.most:
+            raise UsageError(f"{name} {shown}: it takes {self.least or 0} to {self.most}")
         if self.least is not None and not value >= self.least:
-            raise UsageError(f"{name} {value}: at least {self.least:,g} is needed")
-        if self.most is not None and not value <= self.most:
-            raise UsageError(f"{name} {value}: at most {self.most:,g} is possible")
+            raise UsageError(f"{name} {shown}: at least {self.least} is needed")
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,23 @@ class Field:
         """Names of the option as they are typed."""
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
+    @property
+    def metavar(self) -> str:
+        """Name of its value in the help: its choices, else its kind and range."""
+        if self.option.choices:
+            return Choices(self.option.choices)
+        numbers = {int: "N", float: "X"}
+        kinds = {kind for kind in get_args(self.type) or (self.type,) if kind is not type(None)}
+        named = self.option.metavar or (self.text and self.text.metavar)
+        name = named or next((word for kind, word in numbers.items() if kind in kinds), "TEXT")
+        least, most = self.option.least, self.option.most
+        if least is None or (most is not None and most > _MAX_SHOWN):
+            return name
+        return f"{name} [x>={least:g}]" if most is None else f"{name} [{least:g}-{most:g}]"
+
 
 @dataclass(frozen=True)
-class Request:
+class FeatureRequest:
     """Request to a feature, checked as it is made.
 
     :raises UsageError: for a value that is out of range or no choice.
@@ -88,7 +103,7 @@ class Request:
                 field.option.check(field.names[0], value)
 
 
-def fields_of(request: type[Request]) -> tuple[Field, ...]:
+def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
     """Return the fields of a kind of request that are options."""
     fields = []
     for name, hint in get_type_hints(request, include_extras=True).items():
@@ -108,6 +123,7 @@ def _setting(word: str) -> tuple[str, int | bool]:
 
 
 _MAX_DIGITS = 9
+_MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 # A size in bytes, typed like 100MB.
 Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB")]
 # Options of an algorithm: {"base": 4} is typed --set base=4.

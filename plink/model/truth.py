@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from plink.documents.codec import schema_name
-from plink.documents.groups import GroupsDocument
 from plink.errors import InputError
-from plink.model.groups import parse_groups
+from plink.model.groups import Groups, parse_groups
 from plink.model.hosts import Hosts
 from plink.model.storage import json_values, name_of, read_text
 from plink.model.topology import parse_topology, paths_for
@@ -28,7 +27,7 @@ def read_truth(path: str | Path, hosts: Hosts) -> list[Position | None]:
     location, text = name_of(path), read_text(path)
     is_json = text.lstrip()[:1] in ("{", "[")
     document = json_values(text, location)[0] if is_json else None
-    if isinstance(document, dict) and document.get("schema") == schema_name(GroupsDocument):
+    if isinstance(document, dict) and document.get("schema") == schema_name(Groups):
         return _for_hosts(_by_group(text, location), hosts, location)
     try:
         topology = parse_topology(text, location)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from plink.model.request import Choices, Field, Request, fields_of
+from plink.model.request import FeatureRequest, Field, fields_of
 
 NetworkFile = Annotated[
     Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
@@ -17,7 +17,7 @@ OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Where t
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
-def takes(kind: type[Request]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(kind: type[FeatureRequest]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator of a command whose first parameter is a request of this kind: its options are the request's
     fields, between the command's own arguments and its own options."""
 
@@ -30,7 +30,7 @@ def takes(kind: type[Request]) -> Callable[[Callable[..., None]], Callable[..., 
         arguments = [parameter for parameter in own if parameter.annotation is NetworkFile]
         parameters = [*arguments, *options, *(parameter for parameter in own if parameter not in arguments)]
 
-        def request_from(typed: dict[str, Any]) -> Request:
+        def request_from(typed: dict[str, Any]) -> FeatureRequest:
             return kind(**{field.name: _parsed(field, typed.pop(field.name)) for field in fields_of(kind)})
 
         def run(**typed: Any) -> None:
@@ -45,18 +45,18 @@ def takes(kind: type[Request]) -> Callable[[Callable[..., None]], Callable[..., 
     return decorate
 
 
-def _parameter(kind: type[Request], field: Field) -> inspect.Parameter:
+def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
     """Return the parameter that Typer makes an option of."""
     (declared,) = (entry for entry in fields(kind) if entry.name == field.name)
     default = declared.default if declared.default_factory is MISSING else None
     option, text = field.option, field.text
-    metavar = Choices(option.choices) if option.choices else option.metavar or (text and text.metavar)
+    is_flag = field.type in (bool, bool | None)
     typed_as: Any = field.type if text is None else list[str] | None if text.repeated else str
     if text is not None and not text.repeated:
         default = text.show(default)
     annotation = Annotated[
         typed_as,
-        typer.Option(*field.names, help=option.help, min=option.least, max=option.most, metavar=metavar),
+        typer.Option(*field.names, help=option.help, metavar=None if is_flag else field.metavar),
     ]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

@@ -65,9 +65,9 @@ def test_an_order_that_costs_what_it_says(
     order = plink.reorder(network, request, algo="tree")
     assert (order.algo, order.hosts[0], sorted(order.hosts)) == ("tree", "host3", sorted(network.hosts.names))
     fitted = plink.cost(network, order, plink.CostRequest(model="latency"), algo="tree")
-    assert fitted.hosts == list(order.hosts)
+    assert fitted.hosts == order.hosts
     baseline = plink.cost(network, None, plink.CostRequest(model="latency"), algo="tree")
-    assert baseline.hosts == network.hosts.names
+    assert list(baseline.hosts) == network.hosts.names
     assert fitted.cost_us < baseline.cost_us
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
@@ -143,7 +143,7 @@ def test_an_embedding(network: plink.Network, tmp_path: Path) -> None:
     deaf = dataclasses.replace(network, latency_us=latency)
     embedding = plink.embed(deaf, plink.EmbedRequest(dimension=2, alpha=1.0, heights=False, loss="relative"))
     assert embedding.left_out == ("host5",)
-    assert embedding.embedding.coordinates.shape == (16, 2)
+    assert {len(row) for row in embedding.coordinates} == {2}
     document = embedding.to_json()
     assert (document["schema"], len(document["hosts"]), document["dimension"]) == ("plink.embedding/1", 15, 2)
     assert "The hosts could not be placed" not in plink.render_report(deaf, plink.ReportRequest(embedding=embedding))

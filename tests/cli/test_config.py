@@ -65,7 +65,7 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ("[cost]\nsmooth-latencies = 3\n", "plink.toml:2: smooth-latencies: true or false was expected"),
         ("[cost]\nrandom = true\n", "plink.toml:2: random: one value was expected"),
         ('[cost]\nrandom = "many"\n', "plink.toml:2: Invalid value for '--random'"),
-        ("[cost]\nrandom = -1\n", "plink.toml:2: Invalid value for '--random'"),
+        ("[cost]\nrandom = -1\n", "plink.toml:2: --random -1: it takes 0 to 100000"),
         ("[cost]\nset = [[1]]\n", "plink.toml:2: set: a list of values was expected"),
         ('[cost]\nmodel = ["latency"]\n', "plink.toml:2: model: one value was expected"),
         ("[cost]\nrandom\n", "plink.toml: is no TOML"),

@@ -249,11 +249,14 @@ def check(data: bytes) -> None:
 
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
-    from plink.api.host_map import map_from_json
+    from plink.api.host_map import map_of
+    from plink.documents.codec import decode
+    from plink.model.embedding import NetworkEmbedding
     from plink.model.storage import parse_document
 
     document = parse_document(_text(data), "embedding.json")
-    map_from_json(Network(THREE, np.zeros((3, 3))), np.zeros(3, dtype=np.intp), document, "embedding.json")
+    embedding = decode(NetworkEmbedding, document, "embedding.json")
+    map_of(Network(THREE, np.zeros((3, 3))), np.zeros(3, dtype=np.intp), embedding, "embedding.json")
 
 
 def _text(data: bytes) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.model.groups import Groups, NamedTier, read_groups
+from plink.model.groups import Agreement, Groups, GroupTier, RandomGroups, read_groups
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
 GROUPS = st.lists(st.lists(NAMES, min_size=1, max_size=4), min_size=1, max_size=5)
@@ -59,9 +59,21 @@ def test_what_is_no_list_of_groups_is_refused_where_it_is(tmp_path: Path, text: 
 
 
 def test_groups_round_trip(tmp_path: Path) -> None:
-    tier = NamedTier((("a", "b"), ("c",)), 20.5, None, 4.2, 0.97)
-    random = {"cohesion_us": 44.0, "across_us": None}
-    groups = Groups("sha256:0", (("a", "b"), ("c",)), 1.5, "k-means", 20.5, 90.0, random, 0.8, 10, (tier,), ("d",), 3)
+    tier = GroupTier(groups=(("a", "b"), ("c",)), within_us=20.5, next_us=None, ratio=4.2, confidence=0.97)
+    groups = Groups(
+        network="sha256:0",
+        groups=(("a", "b"), ("c",)),
+        k=2,
+        elasticity=1.5,
+        method="k-means",
+        cohesion_us=20.5,
+        across_us=90.0,
+        random=RandomGroups(cohesion_us=44.0, across_us=None),
+        agreement=Agreement(ami=0.8, runs=10),
+        tiers=(tier,),
+        left_out=("d",),
+        seed=3,
+    )
     groups.write(tmp_path / "groups.json")
     assert read_groups(tmp_path / "groups.json") == [["a", "b"], ["c"]]
     document = json.loads((tmp_path / "groups.json").read_text())

@@ -31,11 +31,11 @@ def cost(
     from plink.features.cost.show import lines
 
     network = network_from(network_file)
-    found = plink.cost(network, None if order is None else plink.read_order(order), request, source=str(order))
+    price = plink.cost(network, None if order is None else plink.read_order(order), request, source=str(order))
     if as_json:
-        print_json(found.to_json())
+        print_json(price.to_json())
         return
-    print_lines(*lines(found, order is not None))
+    print_lines(*lines(price, order is not None))
     if order is None and workspace.ORDER.is_file():
         with contextlib.suppress(InputError):  # whoever uses it is told what is wrong with it
             if plink.read_order(workspace.ORDER).network == network.fingerprint():

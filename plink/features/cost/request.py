@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from plink.model.request import Bytes, Option, Request, Settings
+from plink.model.request import Bytes, FeatureRequest, Option, Settings
 
 
 @dataclass(frozen=True)
-class CostRequest(Request):
+class CostRequest(FeatureRequest):
     """Request for the cost of a collective. ``random``: None is 201, or as many as take about a second."""
 
     algo: Annotated[str, Option("The collective's algorithm, or a library's own (gloo, nccl, ...).")] = "ring"

@@ -72,7 +72,7 @@ def cost(
         size_bytes=round(request.size_bytes),
         ranks=len(workers),
         order="as the hosts stand" if order is None else source,
-        hosts=[fabric.names[host] for host in dict.fromkeys(workers.tolist())],
+        hosts=tuple(fabric.names[host] for host in dict.fromkeys(workers.tolist())),
         cost_us=round(total, 3),
         interval_us=interval,
         capacities=fabric.capacities,
@@ -80,7 +80,7 @@ def cost(
         network=network.fingerprint(),
         smoothed=request.smooth_latencies or UNSET,
         random=_random_orders(cost_of, workers, ranks[len(workers) :], total, model, request),
-        parts=[_part(name, weight, part) for weight, name, part in parts],
+        parts=tuple(_part(name, weight, part) for weight, name, part in parts),
     )
 
 
@@ -124,13 +124,13 @@ def _part(name: str, weight: float, part: CostBreakdown) -> CostPart:
         weight=round(weight, 4),
         model=part.model,
         cost_us=round(part.cost_us, 3),
-        slowest_pair=list(part.slowest),
-        rounds=[
+        slowest_pair=part.slowest,
+        rounds=tuple(
             CostRound(latency_us=round(latency, 3), transfer_us=round(transfer, 3), busiest=busiest)
             for latency, transfer, busiest in zip(
                 part.latency_us.tolist(), part.transfer_us.tolist(), part.busiest, strict=True
             )
-        ],
+        ),
         busiest_link=link,
         busiest_share=UNSET if share is UNSET else round(share, 4),
     )
