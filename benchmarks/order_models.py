@@ -39,7 +39,7 @@ def order_by_reorder(network: Network, algo: str, size_bytes: float, model: str 
     order = reorder(network, request)
     index = {name: host for host, name in enumerate(network.hosts.names)}
     hosts = np.array([index[name] for name in order.hosts], dtype=np.intp)
-    return hosts, Options(base=base, groups=order.details.get("groups"))
+    return hosts, Options(base=base, groups=order.groups or None)
 
 
 def simulated_orders(cloud: Cloud, seed: int, algo: str, size_bytes: float) -> dict[str, float]:

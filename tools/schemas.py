@@ -76,19 +76,14 @@ _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"typ
 def documents() -> dict[str, type]:
     """Return each kind of document by its name, like ``order``."""
     kinds = {}
-    for module in pkgutil.iter_modules(plink.documents.__path__):
-        for kind in vars(importlib.import_module(f"plink.documents.{module.name}")).values():
-            if getattr(kind, "__name__", "").endswith("Document") and kind.__module__.endswith(f".{module.name}"):
-                kinds[_name(kind)] = kind
-    for module in pkgutil.walk_packages(plink.model.__path__, "plink.model."):
-        for kind in vars(importlib.import_module(module.name)).values():
-            if isinstance(kind, type) and issubclass(kind, Document) and kind.__module__ == module.name:
-                kinds |= {_name(kind): kind} if schema_name(kind) else {}
+    for package in (plink.documents, plink.model):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for kind in vars(importlib.import_module(module.name)).values():
+                is_document = is_typeddict(kind) and kind.__name__.endswith("Document")
+                is_document |= isinstance(kind, type) and issubclass(kind, Document) and kind is not Document
+                if is_document and kind.__module__ == module.name:
+                    kinds[schema_name(kind).removeprefix("plink.").partition("/")[0]] = kind
     return kinds
-
-
-def _name(kind: type) -> str:
-    return schema_name(kind).removeprefix("plink.").partition("/")[0]
 
 
 def schema_of(name: str, kind: type) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from plink.documents.codec import convert
 from plink.errors import InputError, UsageError, no_choice
 
 if TYPE_CHECKING:
@@ -109,12 +108,11 @@ def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list
 
     :raises InputError: when they do not deal out the ranks.
     """
-    if order is None or order.details.get("groups") is None:
+    if order is None or not order.groups:
         return None
-    groups = convert(list[list[int]], order.details["groups"], location, "groups")
-    if sorted(rank for group in groups for rank in group) != list(range(ranks)):
+    if sorted(rank for group in order.groups for rank in group) != list(range(ranks)):
         raise InputError(f"{location}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
-    return [list(group) for group in groups]
+    return [list(group) for group in order.groups]
 
 
 def options_in(order: "RankOrder | None", location: str, algo: str) -> OptionValues:
@@ -122,9 +120,9 @@ def options_in(order: "RankOrder | None", location: str, algo: str) -> OptionVal
 
     :raises InputError: when they are none of this algorithm's.
     """
-    if order is None or order.algo != algo or order.details.get("options") is None:
+    if order is None or order.algo != algo or not order.options:
         return {}
-    options = convert(dict[str, Any], order.details["options"], location, "options")
+    options = cast(OptionValues, order.options)  # anybody's file: what is not of such kinds is refused below
     try:
         options_of(options, [algo])
     except UsageError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
 from plink.api.constraints import RequestedGroups, check_number, constraints_from, ranked_groups
@@ -105,7 +106,9 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     request.check()
     fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
-    order = request.order or RankOrder("given", tuple(network.hosts.ranked().names), network=network.fingerprint())
+    order = request.order or RankOrder(
+        algo="given", hosts=tuple(network.hosts.ranked().names), network=network.fingerprint()
+    )
     ranks = order_from(network, order, request.order_source)
     if request.algo == "2lha":
         result = _two_level(network, request, fabric, model, ranks, order)
@@ -151,7 +154,7 @@ def _two_level(
         if request.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
             ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(network.hosts)))
-            order = replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
+            order = structs.replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
         groups = [np.flatnonzero(np.isin(ranks, group)).tolist() for group in groups_of_hosts]
     weights = weights_by(by, fabric, ranks, groups)
     chunks = request.chunks or len(ranks) * (1 if by == "sizes" else _CHUNKS_PER_RANK)
@@ -169,7 +172,7 @@ def _two_level(
     if groups_of_hosts is None:
         _log.info("groups as %s has them", request.order_source)
     if request.order is None:
-        order = replace(order, cost=round(cost, 3), details={"model": model, "size_bytes": request.size_bytes})
+        order = structs.replace(order, cost=round(cost, 3), model=model, size_bytes=request.size_bytes)
     return Plan(
         request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), chunks, round(cost, 3),
         baseline=baseline | ({} if random is None else {"random_groups_median": round(random, 3)}),

@@ -1,18 +1,19 @@
 """Find the cheapest rank order for a network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from plink.api.interfaces import BCUBE_ALGORITHMS
 from plink.api.ordering import CONFIDENCE, OrderRequest, Solved, check_alone, solve
+from plink.model.document import UNSET, Unset
 from plink.model.network import Network
-from plink.model.order import RankOrder
+from plink.model.order import KeptBaseline, OrderValidation, RankOrder
+from solvers.ordering.cross_validation import ValidatedGain
 from solvers.ordering.problem import Order, OrderingProblem
 from solvers.ordering.progress import SearchProgress
 from solvers.schedules.catalogue import Options
 
-_WHAT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
+_METRICS_OF_ORDER = ("sum", "bottleneck")
 
 
 def reorder(
@@ -41,77 +42,90 @@ def reorder(
 
 def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
     """Return the only order of a single host."""
-    alone = {"given": 0.0, "random_median": 0.0}
-    names = tuple(network.hosts.names)
-    details = {"model": "latency", "gap": 0.0, "proven": True, "moves": 0}
-    return RankOrder(request.algo, names, 0.0, 0.0, alone, "sum", request.seed, network.fingerprint(), details)
+    return RankOrder(
+        algo=request.algo,
+        hosts=tuple(network.hosts.names),
+        cost=0.0,
+        lower_bound=0.0,
+        baseline={"given": 0.0, "random_median": 0.0},
+        objective="sum",
+        model="latency",
+        seed=request.seed,
+        network=network.fingerprint(),
+        gap=0.0,
+        proven=True,
+        moves=0,
+    )
 
 
 def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
     """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
-    ranks = task.baseline if solved.baseline_kept else result.order
-    options = dict(request.options)
+    baseline_kept = solved.baseline_kept
+    ranks = task.baseline if baseline_kept else result.order
+    options: dict[str, int | float | bool | str] = dict(request.options)
     if task.algo in BCUBE_ALGORITHMS and task.options.base != Options().base:  # that of the hosts' interfaces
         options["base"] = task.options.base
-    details: dict[str, Any] = {
-        "model": task.model,
-        **({} if task.model == "latency" else {"size_bytes": task.size_bytes, "capacities": task.fabric.capacities}),
-        **({"options": options} if options else {}),
-        **_groups(task, ranks),
-        **(
-            {"pins": {names[host]: rank for host, rank in task.constraints.pinned_ranks.items()}}
-            if task.constraints.pinned_ranks
-            else {}
-        ),
-        "gap": None if solved.baseline_kept or result.gap is None else round(result.gap, 6),
-        "bound_by": result.bound_by,
-        "proven": result.is_optimal and not solved.baseline_kept and not solved.estimated,
-        "moves": result.moves,
-        **({"estimated_bound": True} if solved.estimated else {}),
-        **({"measured_pairs_only": True} if solved.sparse else {}),
-        **({"interrupted": True} if solved.interrupted else {}),
-        **({"proven_by_rounds": True} if solved.proven_by_rounds else {}),
-        **{
-            key: round(value, 3)
-            for key, value in result.metrics.items()
-            if not solved.baseline_kept or key not in _WHAT
-        },
-    }
-    if solved.choice is not None:
-        details |= {"search_model": solved.choice.search_model, "simulated_orders": solved.choice.simulated}
-    if solved.smoothing is not None:
-        details["smoothing"] = solved.smoothing.to_json()
-    if solved.validation is not None:
-        validation = solved.validation
-        low, high = validation.interval
-        values = {
-            "gain": round(validation.gain, 4),
-            "low": low,
-            "high": high,
-            "predicted": round(validation.predicted, 4),
-        }
-        details["validation"] = {**values, "confidence": CONFIDENCE, "pairs": validation.pairs}
-    if solved.baseline_kept:
-        hosts = [names[i] for i in dict.fromkeys(result.order.tolist())]
-        details["kept_baseline"] = {"result": hosts, "result_cost": round(result.cost, 3)}
+    by_size = task.model != "latency"
+    choice, smoothing, metrics = solved.choice, solved.smoothing, dict(result.metrics)
+    if baseline_kept:
+        metrics = {key: value for key, value in metrics.items() if key not in _METRICS_OF_ORDER}
     return RankOrder(
         algo=task.algo,
-        hosts=tuple(names[i] for i in dict.fromkeys(ranks.tolist())),
-        cost=round(result.baseline_cost if solved.baseline_kept else result.cost, 3),
+        hosts=_names(ranks, names),
+        cost=round(result.baseline_cost if baseline_kept else result.cost, 3),
         lower_bound=None if result.lower_bound is None else round(result.lower_bound, 3),
         baseline={"given": round(result.baseline_cost, 3), "random_median": round(result.random_median, 3)},
         objective=result.objective,
+        model=task.model,
+        search_model=UNSET if choice is None else choice.search_model,
+        simulated_orders=UNSET if choice is None else choice.simulated,
         seed=request.seed,
         network=network.fingerprint(),
-        details=details,
+        gap=None if baseline_kept or result.gap is None else round(result.gap, 6),
+        measured_pairs_only=solved.sparse or UNSET,
+        bound_by=result.bound_by,
+        estimated_bound=solved.estimated or UNSET,
+        proven=result.is_optimal and not baseline_kept and not solved.estimated,
+        proven_by_rounds=solved.proven_by_rounds or UNSET,
+        interrupted=solved.interrupted or UNSET,
+        moves=result.moves,
+        size_bytes=task.size_bytes if by_size else UNSET,
+        capacities=task.fabric.capacities if by_size else UNSET,
+        groups=_groups(task, ranks),
+        options=options or UNSET,
+        pins={names[host]: rank for host, rank in task.constraints.pinned_ranks.items()} or UNSET,
+        validation=UNSET if solved.validation is None else _validation(solved.validation),
+        kept_baseline=KeptBaseline(result=_names(result.order, names), result_cost=round(result.cost, 3))
+        if baseline_kept
+        else UNSET,
+        smoothing=UNSET if smoothing is None else smoothing.stated(),
+        **{key: round(value, 3) for key, value in metrics.items()},
     )
 
 
-def _groups(task: OrderingProblem, ranks: Order) -> dict[str, Any]:
+def _names(ranks: Order, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the hosts in the order of their ranks."""
+    return tuple(names[host] for host in dict.fromkeys(ranks.tolist()))
+
+
+def _validation(validation: ValidatedGain) -> OrderValidation:
+    low, high = validation.interval
+    return OrderValidation(
+        gain=round(validation.gain, 4),
+        low=low,
+        high=high,
+        predicted=round(validation.predicted, 4),
+        confidence=CONFIDENCE,
+        pairs=validation.pairs,
+    )
+
+
+def _groups(task: OrderingProblem, ranks: Order) -> tuple[tuple[int, ...], ...] | Unset:
     """Return the ranks of each group: of the constraints in rank order, else those of 2lha."""
     if task.constraints.host_groups is None:
-        return {"groups": task.options.groups} if task.algo == "2lha" else {}
+        groups = task.options.groups if task.algo == "2lha" else None
+        return tuple(map(tuple, groups)) if groups else UNSET
     group_of = {host: k for k, group in enumerate(task.constraints.host_groups) for host in group}
     labels = [group_of[host] for host in ranks.tolist()]
-    return {"groups": [[rank for rank, label in enumerate(labels) if label == k] for k in dict.fromkeys(labels)]}
+    return tuple(tuple(rank for rank, label in enumerate(labels) if label == k) for k in dict.fromkeys(labels))

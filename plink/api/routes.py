@@ -6,6 +6,7 @@ import numpy as np
 
 from plink.api.algorithms import fabric_from, groups_in, options_in, options_of
 from plink.errors import NoAnswer, PlinkError
+from plink.model.document import UNSET
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.report.report_data import GainEstimate, Indices, Route, RouteBottleneck
@@ -43,7 +44,7 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
     algo = algorithm_of(order)
     if algo not in NAMES or (len(ranks) > _MAX_DRAWN_RANKS and "ring" not in algo) or len(ranks) < 2:
         return None
-    size_bytes = order.details.get("size_bytes") or _DEFAULT_SIZE_BYTES
+    size_bytes = order.size_bytes or _DEFAULT_SIZE_BYTES
     options = options_of(options_in(order, location, algo), [algo], groups_in(order, location, len(ranks)))
     try:
         patterns = [(weight, pattern_for(name, len(ranks), options)) for weight, name in parts_of(algo, size_bytes)]
@@ -75,7 +76,7 @@ def route_of(network: Network, order: RankOrder, work: CollectiveWork | None, lo
         order.cost,
         order.baseline.get("given"),
         _gain_estimate(order),
-        "kept_baseline" in order.details,
+        order.kept_baseline is not UNSET,
     )
 
 
@@ -98,7 +99,7 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     if order.objective == "bottleneck":
         return _longest_hop(network, hops)
     fabric = fabric_from(network)
-    named = order.details.get("model")
+    named = order.model or None
     model = named if named in MODELS else model_for("auto", fabric, timed=True, algo=algorithm_of(order))
     if model == "latency":
         return None
@@ -126,5 +127,5 @@ def _longest_hop(network: Network, hops: Indices) -> RouteBottleneck | None:
 
 
 def _gain_estimate(order: RankOrder) -> GainEstimate | None:
-    values = order.details.get("validation")
-    return None if values is None else GainEstimate(*(values[key] for key in ("gain", "low", "high", "confidence")))
+    gain = order.validation or None
+    return None if gain is None else GainEstimate(gain.gain, gain.low, gain.high, gain.confidence)

@@ -4,11 +4,10 @@ import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import to_builtins
-
 from plink.errors import NoAnswer
 from plink.model.embedding import SmoothingVerdict
 from plink.model.network import Network
+from plink.model.order import Smoothing
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Setting
 from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
@@ -37,9 +36,9 @@ class SmoothedLatencies:
     setting: Setting
     verdict: Verdict | None
 
-    def to_json(self) -> dict[str, Any]:
+    def stated(self) -> Smoothing:
         """Return what a result that uses it says of it."""
-        return setting_json(self.setting) | {"verdict": to_builtins(stated_verdict(self.verdict))}
+        return Smoothing(**setting_json(self.setting), verdict=stated_verdict(self.verdict))
 
 
 def smooth(network: Network, seed: int = 0, all_samples: bool = True) -> SmoothedLatencies:

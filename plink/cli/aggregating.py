@@ -264,7 +264,10 @@ def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tup
             raise
         names = [host.name for host in hosts.hubs]  # a process on each, with equal shares
         return schedule_for(backend, ranks + len(names), Options(servers=len(names))), tuple(names)
-    fabric, order = fabric_from(network), order_from(network, RankOrder("given", tuple(hosts.ranked().names)))
+    fabric, order = (
+        fabric_from(network),
+        order_from(network, RankOrder(algo="given", hosts=tuple(hosts.ranked().names))),
+    )
     joined = with_hubs(network, fabric, backend, order, Options())
     for line in hubs_limited_by_cores(network, fabric):
         say(f"warning: {line}")
@@ -275,7 +278,7 @@ def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tup
 
 def _warn_of_slow_hubs(backend: str, network: Network, hosts: Hosts) -> None:
     """Print what the hubs gain by the measured rates, a warning where that is nothing."""
-    order = RankOrder("given", tuple(hosts.ranked().names))
+    order = RankOrder(algo="given", hosts=tuple(hosts.ranked().names))
     try:
         of_hubs, of_ring = (
             cost(network, order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention", random=0)).cost_us
@@ -331,7 +334,7 @@ def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
 
 def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
     groups = last_groups(network)
-    order = RankOrder("given", tuple(hosts.ranked().names))
+    order = RankOrder(algo="given", hosts=tuple(hosts.ranked().names))
     return make_plan(
         network, PlanRequest("2lha", _PLAN_SIZE_BYTES, order=order, groups=groups, groups_source=str(workspace.GROUPS))
     )

@@ -141,7 +141,7 @@ def _computed_order(
     )
     if order is not None and reusable and order.network in (None, network.fingerprint()):
         say_read(workspace.ORDER)
-        if order.details.get("interrupted"):
+        if order.interrupted:
             say("the search for it was interrupted; `plink reorder` searches anew")
     else:
         if reason is None:

@@ -93,7 +93,7 @@ def plan(
     network = network_from(network_file)
     rank_order = last_order(network) if order is None else read_order(order)
     group_request = None if groups is None else parse_groups_option(groups)
-    if group_request is None and algo == "2lha" and (rank_order is None or not rank_order.details.get("groups")):
+    if group_request is None and algo == "2lha" and (rank_order is None or not rank_order.groups):
         group_request = last_groups(network)
     job_plan = make_plan(
         network,

@@ -207,7 +207,7 @@ def reorder(
     label_names = parse_labels(labels)
     network = _assumed(topology, hosts_file, label_names) if topology else network_from(network_file)
     render(
-        chosen, network.hosts, RankOrder("given", tuple(network.hosts.ranked().names))
+        chosen, network.hosts, RankOrder(algo="given", hosts=tuple(network.hosts.ranked().names))
     )  # refused before a search, not after
     order_request = replace(
         request,

@@ -1,56 +1,143 @@
 """Rank order: which host takes which ranks (``plink.order/1``)."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from plink.documents.codec import decode, schema_name
-from plink.documents.order import OrderDocument
+from msgspec import Meta, field
+
+from plink.documents.codec import decode
+from plink.documents.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 from plink.errors import InputError
+from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.embedding import SmoothingVerdict
 from plink.model.hosts import Hosts, parse_hosts
-from plink.model.storage import name_of, parse_document, read_text, write_document
+from plink.model.storage import name_of, parse_document, read_text
 
-SCHEMA = schema_name(OrderDocument)
-_OWN_KEYS = ("schema", "algo", "hosts", "cost", "lower_bound", "baseline", "objective", "seed", "network")
+# An order may cost any multiple of another one: more than so many is no measurement.
+GainShare = Annotated[float, Meta(gt=-1e6, lt=1e6)]
 
 
-@dataclass(frozen=True)
-class RankOrder:
-    """Hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow.
+class OrderValidation(Part, frozen=True, kw_only=True):
+    """The found order's gain over the given one, where the network file has halves_us."""
 
-    ``cost`` and ``lower_bound`` are in the unit of the objective (microseconds); ``baseline`` holds the cost of the
-    orders this one is compared with; ``network`` is the fingerprint of the network it was solved for.
+    gain: GainShare
+    """What the found order saves of the given order's cost on samples that it was not fitted on: 0.2 is a fifth."""
+    low: GainShare
+    """Lower end of what fresh samples would show."""
+    high: GainShare
+    """Upper end of what fresh samples would show."""
+    predicted: GainShare | Unset = UNSET
+    """What it saves on the samples that it was fitted on."""
+    confidence: Annotated[float, Meta(gt=0, lt=1)]
+    """How often low and high hold the gain on fresh samples: 0.95."""
+    pairs: Count | Unset = UNSET
+    """Of how many pairs that either order uses there are samples to judge by."""
+
+
+class KeptBaseline(Part, frozen=True, kw_only=True):
+    """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
+
+    result: Annotated[tuple[str, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    """Hosts in the order of the search's result."""
+    result_cost: NonNegative
+    """Cost of that order, in microseconds."""
+
+
+class Smoothing(Part, frozen=True, kw_only=True):
+    """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
+
+    dimension: PositiveInt
+    """Of the embedding."""
+    alpha: float
+    """Power of the distance."""
+    heights: bool
+    """Whether hosts have heights."""
+    loss: Annotated[str, Meta(extra_json_schema={"enum": ["relative", "absolute"]})]
+    """How errors counted."""
+    verdict: SmoothingVerdict | None
+    """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
+    to say."""
+
+
+class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
+    """Which host takes which ranks.
+
+    Written by `plink reorder`, read by `plink launch`.
     """
 
-    algo: str
-    hosts: tuple[str, ...]
+    algo: str = "unknown"
+    """The collective's algorithm that the order is for, like ring; given when somebody else chose the order, unknown
+    when missing."""
+    hosts: Annotated[tuple[HostName, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    """Host names in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
     cost: float | None = None
+    """Cost of this order in microseconds, under the model and the objective; null when unknown."""
     lower_bound: float | None = None
-    baseline: dict[str, float] = field(default_factory=dict)
+    """No order under the same constraints costs less, in microseconds; where pairs were not measured: no order without
+    such pairs. Null when no bound is known."""
+    baseline: dict[str, float | None] = field(default_factory=dict)
+    """Costs of other orders to compare with, in microseconds."""
     objective: str | None = None
+    """What is minimised: time (the model's cost), sum (of a ring's round trips) or bottleneck (a ring's longest round
+    trip first, the sum second)."""
+    model: str | Unset = UNSET
+    """The cost model, like latency."""
+    search_model: str | Unset = UNSET
+    """With the model simulated: the model that the search went by before its best orders were simulated."""
+    simulated_orders: PositiveInt | Unset = UNSET
+    """With the model simulated: how many orders were; the cheapest of them is this one."""
     seed: int | None = None
-    network: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document as written to disk."""
-        document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "algo": self.algo,
-            "hosts": list(self.hosts),
-            "cost": self.cost,
-            "lower_bound": self.lower_bound,
-            "baseline": self.baseline,
-            "objective": self.objective,
-            "seed": self.seed,
-            "network": self.network,
-        }
-        return document | self.details
-
-    def write(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        write_document(path, self.to_json())
+    """What makes the search reproducible."""
+    network: Fingerprint | None = None
+    """Fingerprint of the network it was solved for."""
+    gap: NonNegative | Unset | None = UNSET
+    """By how much at most this order costs more than the best, as a share of the bound: 0.02 is 2 %; null when no bound
+    is known, or the given order was kept."""
+    measured_pairs_only: bool | Unset = UNSET
+    """True: lower_bound and proven speak of orders without the pairs that nobody measured; absent where all pairs are
+    known."""
+    bound_by: str | Unset | None = UNSET
+    """What the bound rests on: all rings, 1-tree, 2-connected threshold, links, rounds, z3, cp-sat, all orders (each
+    was tried), or that all orders cost the same; null when no bound is known."""
+    estimated_bound: bool | Unset = UNSET
+    """True: lower_bound and gap rest on predicted round trips, so an order below the bound may exist; absent else."""
+    proven: bool | Unset = UNSET
+    """Whether no order under the same constraints costs less than this one by more than a millionth; where pairs were
+    not measured: no order without such pairs."""
+    proven_by_rounds: bool | Unset = UNSET
+    """True: exact methods proved an order the best where all ranks wait for each other in each round; the cost is
+    that of ranks that do not. Absent else."""
+    interrupted: bool | Unset = UNSET
+    """The search was stopped before its end (Ctrl-C): this is the best order up to then."""
+    bottleneck: NonNegative | Unset = UNSET
+    """Of a ring that was found for its sum: its longest round trip, in microseconds."""
+    bottleneck_lower_bound: NonNegative | Unset = UNSET
+    """The longest round trip of no ring is shorter, in microseconds."""
+    sum: NonNegative | Unset = UNSET
+    """Of a ring that was found for its longest round trip: the sum of its round trips, in microseconds."""
+    sum_lower_bound: NonNegative | Unset = UNSET
+    """No ring has a smaller sum of round trips, in microseconds."""
+    questions: NonNegative | Unset = UNSET
+    """Questions that an exact method (--prove) was asked."""
+    moves: Count | Unset = UNSET
+    """Moves that the search tried; 0 where it counts none."""
+    size_bytes: Positive | Unset | None = UNSET
+    """Bytes that are reduced; the model latency knows no sizes."""
+    capacities: str | Unset = UNSET
+    """Where the capacities that the model used come from."""
+    groups: tuple[tuple[Count, ...], ...] | Unset | None = UNSET
+    """For 2lha, or with --groups: the ranks of each group that the order was found for."""
+    options: dict[str, int | float | bool | str] | Unset | None = UNSET
+    """With --set: what the algorithm was told, like base: 4."""
+    pins: dict[str, Count] | Unset = UNSET
+    """With --pin: the first rank of each pinned host."""
+    validation: OrderValidation | Unset | None = UNSET
+    """The found order's gain over the given one, where the network file has halves_us."""
+    kept_baseline: KeptBaseline | Unset = UNSET
+    """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
+    smoothing: Smoothing | Unset = UNSET
+    """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
 
     def arrange(self, hosts: Hosts, location: str) -> Hosts:
         """Return the hosts in this order, without hubs, which take no ranks.
@@ -78,21 +165,10 @@ def order_from_json(document: dict[str, Any], location: str) -> RankOrder:
 
     :raises InputError: when the schema or a key is wrong.
     """
-    checked = decode(OrderDocument, document, location)
-    names = checked["hosts"]
-    if repeated := [name for name, times in Counter(names).items() if times > 1]:
+    order = decode(RankOrder, document, location)
+    if repeated := [name for name, times in Counter(order.hosts).items() if times > 1]:
         raise InputError(f"{location}: hosts", f"{repeated[0]!r} is listed twice")
-    return RankOrder(
-        algo=checked.get("algo", "unknown"),
-        hosts=tuple(names),
-        cost=checked.get("cost"),
-        lower_bound=checked.get("lower_bound"),
-        baseline={key: cost for key, cost in (checked.get("baseline") or {}).items() if cost is not None},
-        objective=checked.get("objective"),
-        seed=checked.get("seed"),
-        network=checked.get("network"),
-        details={key: value for key, value in document.items() if key not in _OWN_KEYS},
-    )
+    return order
 
 
 def read_order(path: str | Path) -> RankOrder:

@@ -34,7 +34,7 @@ class Mpich:
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the machinefile, and the SSH settings of its hosts."""
-        order = RankOrder("hosts", tuple(hosts.names))
+        order = RankOrder(algo="hosts", hosts=tuple(hosts.names))
         return {_MACHINEFILE: MACHINEFILE.render(hosts, order), _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(

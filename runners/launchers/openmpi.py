@@ -51,7 +51,7 @@ class OpenMpi:
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the sequential hostfile, and the SSH settings of its hosts."""
-        order = RankOrder("hosts", tuple(hosts.names))
+        order = RankOrder(algo="hosts", hosts=tuple(hosts.names))
         return {_HOSTFILE: SEQUENTIAL.render(hosts, order), _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(

@@ -15,7 +15,7 @@ from plink.report.page import page
 from solvers.costs.fabric import BYTES_PER_US
 from tests.solvers.costs.test_fabric import network, row
 
-ORDER = RankOrder("ring", tuple(f"h{k}" for k in range(8)), details={"size_bytes": 8e6})
+ORDER = RankOrder(algo="ring", hosts=tuple(f"h{k}" for k in range(8)), size_bytes=8e6)
 
 
 def pods(**changes: Any) -> Network:

@@ -97,7 +97,7 @@ def test_pairs_that_were_not_measured_are_avoided_at_any_size(algo: str, model: 
     hosts = np.array([network.hosts.names.index(name) for name in order.hosts])
     pattern = pattern_for(algo, 9, Options())
     assert not unknown[hosts[pattern.source], hosts[pattern.target]].any()
-    assert order.details["measured_pairs_only"]
+    assert order.measured_pairs_only
     assert order.lower_bound is not None
     assert order.cost is not None
     assert order.lower_bound <= order.cost < 3.1 * 2 * 8 / 9 * 8e5 * (1 if algo == "ring" else 2)
@@ -108,7 +108,7 @@ def test_costs_have_a_bound_by_links(model: str) -> None:
     """18/10 of the vector leaves each host, and each rack."""
     network = racks_of_1_gbps(10, 2)
     order = plink.reorder(network, plink.OrderRequest(algo="nccl", model=model, max_moves=500))
-    assert order.details["bound_by"] == "links"
+    assert order.bound_by == "links"
     assert order.lower_bound is not None
     assert order.cost is not None
     assert 1.8 * 8e5 <= order.lower_bound <= order.cost <= 1.01 * order.lower_bound

@@ -13,6 +13,7 @@ from plink.api.reordering import reorder
 from plink.api.routes import route_of, work_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
+from plink.model.document import UNSET
 from plink.model.network import Network
 from solvers.costs.by_name import NAMES
 from solvers.schedules.catalogue import ALGORITHMS
@@ -42,7 +43,7 @@ def test_every_command_states_the_same_time(network: Network, algo: str) -> None
     """``reorder``, ``cost``, ``plan``, ``advise`` and ``report``; ``check`` has its test beside its options."""
     order = reorder(network, OrderRequest(algo, SIZE, max_moves=300, force=True))
     request = CostRequest(algo, SIZE, random=0)
-    model = order.details["model"]
+    model = order.model
     stated, at_first = {"cost": cost(network, order, request).cost_us}, {"cost": cost(network, None, request).cost_us}
     stated["reorder"], at_first["reorder"] = order.cost, order.baseline["given"]
     assert cost(network, order, request).model == model
@@ -73,9 +74,9 @@ def test_round_trips_alone_state_the_same_time() -> None:
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
     alone = replace(made, details={"halves_us": made.details["halves_us"]})
     order = reorder(alone, OrderRequest("ring", SIZE, max_moves=300, force=True))
-    assert (order.details["model"], "validation" in order.details) == ("latency", True)
+    assert (order.model, order.validation is not UNSET) == ("latency", True)
     assert order.cost == pytest.approx(cost(alone, order, CostRequest("ring", SIZE)).cost_us, abs=2e-3)
-    assert order.details["proven"]
+    assert order.proven
     assert order.lower_bound == pytest.approx(order.cost, abs=2e-3)
 
 

@@ -40,7 +40,14 @@ def seeds() -> dict[str, Sequence[bytes]]:
     }
     network = Network(THREE, latency, latency / 1000, details).to_json()
     order = RankOrder(
-        "ring", ("b", "a", "c.x.org"), 12.5, 10.0, {"environment": 20.0}, "latency", 3, "sha256:1"
+        algo="ring",
+        hosts=("b", "a", "c.x.org"),
+        cost=12.5,
+        lower_bound=10.0,
+        baseline={"environment": 20.0},
+        objective="latency",
+        seed=3,
+        network="sha256:1",
     ).to_json()
     groups = {"schema": "plink.groups/1", "groups": [["a", "b"], ["c.x.org"]]}
     topologies = [written.AWS, written.GCP, written.TOPOGRAPH, json.dumps(written.KUBERNETES), written.TREE]
@@ -216,7 +223,7 @@ def _plans() -> list[dict[str, Any]]:
     from tests.fuzz.targets import THREE
 
     two = type(THREE)(THREE.members[:2])
-    order = RankOrder("ring", tuple(two.names))
+    order = RankOrder(algo="ring", hosts=tuple(two.names))
     masters = Masters(np.array([[0, 2], [1, 3]], dtype=np.int32), np.array([0, 3], dtype=np.int32))
     ring = schedule_from_json(_schedules()[0], "ring")
     return [

@@ -36,8 +36,9 @@ def two_level(groups: list[list[int]], chunks: int, with_schedule: bool = True) 
     local, global_group = equal_chunks(groups, chunks)
     masters = Masters(local, local[np.arange(chunks), global_group], "sizes", (1.5,) * len(groups), (1.0,) * ranks)
     schedule = forward_and_reverse(two_level_reduce_scatter(groups, local, global_group)) if with_schedule else None
+    order = RankOrder(algo="given", hosts=tuple(hosts.names))
     return Plan(
-        "2lha", "latency", 1e8, RankOrder("given", tuple(hosts.names)), hosts, chunks, 12.5, None, {"flat": 20.25},
+        "2lha", "latency", 1e8, order, hosts, chunks, 12.5, None, {"flat": 20.25},
         groups=tuple(tuple(group) for group in groups), masters=masters, schedule=schedule,
         environment={"PLINK_X": "a b"}, network="sha256:12ab", details={"colour": "green"},
     )  # fmt: skip
@@ -84,7 +85,7 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
 def test_without_masters_the_schedule_is_the_algorithm_s(algo: str) -> None:
     options = {"segments": 2} if algo == "ring-chunked" else {}
     hosts = Hosts((Host("a", "a", 3), Host("b", "b")))
-    plan = Plan(algo, "latency", 100, RankOrder("given", ("a", "b")), hosts, None, options=options)
+    plan = Plan(algo, "latency", 100, RankOrder(algo="given", hosts=("a", "b")), hosts, None, options=options)
     made = schedule_of(again(plan))
     assert verify(made) == []
     assert made.to_json() == schedule_for(algo, 4, Options(**options)).to_json()

@@ -109,7 +109,7 @@ def test_an_order(measured: Network) -> None:
     from plink.model.order import RankOrder
 
     assert described("order", order_of(measured))
-    assert complaints("order", RankOrder("given", ("a", "b")).to_json()) == []
+    assert complaints("order", RankOrder(algo="given", hosts=("a", "b")).to_json()) == []
 
 
 @pytest.mark.parametrize(

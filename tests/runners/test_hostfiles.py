@@ -13,7 +13,7 @@ from plink.model.hosts import Host, Hosts, parse_hosts
 from plink.model.order import RankOrder, order_from_json
 from runners.hostfiles import FORMATS, command, render
 
-ORDER = RankOrder("ring", ("c", "a", "b"), cost=3.0, seed=1, details={"model": "latency"})
+ORDER = RankOrder(algo="ring", hosts=("c", "a", "b"), cost=3.0, seed=1, model="latency")
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "launchers.md").read_text()
 
@@ -79,7 +79,7 @@ def test_what_is_written_is_read_back(name: str, slots: list[int], form: str) ->
         form = "node-{}"
     labels = [form.format(number) for number in range(len(slots))]
     hosts = Hosts(tuple(Host(label, label, slots=count) for label, count in zip(labels, slots, strict=True)))
-    text = render(name, hosts, RankOrder("ring", tuple(labels)))
+    text = render(name, hosts, RankOrder(algo="ring", hosts=tuple(labels)))
     if name == "order":
         assert order_from_json(json.loads(text), "o").hosts == tuple(labels)
     else:

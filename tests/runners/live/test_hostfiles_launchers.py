@@ -19,7 +19,7 @@ from plink.model.order import RankOrder
 from runners.hostfiles import render
 
 HOSTS = Hosts((Host("hc", "hc"), Host("ha", "ha", slots=2), Host("hb", "hb")))
-ORDER = RankOrder("ring", ("hc", "ha", "hb"))
+ORDER = RankOrder(algo="ring", hosts=("hc", "ha", "hb"))
 PLACES = ["0 hc", "1 ha", "2 ha", "3 hb"]
 TIMEOUT_S = 120.0
 
