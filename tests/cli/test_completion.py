@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
         ("plink advise --model l", []),
         ("plink pipeline plan --kind g", ["gpipe"]),
         ("plink compare --pairs a", []),
-        ("plink launch --backend a", ["auto", "agileml"]),
+        ("plink launch --backend a", ["auto"]),
         ("plink runs rerun ", ["last", "ab12cd34"]),
         ("plink elastic evict last gpu", ["gpu-a", "gpu-b"]),
         ("plink reorder --pin g", ["gpu-a=", "gpu-b="]),
