@@ -8,18 +8,20 @@ with four times the spikes, and other costs of an eviction.
 import statistics
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.spot_plots import thesis_plots as thesis_plots  # for benchmarks/theses.py
+from benchmarks.spot_strategies import NAMES, strategies_for
 from plink.api.spot_simulation import comparison_for
 from plink.model.spot.market_file import MarketFile, market_file_from
 from plink.model.spot.prices import Market, Prices
 from solvers.spot.comparing import StrategyResult, compare, draw_starts
 from solvers.spot.deciding import Anchors, Footprint, Offer, Quote, decide, offer_book
-from solvers.spot.made import KINDS, MadeMarket, make_prices, with_more_spikes
+from solvers.spot.made import KINDS, MadeMarket, MarketKind, make_prices
 from solvers.spot.scaling import Application
-from solvers.spot.strategies import NAMES, Comparison
+from solvers.spot.strategies import Comparison
 
 _DAYS, _TRAIN_DAYS, _SEED, _STRESS = 150, 90, 7, 4.0
 _STARTS = {2: 1000, 20: 100}
@@ -36,6 +38,11 @@ _MARKET: dict[str, Any] = {
 }
 _TIMED = ("on-demand", "standard-checkpoint", "standard-agile", "bidbrain")
 _EVICT_MINUTES = (0, 1, 5, 10)
+
+
+def with_more_spikes(kind: MarketKind, factor: float) -> MarketKind:
+    """The same kind with so many times the spikes."""
+    return replace(kind, spikes=tuple(rate * factor for rate in kind.spikes))
 
 
 def comparisons(file: MarketFile, factor: float, evict_s: float = 60.0) -> dict[str, Comparison]:
@@ -76,7 +83,7 @@ def zones(common: dict[str, Comparison], hours: int, starts: int, names: tuple[s
     figures = {}
     for zone, comparison in common.items():
         begins = draw_starts(comparison.markets.traces, hours, starts, _SEED)
-        results = compare(names, comparison, hours, begins)
+        results = compare(strategies_for(names, comparison), comparison, hours, begins)
         figures[zone] = {result.name: row(result, results[0]) for result in results}
     return figures
 

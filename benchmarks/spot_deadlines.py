@@ -12,11 +12,12 @@ import numpy as np
 
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.spot import _MARKET, _SEED, _STRESS, comparisons
+from benchmarks.spot_optimum import OfflinePlan, offline_optimum
+from benchmarks.spot_strategies import strategies_for
 from plink.errors import NoAnswer
 from plink.model.spot.market_file import market_file_from
 from plink.model.spot.prices import HOUR_S
 from solvers.spot.comparing import compare, draw_starts
-from solvers.spot.optimum import OfflinePlan, offline_optimum
 from solvers.spot.simulating import work_of
 from solvers.spot.strategies import Comparison
 
@@ -38,7 +39,8 @@ def rows_of(comparison: Comparison, deadline_s: float, count: int) -> dict[str, 
     starts = draw_starts(comparison.markets.traces, _HOURS, count, _SEED)
     optima = [_optimum(comparison, start.time, deadline_s) for start in starts[:_OPTIMA]]
     rows: dict[str, Any] = {}
-    for result in compare(_STRATEGIES, comparison, _HOURS, starts, deadline_s=deadline_s):
+    strategies = strategies_for(_STRATEGIES, comparison, has_deadline=True)
+    for result in compare(strategies, comparison, _HOURS, starts, deadline_s=deadline_s):
         pairs = [(o.money, p.money) for o, p in zip(result.outcomes, optima, strict=False) if p is not None]
         spent, least = np.sum(pairs, axis=0)
         rows[result.name] = {

@@ -2,7 +2,7 @@
 each zone alone and against the next zone after each interruption. Prices are equal; the first hour is free if the
 provider interrupts it, as on EC2 today.
 
-Calm histories are those of :data:`solvers.spot.made_availability.KINDS`; in busy ones all times are a quarter as long,
+Calm histories are those of :data:`benchmarks.made_availability.KINDS`; in busy ones all times are a quarter as long,
 in the busiest a tenth.
 """
 
@@ -11,11 +11,11 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.made_availability import KINDS, make_availability
 from benchmarks.record import Bar, record, seeds_of
 from plink.api.spot_zones import compare_zones
 from plink.model.spot.market_file import market_file_from
 from plink.model.spot.prices import Market
-from solvers.spot.made_availability import KINDS, make_availability
 
 _DAYS, _NODES = 45, 16
 _TIMES = {"calm": 1.0, "busy": 0.25, "busiest": 0.1}

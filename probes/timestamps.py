@@ -15,7 +15,6 @@ from typing import Any
 SO_TIMESTAMPING = 37
 _TX_SOFTWARE, _RX_SOFTWARE, _SOFTWARE, _OPT_ID, _OPT_TSONLY = 1 << 1, 1 << 3, 1 << 4, 1 << 7, 1 << 11
 IP_RECVTTL = 12
-_IP_TTL = 2
 _TIMESPEC = struct.Struct("qq")
 _INT = struct.Struct("i")
 _ERROR = struct.Struct("12xI")  # struct sock_extended_err: ee_data is its last field

@@ -1,7 +1,7 @@
 """Compare strategies for transient machines on price histories."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from plink.api.spot import anchors_of, application_from, price_offers
@@ -20,14 +20,12 @@ from solvers.spot.comparing import (
 )
 from solvers.spot.footprint import Outlook
 from solvers.spot.odds import mean_hours_to_eviction
-from solvers.spot.optimum import OfflinePlan, offline_optimum
 from solvers.spot.scaling import Application
 from solvers.spot.simulating import SimulatedMarkets, Start, trace_job, work_of
 from solvers.spot.strategies import NAMES, Comparison, Reference, strategy_for
 
 BASELINE = "on-demand"
-DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain-replacing")
-MAX_OPTIMA = 100  # starts of a zone whose optimum is computed: a tenth of a second each, or more
+DEFAULT_STRATEGIES = (BASELINE, "young-checkpoint", "standard-agile", "bidbrain-replacing")
 TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
 _log = logging.getLogger("plink.spot")
 
@@ -68,21 +66,11 @@ class ZoneResult:
 
     zone: str
     results: tuple[StrategyResult, ...]
-    optima: tuple[OfflinePlan | None, ...] = ()
-    """With a deadline, of the first starts: the cheapest plan that knows all prices; None where none is in time."""
 
     @property
     def baseline(self) -> StrategyResult:
         """On demand."""
         return self.results[0]
-
-    def regret(self, result: StrategyResult) -> float | None:
-        """Return how much more a strategy costs than the optimum, as a share of it, over the starts that have one."""
-        pairs = [
-            (outcome.money, plan.money)
-            for outcome, plan in zip(result.outcomes, self.optima, strict=False) if plan is not None
-        ]  # fmt: skip
-        return sum(money for money, _ in pairs) / sum(least for _, least in pairs) - 1 if pairs else None
 
 
 @dataclass(frozen=True)
@@ -111,18 +99,14 @@ def simulate_spot(
     zones = _zones(market_file, histories, split, request)
     results = []
     for place, (zone, comparison, starts) in enumerate(zones):
-        planned = 0 if request.deadline_s is None else min(len(starts), MAX_OPTIMA)
 
-        def advance(done: int, total: int, place: int = place, before: int = planned) -> None:
-            progress(place * (before + total) + before + done, len(zones) * (before + total))
+        def advance(done: int, total: int, place: int = place) -> None:
+            progress(place * total + done, len(zones) * total)
 
         _check_deadline(comparison, request)
-        optima = []
-        for plan in _optima(comparison, request, starts):
-            optima.append(plan)
-            advance(len(optima) - planned, len(names) * len(starts))
-        rows = compare(names, comparison, request.hours, starts, advance, request.deadline_s)
-        results.append(ZoneResult(zone, tuple(rows), tuple(optima)))
+        strategies = {name: strategy_for(name, comparison, request.deadline_s is not None) for name in names}
+        rows = compare(strategies, comparison, request.hours, starts, advance, request.deadline_s)
+        results.append(ZoneResult(zone, tuple(rows)))
     return SpotSimulation(split, tuple(results))
 
 
@@ -185,19 +169,6 @@ def _check_deadline(comparison: Comparison, request: SimulationRequest) -> None:
             f"--deadline {request.deadline_s / HOUR_S:g}h: the reference machines need {needed_s / HOUR_S:.2f} h with "
             "their start"
         )
-
-
-def _optima(
-    comparison: Comparison, request: SimulationRequest, starts: Sequence[Start]
-) -> Iterator[OfflinePlan | None]:
-    if request.deadline_s is None:
-        return
-    work = work_of(request.hours, comparison.reference.total_cores, comparison.application)
-    for start in starts[:MAX_OPTIMA]:
-        try:
-            yield offline_optimum(comparison, start.time, work, request.deadline_s)
-        except NoAnswer:
-            yield None
 
 
 def comparison_for(

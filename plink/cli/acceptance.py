@@ -20,7 +20,6 @@ from solvers.checking.agreement import MIN_ORDERS, Correlation, calibration, gai
 from solvers.checking.regression import Tolerance, ranks_worse, slower
 
 _US = 1e6
-_MAX_NAMED_HOSTS = 6
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _JOB_COMMANDS = ("launch", "submit", "compare", "manifests", "runs rerun", "elas
 VALUES: dict[str, tuple[str, ...]] = {
     "--algo": NAMES,
     "schedule --algo": ALGORITHMS,
-    "--backend": ("auto", "agileml", *(name for name in ALGORITHMS if name != "gloo")),
+    "--backend": ("auto", *(name for name in ALGORITHMS if name != "gloo")),
     "--collective": ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"),
     "--device": ("auto", "cpu", "cuda"),
     "--format": FORMATS,

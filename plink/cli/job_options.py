@@ -16,7 +16,6 @@ from plink.errors import UsageError
 
 _ORDER = "Hosts and rank order"
 RUN_PANEL = "Execution"
-AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
 _BACKEND = "All-reduces (--backend)"
 _PIPELINE = "Pipelines (--pipeline)"
 _RARE = "Rare settings"
@@ -108,8 +107,8 @@ class JobOptions:
     timeout: Annotated[str | None, option(
         RUN_PANEL, "Terminate the job after this time (2h) and print its ranks' stacks.")] = None
     backend: Annotated[str | None, option(
-        _BACKEND, "Run PyTorch's all-reduces by this algorithm or schedule file; auto: the cheapest for each size. "
-        "`plink launch` also takes agileml: an elastic job.", metavar="[auto|ALGORITHM|FILE]")] = None
+        _BACKEND, "Run PyTorch's all-reduces by this algorithm or schedule file; auto: the cheapest for each size.",
+        metavar="[auto|ALGORITHM|FILE]")] = None
     autotune: Annotated[bool, option(
         _BACKEND, "With --backend 2lha or flat: move work between ranks when the network changes.",
         "--autotune")] = False

@@ -2,9 +2,7 @@
 
 import typer
 
-from plink.cli.elastic.options import ConsistencyOptions
-from plink.cli.job_options import AGILEML, Arguments, JobOptions, Program, takes
-from plink.errors import UsageError
+from plink.cli.job_options import Arguments, JobOptions, Program, takes
 
 
 @takes(
@@ -12,7 +10,7 @@ from plink.errors import UsageError
     "timeout", "backend", "autotune", "pipeline", "checkpoint", "restore", "settings", "accept_new_host_keys",
     "log_dir", "tail", "dry_run", "as_json",
 )  # fmt: skip
-def launch(program: Program, options: JobOptions, consistency: ConsistencyOptions, args: Arguments = None) -> None:
+def launch(program: Program, options: JobOptions, args: Arguments = None) -> None:
     """Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.
 
     Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK,
@@ -22,16 +20,8 @@ def launch(program: Program, options: JobOptions, consistency: ConsistencyOption
 
     Example: plink launch --hosts hosts.txt train.py --epochs 3
     """
-    if options.backend == AGILEML:
-        from plink.cli.elastic.job import launch_with_defaults
+    from plink.cli.job_setup import new_job
+    from plink.cli.launching import start
 
-        code = launch_with_defaults(program, args or [], options, consistency)
-    else:
-        if consistency != ConsistencyOptions():
-            raise UsageError(f"--rule, --shares and --rebalance go with --backend {AGILEML}, an elastic job")
-        from plink.cli.job_setup import new_job
-        from plink.cli.launching import start
-
-        code = start(new_job(program, args or [], options, options.runner or "ssh"))
-    if code:
+    if code := start(new_job(program, args or [], options, options.runner or "ssh")):
         raise typer.Exit(code)

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from plink.model.network import Network
     from plink.model.order import RankOrder
 
-# As in runners/hostfiles, which is imported only where it is used.
-_FORMATS = (
-    *("order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm"),
-    *("torchrun", "torchrun-env", "deepspeed", "horovod", "lightgbm", "kubernetes"),
-)
 _PARTLY_DONE_CODE = 3
 
 

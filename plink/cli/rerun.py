@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from plink.api.launching import AutotuneRequest
-from plink.cli.job_options import AGILEML, JobOptions
+from plink.cli.job_options import JobOptions
 from plink.cli.job_order import JobOrder
 from plink.cli.job_setup import launch_request, set_up, with_options
 from plink.cli.launching import JobSetup
 from plink.errors import InputError, UsageError
 from plink.records import workspace
-from plink.records.runs import Run, run_named
+from plink.records.runs import AGILEML, Run, run_named
 from runners.job.job import Job
 
 

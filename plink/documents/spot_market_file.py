@@ -68,7 +68,7 @@ class HeldEntry(TypedDict):
     hour_price: NotRequired[Price]
 
 
-ProviderName = Literal["aws", "command", "replay", "skypilot"]
+ProviderName = Literal["aws", "command", "replay"]
 Words = Annotated[list[Name], Meta(min_length=1)]
 
 
@@ -80,10 +80,9 @@ class ProviderEntry(TypedDict):
     key: NotRequired[Name]
     port: NotRequired[Annotated[int, Meta(ge=1, le=65535)]]
     lease_s: NotRequired[Annotated[float, Meta(ge=300, le=7 * 86400)]]
-    # aws and skypilot
+    # aws
     image: NotRequired[Name]
     start_up: NotRequired[Name]
-    # aws
     region: NotRequired[Name]
     key_name: NotRequired[Name]
     security_groups: NotRequired[list[Name]]

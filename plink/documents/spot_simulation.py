@@ -33,9 +33,6 @@ class SimulatedStrategy(TypedDict):
     """Jobs that were not over by the deadline; null without one."""
     fell_back: Share | None
     """Of the jobs: those that needed on-demand machines for the deadline; null without one."""
-    regret: float | None
-    """How much more it costs than the cheapest plan that knows all prices, as a share of that; null without a
-    deadline, and where no such plan is in time."""
     unfinished: Count
     """Jobs that were not done when prices ended; they count as they stood then."""
 
@@ -54,8 +51,6 @@ class SpotSimulationDocument(TypedDict):
     """Jobs in each zone, at random times."""
     deadline_s: Positive | None
     """Until when each job was to be over, from its start; null: no deadline."""
-    optima: Count
-    """Starts in each zone of which the cheapest plan was computed; regret is over these."""
     seed: Count
     """Draws those times."""
     train_until_s: Instant

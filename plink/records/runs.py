@@ -17,6 +17,7 @@ T = TypeVar("T")
 SCHEMA = "plink.run/1"
 _FILE = "run.json"
 LAST = "last"
+AGILEML = "agileml"  # the backend of an elastic job
 
 
 @dataclass(frozen=True)

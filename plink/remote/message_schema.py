@@ -61,11 +61,6 @@ def record(**fields: Validator) -> Validator:
     )
 
 
-def object_of(is_valid: Validator) -> Validator:
-    """Accept an object with valid values under any keys."""
-    return lambda value: isinstance(value, dict) and all(map(is_valid, value.values()))
-
-
 class MessageSchema:
     """Form of the messages of one sender.
 

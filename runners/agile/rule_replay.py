@@ -4,7 +4,7 @@ Assumed: each clock of an iteration takes the iteration's mean, hosts take as lo
 messages cost nothing, and an iteration teaches as much. So it is an estimate of what waiting costs, not of accuracy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,8 +136,3 @@ def _supersteps_s(steps: Steps, most: int) -> float:
         done += int(counts.sum())
         expected = actual if expected is None else _LATEST_SHARE * actual + (1 - _LATEST_SHARE) * expected
     return now
-
-
-def rules_compared(steps: Steps) -> Mapping[str, float]:
-    """Return the predicted seconds of every candidate."""
-    return {name: predicted_s(steps, name) for name in CANDIDATES}

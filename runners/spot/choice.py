@@ -20,7 +20,6 @@ from runners.spot.child_command import COMMAND_TIMEOUT_S
 from runners.spot.commands import CommandProvider
 from runners.spot.provider import ListedInstance, Provider
 from runners.spot.replay import ReplayProvider, ReplaySettings
-from runners.spot.skypilot import SkyPilotProvider, SkyPilotSettings, load_skypilot
 from runners.spot.steady_clock import elapsed_s
 from solvers.spot.ledger import RentedInstance
 from solvers.spot.reconciling import DriverTiming
@@ -29,25 +28,20 @@ _NEEDED = {
     "aws": ("region", "image"),
     "command": ("prices", "acquire", "listing", "release"),
     "replay": ("history", "hosts"),
-    "skypilot": (),
 }
 _COMMON = ("kind", "user", "key", "port", "lease_s")
 _TAKEN = {
     "aws": ("key_name", "security_groups", "subnets", "profile", "start_up", "private_addresses"),
     "command": ("renew", "on_demand"),
     "replay": ("speed", "start", "notice", "end"),
-    "skypilot": ("image", "start_up"),
 }
 # What decides which instances a provider lists: what is held by one is not listed by another.
 _SCOPE = {
     "aws": ("region", "profile"),
     "command": ("acquire", "listing", "release"),
     "replay": ("history", "hosts", "speed", "start"),
-    "skypilot": (),
 }
 Purpose = Literal["rent", "dry run", "release", "status"]
-# SkyPilot's server queues requests, and sets machines up after it has started them.
-_SKYPILOT_TIMES = {"poll_s": 30.0, "listing_delay_s": 300.0, "start_s": 1200.0}
 _DOUBT_S = 300.0
 _REPLAY_POLL_S = 0.5  # real seconds
 _REPLAY_DRAIN_S = 2.0
@@ -100,25 +94,7 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path, purpose: Pu
             CommandProvider(run, words), time.time, timing, has_leases="renew" in entry,
             has_on_demand=entry.get("on_demand", False),
         )  # fmt: skip
-    if kind == "skypilot":
-        return _skypilot(entry, market_file, run, purpose, timing)
     return _replay(entry, market_file, run, folder, purpose)
-
-
-def _skypilot(
-    entry: ProviderEntry, market_file: MarketFile, run: str, purpose: Purpose, timing: DriverTiming
-) -> ChosenProvider:  # fmt: skip
-    if not market_file.zones:
-        raise InputError(f"{market_file.path}: zones", "is missing; skypilot needs them, as aws/us-east-1/us-east-1a")
-    if market_file.billing == "hourly-2016":
-        raise InputError(f"{market_file.path}: billing", "choose first-hour-free or per-second for skypilot")
-    settings = SkyPilotSettings(
-        market_file.zones, tuple(each.name for each in market_file.types), entry.get("image"),
-        read_text(entry["start_up"]) if "start_up" in entry and _needs_files(purpose) else "",
-        market_file.product or "Linux/UNIX",
-    )  # fmt: skip
-    provider = SkyPilotProvider(run, settings, None if purpose == "status" else load_skypilot())
-    return ChosenProvider(provider, time.time, replace(timing, **_SKYPILOT_TIMES))
 
 
 def provider_name(market_file: MarketFile) -> str:

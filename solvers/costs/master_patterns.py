@@ -3,8 +3,6 @@
 Their schedules have as many transfers as ranks times masters, one row each; hops with shares need far fewer.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from plink.model.schedule import Indices
@@ -17,25 +15,22 @@ _Hops = tuple[Edges, Edges, Vector]  # source, target, share of the vector
 
 
 def two_level_pattern(groups: Groups) -> Pattern:
-    """The pattern of :func:`solvers.schedules.hierarchical.two_level`.
+    """The pattern of the all-reduce with the masters of :func:`balanced_masters`.
 
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
     return masters_pattern(groups, *balanced_masters(groups))
 
 
-def masters_pattern(
-    groups: Groups, local_masters: Indices, global_group: Indices, sizes: Sequence[float] | None = None
-) -> Pattern:
+def masters_pattern(groups: Groups, local_masters: Indices, global_group: Indices) -> Pattern:
     """The pattern of two-level aggregation with these masters: in a group every member sends each local master the
     chunks that are its own, local masters send global masters theirs, and back.
 
     :param local_masters: shape (C, G), the rank that aggregates a chunk in each group. :param global_group: shape
-        (C,), the group with its global master. :param sizes: of the chunks, in any unit; equal when not given.
+        (C,), the group with its global master. Chunks are of equal size.
     """
     chunks, ranks = len(global_group), sum(map(len, groups))
-    shares = np.ones(chunks) if sizes is None else np.asarray(sizes, dtype=np.float64)
-    shares = shares / shares.sum()
+    shares = np.full(chunks, 1 / chunks)
     inside: list[_Hops] = []
     for g, group in enumerate(groups):
         masters, place = np.unique(local_masters[:, g], return_inverse=True)

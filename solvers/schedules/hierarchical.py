@@ -17,15 +17,6 @@ Rows = npt.NDArray[np.int64]
 _CHUNKS_PER_HUB = 16  # at least, so that chunks follow weights
 
 
-def two_level(groups: Groups) -> Schedule:
-    """The all-reduce with the masters of :func:`balanced_masters`: 4 rounds, 2(N-1) times the vector on the wire,
-    2(G-1) times between groups.
-
-    :raises UsageError: when the groups are not those of the ranks 0 to N-1, for two ranks or more.
-    """
-    return forward_and_reverse(two_level_reduce_scatter(groups, *balanced_masters(groups)))
-
-
 def two_level_reduce_scatter(groups: Groups, local_masters: Indices, global_group: Indices) -> Schedule:
     """Two rounds: every rank sends each chunk to its group's local master, and these to the global master, which ends
     with it. One group, or groups of one rank only, take one round.

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from solvers.schedules.apportionment import Vector, apportioned, nested
-from solvers.schedules.partition import partition
 
 Groups = Sequence[Sequence[int]]
 Indices = npt.NDArray[np.int32]
@@ -73,29 +72,6 @@ def equal_chunks(groups: Groups, chunks: int, weights: Weights | None = None) ->
         own = global_group == g
         local_masters[own, g] = np.repeat(np.asarray(line), globally)
         local_masters[~own, g] = np.repeat(np.asarray(line), locally - globally)
-    return local_masters, global_group
-
-
-def sized_chunks(groups: Groups, sizes: Sequence[float], weights: Weights | None = None) -> tuple[Indices, Indices]:
-    """Masters of chunks of any sizes (the tensors of a model): (``local_masters``, ``global_group``), the bytes of each
-    in proportion as far as :func:`solvers.schedules.partition.partition` goes. Without weights, by size of the groups.
-
-    :param sizes: bytes, C numbers, none below 0.
-    :raises UsageError: as :func:`equal_chunks`, and for a size that is none.
-    """
-    weights = _checked(groups, weights)
-    lengths = np.asarray(sizes, dtype=np.float64)
-    if not len(lengths) or not (np.isfinite(lengths) & (lengths >= 0)).all():
-        raise UsageError("chunks: at least one is needed, and each has a size of 0 bytes or more")
-    global_group = partition(lengths, weights.groups).astype(np.int32)
-    local_masters = np.empty((len(lengths), len(groups)), dtype=np.int32)
-    for g, line in enumerate(groups):
-        members, own = np.asarray(line), global_group == g
-        strength = weights.ranks[members]
-        globally = partition(lengths[own], strength)
-        load = np.bincount(globally, lengths[own], len(members)).astype(np.float64)
-        local_masters[own, g] = members[globally]
-        local_masters[~own, g] = members[partition(lengths[~own], strength, load)]
     return local_masters, global_group
 
 

@@ -6,17 +6,7 @@ Every worker pushes what it has to the server of each chunk, and pulls the sum f
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
-
-
-def parameter_server(
-    ranks: int, sharded: bool = True, colocated: bool = True, servers: int | None = None, root: int = 0
-) -> Schedule:
-    """The all-reduce: two rounds, to the servers and back. For the forms see :func:`push`.
-
-    :raises UsageError: for fewer than two ranks, or servers that do not fit.
-    """
-    return forward_and_reverse(push(ranks, sharded, colocated, servers, root))
+from plink.model.schedule import Schedule, make_schedule
 
 
 def push(

@@ -138,14 +138,6 @@ class PreparedCollective:
         return replace(timeline, begin_us=timeline.begin_us[:m], end_us=timeline.end_us[:m])
 
 
-def simulate_collective(
-    schedule: Schedule, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float,
-    lockstep: bool = True,
-) -> "Timeline":  # fmt: skip
-    """Run one collective; parameters and errors as :meth:`PreparedCollective.of` and :meth:`PreparedCollective.run`."""
-    return PreparedCollective.of(schedule, lockstep).run(network, order, size_bytes)
-
-
 class Waits(NamedTuple):
     """Which task waits for which, shapes (E,): ``later`` for ``sooner``; ``before_lag``: only until that has left;
     ``for_receiver``: as its receiver is not ready before."""

@@ -1,6 +1,6 @@
 """Compare strategies on the same jobs: random starts, every strategy from each of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,8 +8,8 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, PriceTrace
 from solvers.spot.deciding import Anchors
-from solvers.spot.simulating import DeadlineFallback, SimulationOutcome, Start, simulate_job, work_of
-from solvers.spot.strategies import Comparison, strategy_for
+from solvers.spot.simulating import DeadlineFallback, SimulationOutcome, Start, Strategy, simulate_job, work_of
+from solvers.spot.strategies import Comparison
 
 FALLBACK_SLACK_S = 360.0
 """So much earlier than they have to the machines for a deadline are requested, as by `plink spot drive`: it decides
@@ -111,7 +111,7 @@ def fallback_of(comparison: Comparison, deadline_s: float | None) -> DeadlineFal
 
 
 def compare(
-    names: Sequence[str],
+    strategies: Mapping[str, Strategy],
     comparison: Comparison,
     hours: float,
     starts: Sequence[Start],
@@ -120,17 +120,17 @@ def compare(
 ) -> list[StrategyResult]:
     """Return how jobs of so many hours on the reference machines go by each strategy.
 
+    :param strategies: by name; with a deadline those of :func:`solvers.spot.strategies.strategy_for` with one.
     :param deadline_s: from each start: the reference machines are requested on demand when they have to be.
     """
     work = work_of(hours, comparison.reference.total_cores, comparison.application)
     fallback = fallback_of(comparison, deadline_s)
     results: list[StrategyResult] = []
-    for place, name in enumerate(names):
-        strategy = strategy_for(name, comparison, fallback is not None)
+    for place, (name, strategy) in enumerate(strategies.items()):
         net = fallback if name != "on-demand" else None
         outcomes = []
         for number, start in enumerate(starts):
             outcomes.append(simulate_job(comparison.markets, strategy, comparison.application, start, work, net))
-            progress(place * len(starts) + number + 1, len(names) * len(starts))
+            progress(place * len(starts) + number + 1, len(strategies) * len(starts))
         results.append(StrategyResult(name, tuple(outcomes)))
     return results

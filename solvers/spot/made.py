@@ -1,4 +1,4 @@
-"""Made price histories, from a seed, for tests and benchmarks.
+"""Made price histories, from a seed.
 
 The price of a market is the sum of a base, which moves slowly (an AR(1) process in its logarithm and the time of day),
 small changes that come in bursts, and spikes: a Poisson process of sudden rises that last minutes to hours. Spikes of a
@@ -7,7 +7,7 @@ changed, their level, how long spikes lasted, and the odds of an eviction within
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -58,11 +58,6 @@ class MadeMarket:
     market: Market
     kind: MarketKind
     on_demand: float
-
-
-def with_more_spikes(kind: MarketKind, factor: float) -> MarketKind:
-    """Return the same kind with so many times the spikes."""
-    return replace(kind, spikes=tuple(rate * factor for rate in kind.spikes))
 
 
 def make_prices(

@@ -2,23 +2,17 @@
 
 =====================  ===============================================================================================
 on-demand              the reference machines, on demand
-standard-checkpoint    all cores in the market of the lowest price per core, bid: the on-demand price, until evicted;
-                       checkpoints that take 17 % of the time (Harlap thesis, 4.5.2)
-young-checkpoint       the same with checkpoints as often as Young's formula says for the market's evictions: stronger
+young-checkpoint       all cores in the market of the lowest price per core, bid: the on-demand price, until evicted;
+                       checkpoints as often as Young's formula says for the market's evictions
 standard-agile         the same bids, with reliable anchors that keep the state (AgileML)
-just-above             as standard-agile, but bids just above the price
 bidbrain               the thesis's BidBrain, up to 1.5 times the cores
-bidbrain-same-cores    the same with no more cores than the reference
 bidbrain-replacing     expects that evicted capacity is replaced within the hour: plink's own, as advice and the driver
-clairvoyant            BidBrain that knows which bids will be evicted within the hour: a reference, no bound
 =====================  ===============================================================================================
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from plink.model.spot.limits import Limits
 from plink.model.spot.prices import HOUR_S
@@ -33,19 +27,12 @@ from solvers.spot.deciding import (
     should_renew,
 )
 from solvers.spot.footprint import Outlook
-from solvers.spot.odds import EvictionOdds
-from solvers.spot.odds_kernels import next_above
 from solvers.spot.scaling import Application
 from solvers.spot.simulating import DECISION_INTERVAL_S, Acquire, CheckpointPolicy, SimulatedMarkets, Strategy
 
-THESIS_OVERHEAD = 0.17
 CHECKPOINT_S = 60.0  # to write one
-JUST_ABOVE = 0.0001
 NO_ANCHORS = Anchors()
-NAMES = (
-    *("on-demand", "standard-checkpoint", "young-checkpoint", "standard-agile", "just-above"),
-    *("bidbrain", "bidbrain-same-cores", "bidbrain-replacing", "clairvoyant"),
-)
+NAMES = ("on-demand", "young-checkpoint", "standard-agile", "bidbrain", "bidbrain-replacing")
 
 
 @dataclass(frozen=True)
@@ -81,14 +68,12 @@ class OnDemand:
 
 @dataclass(frozen=True)
 class Standard:
-    """Hold all cores in the market of the lowest price per core, until evicted. ``above``: how much is bid above the
-    price; None: the on-demand price is bid."""
+    """Hold all cores in the market of the lowest price per core, at a bid of its on-demand price, until evicted."""
 
     markets: SimulatedMarkets
     cores: float
     anchors: Anchors = NO_ANCHORS
     checkpointing: CheckpointPolicy | None = None
-    above: float | None = None
     is_periodic: bool = False
 
     def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
@@ -99,8 +84,7 @@ class Standard:
         if not choices:
             return None
         best = min(choices, key=lambda m: prices[m] / self.markets.cores[m])
-        bid = self.markets.on_demand[best] if self.above is None else prices[best] + self.above
-        return Acquire(best, math.ceil(self.cores / self.markets.cores[best]), bid)
+        return Acquire(best, math.ceil(self.cores / self.markets.cores[best]), self.markets.on_demand[best])
 
     def renews(self, footprint: Footprint, number: int, prices: Sequence[float], now: float) -> bool:
         """Return yes: it is kept until it is evicted."""
@@ -131,43 +115,6 @@ class BidBrain:
 
 
 @dataclass(frozen=True, eq=False)
-class Clairvoyant:
-    """BidBrain with perfect odds: it knows when each bid would be evicted within the hour to come."""
-
-    markets: SimulatedMarkets
-    bidbrain: BidBrain
-    checkpointing: CheckpointPolicy | None = None
-    is_periodic: bool = True
-
-    @property
-    def anchors(self) -> Anchors:
-        """Those of BidBrain."""
-        return self.bidbrain.anchors
-
-    def _informed(self, now: float) -> BidBrain:
-        """Return BidBrain with the odds of this moment, 0 or 1."""
-        book = self.bidbrain.book
-        offers = []
-        for number, offer in enumerate(book.offers):
-            assert isinstance(offer.risk, EvictionOdds)
-            trace = self.markets.traces[number]
-            price, steps = trace.price_at(now), offer.risk.step_s * np.arange(offer.risk.table.shape[2])
-            after = np.array([next_above(trace.times, trace.prices, now, price + d) - now for d in offer.risk.deltas])
-            beta = (after[:, None] <= steps[None, :]).astype(float)
-            evicted = np.where(beta > 0, after[:, None], 0.0)
-            offers.append(replace(offer, risk=replace(offer.risk, table=np.stack([beta, evicted]))))
-        return replace(self.bidbrain, book=offer_book(offers, book.outlook, book.application))
-
-    def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
-        """Return the best candidate by what will happen."""
-        return self._informed(now).acquire(footprint, prices, now)
-
-    def renews(self, footprint: Footprint, number: int, prices: Sequence[float], now: float) -> bool:
-        """Return whether to keep it, by what will happen."""
-        return self._informed(now).renews(footprint, number, prices, now)
-
-
-@dataclass(frozen=True, eq=False)
 class Comparison:
     """What all strategies have in common. ``offers``: one for each of ``markets``, with odds from before the test;
     ``hours_to_eviction``: the mean of bids of the on-demand price, from before the test too."""
@@ -191,27 +138,17 @@ def strategy_for(name: str, comparison: Comparison, has_deadline: bool = False) 
     if name == "on-demand":
         reference = comparison.reference
         return OnDemand(Anchors(reference.count, reference.price, reference.cores))
-    if name == "standard-checkpoint":
-        return Standard(markets, cores, checkpointing=CheckpointPolicy(THESIS_OVERHEAD, CHECKPOINT_S / THESIS_OVERHEAD))
     if name == "young-checkpoint":
         return Standard(markets, cores, checkpointing=young(comparison.hours_to_eviction))
     if name == "standard-agile":
         return Standard(markets, cores, comparison.anchors)
-    if name == "just-above":
-        return Standard(markets, cores, comparison.anchors, above=JUST_ABOVE)
-    limits = replace(comparison.limits, two_markets=has_deadline)
-    if name == "bidbrain-same-cores":
-        limits = replace(limits, max_cores=cores)
+    if name not in NAMES:
+        raise KeyError(name)
     outlook = comparison.outlook
     if name == "bidbrain-replacing":
         outlook = replacing(outlook.billing, comparison.application)
     book = offer_book(comparison.offers, outlook, comparison.application)
-    bidbrain = BidBrain(book, limits, comparison.anchors)
-    if name == "clairvoyant":
-        return Clairvoyant(markets, bidbrain)
-    if name not in NAMES:
-        raise KeyError(name)
-    return bidbrain
+    return BidBrain(book, replace(comparison.limits, two_markets=has_deadline), comparison.anchors)
 
 
 def replacing(billing: Billing, application: Application) -> Outlook:

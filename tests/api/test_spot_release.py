@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import tomllib
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,12 +218,7 @@ def test_driver_that_does_not_end_is_said(run: Path) -> None:
 
 
 def test_release_outlasts_a_request_without_an_answer(tmp_path: Path) -> None:
-    document = {
-        "billing": "per-second", "zones": ["aws/us-east-1/us-east-1a"],
-        "types": [{"name": "c5.xlarge", "cores": 4, "on_demand": 0.17}],
-        "reference": {"type": "c5.xlarge", "count": 1}, "limits": {"max_cores": 16}, "provider": {"kind": "skypilot"},
-    }  # fmt: skip
-    chosen = choose_provider(market_file_from(document, "market.toml"), "0aaa", tmp_path, "status")
-    timing = chosen.timing
-    deadline = ReleaseWaits(clock=lambda: 0.0).deadline(chosen)
-    assert deadline > timing.request_timeout_s + timing.listing_delay_s
+    market_file = market_file_from(tomllib.loads(MARKET_FILE + AWS), "market.toml")
+    chosen = choose_provider(market_file, "0aaa", tmp_path, "status")
+    slow = replace(chosen, timing=replace(chosen.timing, request_timeout_s=300.0, listing_delay_s=600.0))
+    assert ReleaseWaits(clock=lambda: 0.0).deadline(slow) > 900.0

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from benchmarks.made_availability import KINDS, make_availability
 from plink.api.spot_zones import compare_zones
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.spot.availability import AvailabilityTrace
 from plink.model.spot.market_file import MarketFile, market_file_from
 from plink.model.spot.prices import Market
-from solvers.spot.made_availability import KINDS, make_availability
 
 MARKET = {
     "types": [{"name": "v100", "cores": 8, "on_demand": 3.0}],

@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
         ("plink advise --model l", []),
         ("plink pipeline plan --kind g", ["gpipe"]),
         ("plink compare --pairs a", []),
-        ("plink launch --backend a", ["auto", "agileml"]),
+        ("plink launch --backend a", ["auto"]),
         ("plink runs rerun ", ["last", "ab12cd34"]),
         ("plink elastic evict last gpu", ["gpu-a", "gpu-b"]),
         ("plink reorder --pin g", ["gpu-a=", "gpu-b="]),
@@ -120,7 +120,6 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     from plink.cli.elastic.control import HostTierChoice
     from plink.cli.job_options import RunnerName, launch_settings
     from plink.cli.manifests import ObjectKind
-    from plink.cli.reorder import _FORMATS
     from plink.model.hosts import TIERS
     from plink.model.schedule import COLLECTIVES
     from runners.choice import NAMES as RUNNERS
@@ -131,7 +130,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
 
     assert completion.NAMES == NAMES
     assert tuple(ALGORITHMS) == completion.ALGORITHMS
-    assert tuple(FORMATS) == _FORMATS == completion.FORMATS
+    assert tuple(FORMATS) == completion.FORMATS
     values = completion.VALUES
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert values["--method"] == METHODS

@@ -227,12 +227,9 @@ def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
         (("--rule", "elastic-bsp", "--shares", "speed"), "choose one of them"),
     ],
 )
-@pytest.mark.parametrize("command", [("elastic", "run"), ("launch", "--backend", "agileml")])
-def test_invalid_rules_are_refused_in_one_line(
-    command: tuple[str, ...], options: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
+def test_invalid_rules_are_refused_in_one_line(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").touch()
-    done = typed(*command, "--runner", "local", *options, "app.py", cwd=tmp_path)
+    done = typed("elastic", "run", "--runner", "local", *options, "app.py", cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -264,13 +261,6 @@ def test_divergence_that_is_no_distance_is_refused(bound: str, tmp_path: Path) -
     (tmp_path / "app.py").touch()
     done = typed("elastic", "run", "--runner", "local", f"--divergence={bound}", "app.py", cwd=tmp_path)
     assert "write a distance" in refusal(done)
-
-
-def test_rule_without_an_elastic_job_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "app.py").touch()
-    done = typed("launch", "--runner", "local", "--rule", "asp", "app.py", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--backend agileml" in done.stderr
 
 
 def test_summary_has_what_was_rented(tmp_path: Path) -> None:

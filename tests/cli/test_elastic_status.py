@@ -71,8 +71,8 @@ def test_updates_are_in_the_status() -> None:
 
 def test_a_dry_run_says_what_it_did_not_check(tmp_path: Path) -> None:
     """It asks no host, not even this one."""
-    words = ("--dry-run", "--runner", "local", "--slots", "2", "--backend", "agileml", "fit.py")
-    done = typed("launch", *words, cwd=tmp_path)
+    words = ("--dry-run", "--runner", "local", "--slots", "2", "fit.py")
+    done = typed("elastic", "run", *words, cwd=tmp_path)
     assert done.returncode == 0
     assert [line for line in done.stdout.splitlines() if line.startswith("#")] == [
         "# on local-0, reliable", "# on local-1, transient",

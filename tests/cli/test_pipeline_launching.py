@@ -262,7 +262,6 @@ def test_restored_job_that_fails_before_a_checkpoint_says_how_to_go_on(tmp_path:
         (["--runner", "local", "--hosts", "hosts.txt", EXAMPLE], "--runner local runs every rank on this machine"),
         (["--hosts", "hosts.txt", EXAMPLE], "plan.json: the plan's host here is not in the hosts file; plan again"),
         (["--hosts", "slots.txt", EXAMPLE], "plan.json: the plan gives here 2 slots, the hosts file 1; plan again"),
-        (["--backend", "agileml", EXAMPLE], "--backend agileml: omit --pipeline"),
     ],
 )
 def test_bad_requests_are_refused(words: list[str], message: str, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_simulate(here: Path) -> None:
         rows = {row["strategy"]: row for row in document["results"] if row["zone"] == zone}
         assert (rows["on-demand"]["cost_ratio"], rows["on-demand"]["time_ratio"]) == (1, 1)
         assert rows["bidbrain-replacing"]["cost_ratio"] < 0.5
-        assert rows["bidbrain-replacing"]["time_ratio"] < rows["standard-checkpoint"]["time_ratio"]
+        assert rows["bidbrain-replacing"]["time_ratio"] < rows["young-checkpoint"]["time_ratio"]
         shares = ("share_on_demand", "share_paid", "share_free")
         assert all(sum(row[share] for share in shares) == pytest.approx(1, abs=1e-3) for row in rows.values())
     assert spot(here, *words) == document
@@ -132,10 +132,9 @@ def test_picture_of_a_job(here: Path, tmp_path: Path, name: str, begin: bytes) -
 def test_simulate_with_a_deadline(here: Path) -> None:
     words = ("simulate", "market.toml", "--prices", "prices.json", "--starts", "6", "--hours", "1", "--deadline", "2h")
     document = spot(here, *words)
-    assert (document["deadline_s"], document["optima"]) == (7200, 6)
+    assert document["deadline_s"] == 7200
     for row in document["results"]:
         assert row["missed"] == 0
-        assert row["regret"] > -0.5
     assert "missed" in shown(here, *words).stdout
 
 

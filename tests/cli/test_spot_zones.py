@@ -6,8 +6,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from benchmarks.made_availability import KINDS, make_availability
 from plink.model.storage import read_document
-from solvers.spot.made_availability import KINDS, make_availability
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT

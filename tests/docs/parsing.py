@@ -81,7 +81,7 @@ def _backend(value: str) -> None:
     from solvers.costs.by_name import NAMES
 
     if not value.endswith((".json", ".json.gz")):
-        _one_of((*NAMES, "auto", "agileml"))(value)
+        _one_of((*NAMES, "auto"))(value)
 
 
 def _format(value: str) -> None:

@@ -17,7 +17,7 @@ from plink.errors import HostError
 from plink.model.hosts import Host
 from plink.remote.connector import AgentConnection
 from plink.remote.fleet import AgentMessage, Fleet
-from plink.remote.message_schema import MessageSchema, object_of, text
+from plink.remote.message_schema import MessageSchema, text
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
@@ -91,7 +91,8 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
 
 def test_an_agent_with_a_protocol_error_is_lost(children: Callable[..., ChildHosts]) -> None:
     """What it said does not reach anybody, and the others go on."""
-    program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": object_of(text)}}))
+    schema = MessageSchema({"echo": {"said": lambda value: all(map(text, value.values()))}})
+    program = AgentProgram(PROGRAM.modules, schema)
     with Fleet(children(), program) as fleet:
         start(fleet, HOSTS[:2])
         fleet.send("a", method="say", text="hello")

@@ -12,7 +12,6 @@ from plink.remote.message_schema import (
     integer,
     list_of,
     non_empty_list_of,
-    object_of,
     one_of,
     optional,
     record,
@@ -32,7 +31,6 @@ POINT = record(x=integer, y=integer)
         (list_of(integer), [[], [1, 2]], [[1, "2"], {}, None, "12"]),
         (non_empty_list_of(integer), [[1]], [[], None, ["1"]]),
         (POINT, [{"x": 1, "y": 2}], [{"x": 1}, {"x": 1, "y": 2, "z": 3}, {"x": 1, "y": "2"}, [], None]),
-        (object_of(integer), [{}, {"a": 1}], [{"a": "1"}, [], None]),
     ],
 )  # fmt: skip
 def test_validators(is_valid: Validator, good: list[Any], bad: list[Any]) -> None:

@@ -7,14 +7,14 @@ import contextlib
 import os
 import shlex
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from plink.api.elastic import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.api.recording import RecordRequest
-from plink.cli.elastic.options import ConsistencyOptions, ElasticOptions, SpotOptions
+from plink.cli.elastic.options import ElasticOptions, SpotOptions
 from plink.cli.elastic.rental import Rental
 from plink.cli.elastic.screen import Screen
-from plink.cli.job_options import AGILEML, JobOptions
+from plink.cli.job_options import JobOptions
 from plink.cli.job_setup import with_options
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
@@ -25,24 +25,7 @@ from runners.choice import KUBERNETES
 from runners.job.job import Job
 from runners.job.result import PlacementError
 
-_RUNNERS = ("ssh", "local", "slurm")  # of those that `plink launch` has
 _MAX_LOCAL_SLOTS = 64
-
-
-def launch_with_defaults(program: str, args: list[str], options: JobOptions, consistency: ConsistencyOptions) -> int:
-    """``plink launch --backend agileml``; returns as :func:`run_job` does.
-
-    :raises PlinkError: as that does. :raises UsageError: for what an elastic job does not take.
-    """
-    runner = options.runner or "ssh"
-    if runner not in _RUNNERS:
-        raise UsageError(f"--backend {AGILEML}: choose --runner {', '.join(_RUNNERS)}, not {runner}")
-    for name in ("order", "pipeline", "algo", "autotune", "tail", "launcher_args"):
-        if (value := getattr(options, name)) is not None and value is not False:
-            raise UsageError(f"--backend {AGILEML}: omit --{name.replace('_', '-')}, its hosts have no ranks")
-    if options.checkpoint is not None or options.restore is not None:
-        raise UsageError(f"--backend {AGILEML}: `plink elastic run` takes --checkpoint and --restore")
-    return run_job(program, args, runner, replace(options, backend=None), ElasticOptions(**asdict(consistency)))
 
 
 def run_job(

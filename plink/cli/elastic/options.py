@@ -18,25 +18,6 @@ _SPOT_PANEL = "Elastic jobs: machines rented for the job"
 
 
 @dataclass(frozen=True)
-class ConsistencyOptions:
-    """How workers wait for each other, as typed; None where nothing was."""
-
-    # fmt: off
-    rule: Annotated[str | None, option(
-        _CONSISTENCY, "How far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
-        "ahead of the slowest; dssp:L:U: L to U, as waits are predicted; elastic-bsp:R: fast ones do up to R "
-        "mini-batches between barriers; asp: nobody waits; ordered:N: as asp, but updates that are more than N "
-        "others late are dropped.", metavar="[bsp|ssp:N|...]")] = None
-    shares: Annotated[str | None, option(
-        _CONSISTENCY, "How the data is divided. slots (the default): by the workers of a host; speed: by "
-        "how fast they turn out to be.", metavar="[slots|speed]")] = None
-    rebalance: Annotated[bool, option(
-        _CONSISTENCY, "Workers that are ahead do parts of the work of those that are behind (FlexRR); "
-        "with bsp, ssp:N and dssp:L:U.", "--rebalance")] = False
-    # fmt: on
-
-
-@dataclass(frozen=True)
 class SpotOptions:
     """What is rented for the job, as typed; None where nothing was."""
 
@@ -84,10 +65,21 @@ class SpotOptions:
 
 
 @dataclass(frozen=True)
-class ElasticOptions(ConsistencyOptions):
+class ElasticOptions:
     """As typed; None where nothing was."""
 
     # fmt: off
+    rule: Annotated[str | None, option(
+        _CONSISTENCY, "How far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
+        "ahead of the slowest; dssp:L:U: L to U, as waits are predicted; elastic-bsp:R: fast ones do up to R "
+        "mini-batches between barriers; asp: nobody waits; ordered:N: as asp, but updates that are more than N "
+        "others late are dropped.", metavar="[bsp|ssp:N|...]")] = None
+    shares: Annotated[str | None, option(
+        _CONSISTENCY, "How the data is divided. slots (the default): by the workers of a host; speed: by "
+        "how fast they turn out to be.", metavar="[slots|speed]")] = None
+    rebalance: Annotated[bool, option(
+        _CONSISTENCY, "Workers that are ahead do parts of the work of those that are behind (FlexRR); "
+        "with bsp, ssp:N and dssp:L:U.", "--rebalance")] = False
     stage_thresholds: Annotated[str | None, option(
         _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
         metavar="[A:B|auto]")] = None

@@ -35,8 +35,6 @@ def run(
     Parameters are on servers that move with the hosts; none is lost with a
     transient one. The hosts file says tier=reliable or tier=transient. The
     reliable hosts share the folder of --checkpoint.
-    `plink launch --backend agileml APP` is the same with the defaults, but
-    for --rule, --shares and --rebalance.
     With --spot more transient hosts are rented while it runs, and released at
     its end, however that comes.
 

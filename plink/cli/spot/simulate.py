@@ -39,7 +39,7 @@ def simulate(
     ] = None,
     deadline: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Jobs are to be over so long after their start, like 6h; shows regret."),
+        typer.Option(metavar="TIME", help="Jobs are to be over so long after their start, like 6h."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw one job by the last strategy, .svg or .png.")
@@ -50,8 +50,7 @@ def simulate(
 
     Each zone is simulated by itself. Costs and times are shown by those of the reference machines on demand.
 
-    With --deadline the reference machines are rented on demand when they have to be. Regret: how much more a strategy
-    costs than the cheapest plan that knows all prices, of the first 100 starts.
+    With --deadline the reference machines are rented on demand when they have to be.
 
     Of availability histories: where to hold as many instances as the reference
     has, in one zone, in the next after each interruption, or by expected cost
@@ -180,7 +179,6 @@ def _document(simulation: "SpotSimulation", request: "SimulationRequest") -> dic
         "hours": request.hours,
         "starts": request.starts,
         "deadline_s": deadline_s,
-        "optima": len(simulation.zones[0].optima),
         "seed": request.seed,
         "train_until_s": simulation.train_until,
         "results": [
@@ -197,7 +195,6 @@ def _document(simulation: "SpotSimulation", request: "SimulationRequest") -> dic
                 "share_free": round(result.share("free"), _DIGITS),
                 "missed": None if deadline_s is None else result.missed(deadline_s),
                 "fell_back": None if deadline_s is None else round(result.fell_back, _DIGITS),
-                "regret": None if (regret := zone.regret(result)) is None else round(regret, _DIGITS),
                 "unfinished": result.unfinished,
             }
             for zone in simulation.zones
@@ -223,15 +220,12 @@ def _show(document: dict[str, Any]) -> None:
         "zone", "strategy", "cost", "time", "cost/on-demand", "time/on-demand", "evictions", "free", "unfinished",
     ]  # fmt: skip
     if (deadline_s := document["deadline_s"]) is not None:
-        print(
-            f"deadline: {format_duration(deadline_s)} after each start; regret (cost above the cheapest plan) of "
-            f"{document['optima']} starts"
-        )
-        columns += ["missed", "fell back", "regret"]
+        print(f"deadline: {format_duration(deadline_s)} after each start")
+        columns += ["missed", "fell back"]
     show_table(columns, rows)
 
 
 def _deadline_cells(row: dict[str, Any]) -> tuple[str, ...]:
     if row["missed"] is None:
         return ()
-    return str(row["missed"]), f"{row['fell_back']:.0%}", "" if row["regret"] is None else f"{row['regret']:.0%}"
+    return str(row["missed"]), f"{row['fell_back']:.0%}"

@@ -4,7 +4,6 @@ Hosts by their number; ``slots`` maps those that may work to the workers that ea
 """
 
 import heapq
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -262,10 +261,3 @@ def worked_on(shards: Shards) -> dict[int, tuple[int, ...]]:
 def unready(shards: Shards, host: int) -> bool:
     """Return whether the host still has to load something before it can do its share."""
     return any(host in (shard.next_owner, shard.owner) and host not in shard.loaded for shard in shards)
-
-
-def imbalance(shards: Shards, slots: Mapping[int, int]) -> float:
-    """Return how far the host that is farthest from its share is off it, in shards."""
-    held = Counter(shard.owner for shard in shards)
-    total = sum(slots.values())
-    return max((abs(held[host] - len(shards) * count / total) for host, count in slots.items()), default=math.inf)

@@ -100,15 +100,15 @@ def test_servers_by_hand() -> None:
     assert distinct_rounds(pattern) == [(tuple(pushed), 1.0, 1.0), (tuple(pulled), 1.0, 0.0)]
 
 
-def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
-    """Groups 0-1 and 2; rank 0 is local master of the first chunk, of a quarter, and rank 1 of the second; rank 2 of
-    both and global master of the second."""
-    local, final = np.array([[0, 2], [1, 2]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
+def test_masters_of_uneven_shares_by_hand() -> None:
+    """Groups 0-1 and 2; rank 0 is local master of one chunk in four, and rank 1 of the others; rank 2 of all, and
+    global master of these."""
+    local, final = np.array([[0, 2], *[[1, 2]] * 3], dtype=np.int32), np.array([0, 1, 1, 1], dtype=np.int32)
     inside = ((0, 1, 0.75), (1, 0, 0.25))
     across = ((1, 2, 0.75), (2, 0, 0.25))
     back = ((0, 2, 0.25), (2, 1, 0.75))
     again = ((0, 1, 0.25), (1, 0, 0.75))
-    pattern = masters_pattern([[0, 1], [2]], local, final, sizes=[1.0, 3.0])
+    pattern = masters_pattern([[0, 1], [2]], local, final)
     assert distinct_rounds(pattern) == sorted(
         [(inside, 1.0, 1.0), (across, 1.0, 1.0), (back, 1.0, 0.0), (again, 1.0, 0.0)]
     )

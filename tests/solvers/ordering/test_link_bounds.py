@@ -14,12 +14,13 @@ from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
-from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import cost_by_model
 from solvers.simulation.job import CapacityChanges
 from solvers.simulation.network import SimulatedNetwork
 from tests.solvers.costs.test_cost_models import fabric, fitting, options_for
 from tests.solvers.costs.test_interfaces import GBPS, bcube
+from tests.solvers.simulation.collectives import simulate_collective
 from tests.solvers.simulation.jobs import Task, plain_ends
 
 ORDERS = 6

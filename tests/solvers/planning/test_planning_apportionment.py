@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from solvers.schedules.apportionment import apportioned, nested
-from solvers.schedules.partition import partition
 
 WEIGHTS = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
 CALM = settings(max_examples=100, deadline=None)
@@ -58,47 +57,6 @@ def test_a_part_is_within_one_and_within_the_whole(part: int, more: int, weights
     assert all(item <= other for item, other in zip(inside, all_, strict=True))
 
 
-def heaviest(takers: tuple[int, ...], sizes: list[int], weights: list[int]) -> Fraction:
-    """The largest load over weight."""
-    loads = [sum(size for size, taker in zip(sizes, takers, strict=True) if taker == m) for m in range(len(weights))]
-    return max(Fraction(load, weight) for load, weight in zip(loads, weights, strict=True))
-
-
-def apportioned_sizes(sizes: list[int], weights: list[int]) -> tuple[int, ...]:
-    """What the approximation says."""
-    return tuple(partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64)).tolist())
-
-
-@CALM
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.lists(st.integers(1, 4), min_size=1, max_size=3))
-def test_unequal_chunks_keep_to_the_bounds_of_lpt(sizes: list[int], weights: list[int]) -> None:
-    """Against the best of all ways to deal them out."""
-    number = len(weights)
-    best = min(heaviest(way, sizes, weights) for way in itertools.product(range(number), repeat=len(sizes)))
-    result = heaviest(apportioned_sizes(sizes, weights), sizes, weights)
-    assert best <= result <= Fraction(2 * number, number + 1) * best
-    if len(set(weights)) == 1:
-        assert result <= (Fraction(4, 3) - Fraction(1, 3 * number)) * best
-
-
-@CALM
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=80), WEIGHTS)
-def test_nobody_is_far_above_the_proportion(sizes: list[int], weights: list[int]) -> None:
-    result = heaviest(apportioned_sizes(sizes, weights), sizes, weights)
-    assert result <= Fraction(sum(sizes) + (len(weights) - 1) * max(sizes), sum(weights))
-    assert apportioned_sizes(sizes, weights) == apportioned_sizes(sizes, weights)
-
-
-def test_the_textbook_s_worst_case() -> None:
-    """Two machines, 3 3 2 2 2: LPT needs 7 where 6 is possible, 4/3 - 1/6 of it."""
-    assert heaviest(apportioned_sizes([3, 3, 2, 2, 2], [1, 1]), [3, 3, 2, 2, 2], [1, 1]) == 7
-
-
-def test_loads_that_are_there_already_count() -> None:
-    assert partition(np.ones(3), np.ones(2), np.array([0.0, 3.0])).tolist() == [0, 0, 0]
-    assert partition(np.zeros(0), np.ones(2)).tolist() == []
-
-
 def test_a_part_by_hand() -> None:
     """Shares of 0.4, 0.4 and 1.2 of two, and 0.8, 0.8 and 2.4 of four: the third may be rounded up inside, where it has
     the least remainder, without being so outside."""
@@ -114,26 +72,3 @@ def test_only_the_proportions_of_weights_count() -> None:
         for chunks in (1, 9, 49, 1000):
             item, other = (apportioned(chunks, np.array(weights) * by).tolist() for by in (1.0, scale))
             assert item == other
-
-
-def lpt(sizes: list[int], weights: list[int], loads: list[int]) -> list[int]:
-    """The largest chunk first, of equals the first, to whom it leaves with the least load for its weight; exactly."""
-    takers = [-1] * len(sizes)
-    taken = list(loads)
-    for chunk in sorted(range(len(sizes)), key=lambda k: -sizes[k]):
-        taker = min(range(len(weights)), key=lambda m: Fraction(taken[m] + sizes[chunk], weights[m]))
-        takers[chunk] = taker
-        taken[taker] += sizes[chunk]
-    return takers
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(0, 9), max_size=8), st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=4), st.data())
-def test_chunks_go_where_the_definition_says(sizes: list[int], weights: list[int], data: st.DataObject) -> None:
-    loads = data.draw(st.lists(st.integers(0, 9), min_size=len(weights), max_size=len(weights)))
-    before = np.array(loads, dtype=np.float64)
-    result = partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64), before)
-    assert result.tolist() == lpt(sizes, weights, loads)
-    assert before.tolist() == loads, "what was given is left as it was"
-    plain = partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64))
-    assert plain.tolist() == lpt(sizes, weights, [0] * len(weights))

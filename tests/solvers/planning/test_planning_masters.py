@@ -19,8 +19,8 @@ from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
 from solvers.costs.patterns import pattern_of
 from solvers.planning.costing import AllReduce, random_groups_median, two_level_cost
-from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
-from solvers.schedules.masters import Weights, check_groups, equal_chunks, sized_chunks
+from solvers.schedules.hierarchical import balanced_masters, two_level_reduce_scatter
+from solvers.schedules.masters import Weights, check_groups, equal_chunks
 from solvers.schedules.verifier import verify
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.simulator import simulate
@@ -76,28 +76,6 @@ def test_equal_chunks_are_within_one_of_the_proportion(case: tuple[Groups, Weigh
 
 
 @CALM
-@given(cases(), st.lists(st.integers(0, 10**6), min_size=1, max_size=40))
-def test_tensors_keep_to_the_bound_of_lpt(case: tuple[Groups, Weights], sizes: list[int]) -> None:
-    """Load over weight is at most that of an even deal, and a largest tensor for each of the others."""
-    groups, weights = case
-    local, global_group = sized_chunks(groups, sizes, weights)
-    check_masters(groups, local, global_group)
-    bytes_ = np.array(sizes, dtype=np.float64)
-
-    def bounded(loads: Any, strength: Any) -> bool:
-        most = loads.sum() + (len(loads) - 1) * max(sizes)
-        return bool((loads / strength).max() <= most / strength.sum() * (1 + 1e-12))
-
-    assert bounded(np.bincount(global_group, bytes_, len(groups)), weights.groups)
-    final = np.bincount(local[np.arange(len(sizes)), global_group], bytes_, len(weights.ranks))
-    for g, group in enumerate(groups):
-        loads = np.bincount(local[:, g], bytes_, len(weights.ranks))[group]
-        assert bounded(loads, weights.ranks[group])
-        assert bounded(final[group], weights.ranks[group])
-    assert (sized_chunks(groups, sizes, weights)[0] == local).all()
-
-
-@CALM
 @given(cases())
 def test_as_many_chunks_as_ranks_is_one_for_each(case: tuple[Groups, Weights]) -> None:
     groups, _ = case
@@ -134,21 +112,10 @@ def test_masters_that_are_balanced_cost_what_they_did() -> None:
     balanced, plain = masters_pattern(groups, *balanced_masters(groups)), two_level_pattern(groups)
     for name in ("round", "source", "target", "share", "repeat", "reduce_repeat"):
         assert (getattr(balanced, name) == getattr(plain, name)).all()
-    assert evaluate(two_level(groups), fabric(9), np.arange(9), 1e6, "contention").cost_us == pytest.approx(
+    schedule = forward_and_reverse(two_level_reduce_scatter(groups, *balanced_masters(groups)))
+    assert evaluate(schedule, fabric(9), np.arange(9), 1e6, "contention").cost_us == pytest.approx(
         closed_form(plain, fabric(9), 1e6, "contention")(np.arange(9))
     )
-
-
-def test_unequal_chunks_cost_by_their_bytes() -> None:
-    """Two ranks; the first is global master of three quarters: 0.25 of the vector there from it, 0.75 to it."""
-    local, global_group = np.array([[0, 1], [0, 1]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
-    pattern = masters_pattern([[0], [1]], local, global_group, [3.0, 1.0])
-    moved = {(int(a), int(b), int(t)): share for a, b, t, share in zip(
-        pattern.source, pattern.target, pattern.round, pattern.share, strict=True
-    )}  # fmt: skip
-    assert moved == {(1, 0, 0): 0.75, (0, 1, 0): 0.25, (0, 1, 1): 0.75, (1, 0, 1): 0.25}
-    halves = masters_pattern([[0], [1]], local, global_group, [1.0, 1.0])
-    assert (halves.share == masters_pattern([[0], [1]], local, global_group).share).all()
 
 
 def test_more_chunks_do_not_make_more_transfers() -> None:
@@ -181,14 +148,10 @@ def test_what_is_wrong_is_refused() -> None:
     groups = [[0, 1], [2]]
     with pytest.raises(UsageError, match="every group needs a rank"):
         equal_chunks(groups, 4, Weights(np.ones(2), np.array([1.0, 1.0, 0.0])))
-    for call in (lambda weights: equal_chunks(groups, 4, weights), lambda weights: sized_chunks(groups, [1], weights)):
-        with pytest.raises(UsageError, match="2 groups and 3 ranks need one each"):
-            call(Weights(ones, ones))
+    with pytest.raises(UsageError, match="2 groups and 3 ranks need one each"):
+        equal_chunks(groups, 4, Weights(ones, ones))
     with pytest.raises(UsageError, match="0 chunks"):
         equal_chunks(groups, 0)
-    for sizes in ([], [1, -1], [float("nan")]):
-        with pytest.raises(UsageError, match="chunks: at least one"):
-            sized_chunks(groups, sizes)
     with pytest.raises(UsageError, match="groups: every rank"):
         equal_chunks([[0, 1], [1]], 4)
 
@@ -211,16 +174,6 @@ def test_chunks_go_round_the_groups(groups: Groups, chunks: int, final: list[int
     local, global_group = equal_chunks(groups, chunks)
     assert local[np.arange(chunks), global_group].tolist() == final
     assert [groups[g].count(rank) for g, rank in zip(global_group.tolist(), final, strict=True)] == [1] * chunks
-
-
-def test_tensors_by_hand() -> None:
-    """Of 8, 4, 2 and 1 bytes the group of three ranks, three quarters of all, takes the 8, then (12/3 and 4/1 are
-    alike, of equals the first) the 4, then 14/3 is more than 2/1, then (13/3 or 3/1) the second group again. In it rank
-    0 takes 8 and rank 1 takes 4 globally; rank 2 has nothing yet and gets the two others."""
-    local, global_group = sized_chunks([[0, 1, 2], [3]], [4, 8, 1, 2])
-    assert global_group.tolist() == [0, 0, 1, 1]
-    assert local[:, 0].tolist() == [1, 0, 2, 2]
-    assert local[:, 1].tolist() == [3] * 4
 
 
 def test_groups_of_any_shape_are_checked() -> None:

@@ -11,22 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.schedule import forward_and_reverse
+from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.bcube import bcube
 from solvers.schedules.bml import bml
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.halving_doubling import halving_doubling
-from solvers.schedules.hierarchical import (
-    balanced_masters,
-    flat,
-    hub_reduce_scatter,
-    two_level,
-    two_level_reduce_scatter,
-)
+from solvers.schedules.hierarchical import balanced_masters, flat, hub_reduce_scatter, two_level_reduce_scatter
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
+from solvers.schedules.masters import Groups
 from solvers.schedules.multi_ring import multi_ring, ring_tours
-from solvers.schedules.parameter_server import parameter_server, push
+from solvers.schedules.parameter_server import push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_chunked
 from solvers.schedules.trees import (
@@ -39,6 +34,18 @@ from tests.solvers.schedules.transfers import moves, sent
 from tests.solvers.simulator import simulate
 
 CALM = settings(max_examples=30, deadline=None)
+
+
+def two_level(groups: Groups) -> Schedule:
+    """The all-reduce with balanced masters."""
+    return forward_and_reverse(two_level_reduce_scatter(groups, *balanced_masters(groups)))
+
+
+def parameter_server(ranks: int, sharded: bool = True, colocated: bool = True, servers: int | None = None) -> Schedule:
+    """The all-reduce to servers and back; a centralised one that is colocated is rank 2."""
+    return forward_and_reverse(push(ranks, sharded, colocated, servers, 0 if sharded else 2))
+
+
 PARTS = [(algo, part) for algo, entry in ALGORITHMS.items() for part in entry.parts]
 
 
@@ -243,7 +250,7 @@ def test_flat_aggregation_is_one_group_and_the_sharded_server() -> None:
 
 @given(st.integers(3, 40))
 def test_server_load(ranks: int) -> None:
-    central = sent(parameter_server(ranks, sharded=False, root=2))
+    central = sent(parameter_server(ranks, sharded=False))
     assert central == [ranks - 1 if rank == 2 else 1 for rank in range(ranks)]
     apart = parameter_server(ranks, sharded=False, colocated=False)
     assert sent(apart) == [1] * (ranks - 1) + [ranks - 1]
@@ -342,7 +349,7 @@ def test_every_name_maps_to_its_generator() -> None:
         "flat": flat(8),
         "hub": forward_and_reverse(hub_reduce_scatter([range(8)], 3)),
         "hub-2l": forward_and_reverse(hub_reduce_scatter(groups, 3)),
-        "ps": parameter_server(8, sharded=False, root=5),
+        "ps": forward_and_reverse(push(8, sharded=False, root=5)),
         "bml": bml(8, 2),
         "multi-ring": multi_ring(8, 2),
         "gloo": ring(8, -1, 1),
@@ -366,7 +373,7 @@ def test_options_left_out_are_the_usual() -> None:
     assert moves(schedule_for("bml", 16)) == moves(bml(16, 2))
     assert moves(schedule_for("ring-chunked", 5)) == moves(ring_chunked(5, 4))
     assert moves(schedule_for("ps", 5)) == moves(flat(5))
-    assert moves(schedule_for("ps", 5, Options(sharded=False))) == moves(parameter_server(5, sharded=False, root=0))
+    assert moves(schedule_for("ps", 5, Options(sharded=False))) == moves(forward_and_reverse(push(5, sharded=False)))
     assert moves(schedule_for("bml", 9, Options(base=77, levels=2))) == moves(bml(9, 3))
 
 

@@ -11,9 +11,10 @@ from solvers.costs.by_name import cost_function_for, model_for, parts_of, search
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation import collective, cost
-from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import SimulatedCost, cost_by_model, transfers_of
 from solvers.simulation.network import SimulatedNetwork
+from tests.solvers.simulation.collectives import simulate_collective
 
 SIZE, GBPS, RTT_US = 8e6, 2.0, 20.0
 

@@ -12,11 +12,12 @@ from benchmarks.referee import played_us
 from benchmarks.simgrid import has_simgrid, simgrid_us
 from plink.errors import NoAnswer
 from solvers.schedules.catalogue import Options, schedule_for
-from solvers.simulation.collective import PreparedCollective, simulate_collective
+from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.network import SimulatedNetwork, TierLinks
 from solvers.simulation.simgrid import deployment_xml, platform_xml
 from tests.cli.files import refusal, write
 from tests.conftest import typed
+from tests.solvers.simulation.collectives import simulate_collective
 from tests.solvers.simulation.test_collective import network, racks
 
 needs_simgrid = pytest.mark.skipif(not has_simgrid(), reason="needs SimGrid's Python bindings (python3-simgrid)")

@@ -1,10 +1,12 @@
 """Made prices: the same by seed, and like those of 2015 that they are set by."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from plink.model.spot.prices import Market
-from solvers.spot.made import KINDS, MadeMarket, make_prices, with_more_spikes
+from solvers.spot.made import KINDS, MadeMarket, make_prices
 from solvers.spot.odds import eviction_curves
 
 _DELTAS = np.array([0.0001, 0.0012, 0.0042, 0.014, 0.048, 0.16, 0.4])
@@ -46,7 +48,7 @@ def test_more_spikes() -> None:
     kind = KINDS["r3-a"]
     shares = []
     for factor in (1, 4):
-        made = MadeMarket(Market("z", "t"), with_more_spikes(kind, factor), 0.175)
+        made = MadeMarket(Market("z", "t"), replace(kind, spikes=tuple(factor * rate for rate in kind.spikes)), 0.175)
         trace = make_prices([made], 60, 1)[made.market]
         shares.append(float(((trace.ends - trace.times) * (trace.prices > 0.1)).sum()))
     assert 2.5 < shares[1] / shares[0] < 6

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.made_availability import KINDS, ZoneKind, make_availability
 from plink.model.spot.availability import AvailabilityTrace
 from solvers.spot.billing import BILLINGS
 from solvers.spot.hazard import Interruptions
-from solvers.spot.made_availability import KINDS, ZoneKind, make_availability
 from solvers.spot.scaling import Application, Scaling
 from solvers.spot.zones import (
     NextZone,

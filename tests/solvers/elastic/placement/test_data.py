@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from solvers.elastic.placement import data
 from solvers.elastic.placement.data import Loading, Shard
+from tests.solvers.elastic.placement.world import imbalance
 
 SOON, AHEAD = Loading(1, ahead=False), Loading(2, ahead=True)
 Slots = st.dictionaries(st.integers(0, 9), st.integers(1, 8), min_size=1, max_size=6)
@@ -23,7 +24,7 @@ def has(owner: int, *previous: int, loaded: tuple[int, ...] = (), next_owner: in
 def test_first_shares_go_by_slots(number: int, slots: dict[int, int]) -> None:
     shards = data.first_assignment(number, slots)
     assert len(shards) == number
-    assert data.imbalance(shards, slots) < 1
+    assert imbalance(shards, slots) < 1
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), Slots)

@@ -1,11 +1,13 @@
 """A job on paper: it carries out what the policy decides, and knows who really has what."""
 
-from collections.abc import Iterable
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.cluster import apply
-from solvers.elastic.placement.data import imbalance
+from solvers.elastic.placement.data import Shards
 from solvers.elastic.placement.events import Event, HostsFailed, HostsLeft, Joined, Moved, Ready, Replicated, Warned
 from solvers.elastic.placement.hosts import JobHost, Tier
 from solvers.elastic.placement.partitions import PartitionPlacement
@@ -19,6 +21,13 @@ def hosts(reliable: int, transient: int, first: int = 0, **more: float) -> tuple
     """Some of each, numbered from ``first``, the reliable ones first."""
     tiers = [Tier.RELIABLE] * reliable + [Tier.TRANSIENT] * transient
     return tuple(JobHost(first + i, f"h{first + i}", tier, **more) for i, tier in enumerate(tiers))  # type: ignore[arg-type]
+
+
+def imbalance(shards: Shards, slots: Mapping[int, int]) -> float:
+    """How far the host that is farthest from its share is off it, in shards."""
+    held = Counter(shard.owner for shard in shards)
+    total = sum(slots.values())
+    return max((abs(held[host] - len(shards) * count / total) for host, count in slots.items()), default=math.inf)
 
 
 def of(kind: type, actions: Iterable[act.Action]) -> list:

@@ -1,0 +1,16 @@
+"""One collective on a simulated network, prepared and run."""
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.model.schedule import Schedule
+from solvers.simulation.collective import PreparedCollective
+from solvers.simulation.engine import Timeline
+from solvers.simulation.network import SimulatedNetwork
+
+
+def simulate_collective(
+    schedule: Schedule, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float, lockstep: bool = True
+) -> Timeline:
+    """Run it; parameters and errors as of :class:`PreparedCollective`."""
+    return PreparedCollective.of(schedule, lockstep).run(network, order, size_bytes)
