@@ -63,15 +63,6 @@ _CONDITIONS: dict[str, dict[str, Any]] = {
     },
 }
 
-# Parts that a document replaces by an error where they could not be had.
-_OR_ERROR = {
-    "info": (
-        *("plink", "python", "system", "hardware", "packages", "programs", "lab", "entry_points", "environment"),
-        *("workspace", "names", "pytorch"),
-    )
-}
-_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
-
 
 def documents() -> dict[str, type]:
     """Return each kind of document by its name, like ``order``."""
@@ -93,8 +84,6 @@ def schema_of(name: str, kind: type) -> dict[str, Any]:
     for title, definition in definitions.items():
         _describe(definition, classes[title])
     body = _inlined(top, definitions)
-    for key in _OR_ERROR.get(name, ()):
-        body["properties"][key] = {"anyOf": [body["properties"][key], _ERROR]}
     schema = schema_name(kind)
     title, _, about = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
     return {

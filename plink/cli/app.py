@@ -101,7 +101,7 @@ COMMANDS = {
         "An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.",
     ),
     "info": (
-        "info:info",
+        "features.info.command:info",
         "Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this "
         "machine.",
     ),
