@@ -12,7 +12,7 @@ from solvers.ordering.problem import Order, OrderingProblem
 from solvers.ordering.progress import SearchProgress
 from solvers.schedules.catalogue import Options
 
-_WHAT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
+OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
 
 def reorder(
@@ -33,13 +33,22 @@ def reorder(
     request = request or OrderRequest()
     if algo is not None:
         request = replace(request, algo=algo)
+    return find_order(network, request, show, stopped)[0]
+
+
+def find_order(
+    network: Network, request: OrderRequest, show: Callable[[SearchProgress], None], stopped: Callable[[], bool]
+) -> tuple[RankOrder, Solved | None]:
+    """Return the rank order to launch, and the search for it, None for a single host; parameters and errors as of
+    :func:`reorder`."""
     if len(network.hosts) == 1:
         check_alone(network, request)
-        return order_of_one(network, request)
-    return order_of(network, solve(network, request, show, stopped), request)
+        return _order_of_one(network, request), None
+    solved = solve(network, request, show, stopped)
+    return _order_of(network, solved, request), solved
 
 
-def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
+def _order_of_one(network: Network, request: OrderRequest) -> RankOrder:
     """Return the only order of a single host."""
     alone = {"given": 0.0, "random_median": 0.0}
     names = tuple(network.hosts.names)
@@ -47,7 +56,7 @@ def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
     return RankOrder(request.algo, names, 0.0, 0.0, alone, "sum", request.seed, network.fingerprint(), details)
 
 
-def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
+def _order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
     """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
     ranks = task.baseline if solved.baseline_kept else result.order
@@ -75,7 +84,7 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
         **{
             key: round(value, 3)
             for key, value in result.metrics.items()
-            if not solved.baseline_kept or key not in _WHAT
+            if not solved.baseline_kept or key not in OBJECTIVE_TEXT
         },
     }
     if solved.choice is not None:
