@@ -6,11 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from plink.cli.finding_lines import finding_line
-from plink.cli.floor import floor_us
+from plink.cli.finding_lines import failing_count, finding_line, floor_us
 from plink.cli.inputs import hosts_file_from
 from plink.cli.screen import print_json, print_lines, progress, say
-from plink.cli.severities import failing_count
 from plink.errors import PlinkError
 
 
