@@ -316,7 +316,7 @@ def _faults(bench: BenchLab) -> dict[str, Any]:
         return does
 
     def controller(job: ElasticRun) -> None:
-        os.kill(job.child("runners.agile.main"), signal.SIGKILL)
+        os.kill(job.child("runners.agile.controller"), signal.SIGKILL)
 
     other = next(rack(name) for name in names if rack(name) != rack(names[0]))
     # With 7 transient hosts the first four of them serve.

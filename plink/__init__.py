@@ -37,7 +37,7 @@ _HOMES = {
     "plink.api.probing": ("probe",),
     "plink.api.recording": ("RecordRequest",),
     "plink.api.reordering": ("reorder",),
-    "plink.api.report_request": ("ReportRequest",),
+    "plink.api.report_data": ("ReportRequest",),
     "plink.api.reporting": ("render_report",),
     "plink.errors": ("HostError", "InputError", "NoAnswer", "PartlyDone", "PlinkError", "UsageError"),
     "plink.model.groups": ("Groups", "read_groups"),

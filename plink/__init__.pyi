@@ -21,7 +21,7 @@ from plink.api.probe_request import ProbeRequest as ProbeRequest
 from plink.api.probing import probe as probe
 from plink.api.recording import RecordRequest as RecordRequest
 from plink.api.reordering import reorder as reorder
-from plink.api.report_request import ReportRequest as ReportRequest
+from plink.api.report_data import ReportRequest as ReportRequest
 from plink.api.reporting import render_report as render_report
 from plink.errors import HostError as HostError
 from plink.errors import InputError as InputError

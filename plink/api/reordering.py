@@ -13,7 +13,7 @@ from solvers.ordering.problem import Order, OrderingProblem
 from solvers.ordering.progress import SearchProgress
 from solvers.schedules.catalogue import Options
 
-_METRICS_OF_ORDER = ("sum", "bottleneck")
+OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
 
 def reorder(
@@ -34,13 +34,22 @@ def reorder(
     request = request or OrderRequest()
     if algo is not None:
         request = replace(request, algo=algo)
+    return find_order(network, request, show, stopped)[0]
+
+
+def find_order(
+    network: Network, request: OrderRequest, show: Callable[[SearchProgress], None], stopped: Callable[[], bool]
+) -> tuple[RankOrder, Solved | None]:
+    """Return the rank order to launch, and the search for it, None for a single host; parameters and errors as of
+    :func:`reorder`."""
     if len(network.hosts) == 1:
         check_alone(network, request)
-        return order_of_one(network, request)
-    return order_of(network, solve(network, request, show, stopped), request)
+        return _order_of_one(network, request), None
+    solved = solve(network, request, show, stopped)
+    return _order_of(network, solved, request), solved
 
 
-def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
+def _order_of_one(network: Network, request: OrderRequest) -> RankOrder:
     """Return the only order of a single host."""
     return RankOrder(
         algo=request.algo,
@@ -58,7 +67,7 @@ def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
     )
 
 
-def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
+def _order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
     """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
     baseline_kept = solved.baseline_kept
@@ -69,7 +78,7 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
     by_size = task.model != "latency"
     choice, smoothing, metrics = solved.choice, solved.smoothing, dict(result.metrics)
     if baseline_kept:
-        metrics = {key: value for key, value in metrics.items() if key not in _METRICS_OF_ORDER}
+        metrics = {key: value for key, value in metrics.items() if key not in OBJECTIVE_TEXT}
     return RankOrder(
         algo=task.algo,
         hosts=_names(ranks, names),

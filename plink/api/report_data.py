@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
 from plink.api.interfaces import interface_topology, most_hosts_relay
-from plink.api.report_request import ReportRequest
 from plink.api.routes import route_of, work_of
 from plink.errors import InputError, NoAnswer, UsageError
+from plink.model.benchmark_runs import BenchmarkRun
 from plink.model.network import Matrix, Network
+from plink.model.order import RankOrder
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
 from plink.report.words import count
 from solvers.costs.accuracy import prediction_interval
@@ -22,8 +23,28 @@ from solvers.grouping.cluster import measured_hosts
 from solvers.hierarchy.tiers import completed_far, tiers
 from solvers.ordering.interfaces import BCube
 
+if TYPE_CHECKING:
+    from plink.model.embedding import NetworkEmbedding
+
 _MAX_LISTED_PAIRS = 6  # pairs of one reason that are named
 _MAX_REASONS = 12
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """Request for a report. ``order``: whose way is drawn; ``groups``: the names of the hosts in each, None: by the
+    round trips; ``results``: orders that were run; ``embedding``: where the hosts are, None: they are embedded now,
+    with ``seed``. ``order_source`` and ``groups_source`` name their sources, on the page and in errors; ``no_order``:
+    why there is no order, a sentence."""
+
+    order: RankOrder | None = None
+    groups: Sequence[Sequence[str]] | None = None
+    results: Sequence[BenchmarkRun] = ()
+    embedding: "NetworkEmbedding | None" = None
+    seed: int = 0
+    order_source: str = "order"
+    groups_source: str = "groups"
+    no_order: str = "No order was given."
 
 
 def check_drawable(network: Network) -> None:

@@ -3,16 +3,19 @@
 Imported when the command runs: it needs the solvers.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from plink.api.connecting import connector_for
+from plink.api.smoothing import device_for
 from plink.cli import calibration
 from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, show_check, timed
-from plink.cli.affinity import affinity_of
 from plink.cli.junit import Case, write_junit
 from plink.cli.order_benchmark import (
     BenchmarkConfig,
@@ -24,7 +27,7 @@ from plink.cli.order_benchmark import (
 )
 from plink.errors import NoAnswer, PlinkError
 from plink.model.benchmark_runs import SCHEMA, BenchmarkRun, read_benchmark_runs
-from plink.model.network import Network
+from plink.model.network import Matrix, Network
 from plink.model.storage import STANDARD, check_apart, write_document
 from plink.model.truth import read_truth
 from plink.model.units import format_us
@@ -33,7 +36,9 @@ from plink.records.scratch import scratch_folder
 from plink.terminal.inputs import network_from
 from plink.terminal.screen import print_json, print_lines, say
 from runners.choice import runner_named
-from solvers.prediction.topology import levels_apart
+from solvers.affinity import paia, triplets
+from solvers.embedding.embed import embed
+from solvers.prediction.topology import UNKNOWN, levels_apart
 
 
 @dataclass(frozen=True)
@@ -253,3 +258,25 @@ def _publish(report: _CheckReport, request: CheckRequest, target: Path) -> None:
     if failures:
         falls_short = any(case.ok is False for case in report.cases)
         raise (PlinkError if falls_short else NoAnswer)("; ".join(failures))
+
+
+def affinity_of(network: Network, levels: Any, seed: int) -> dict[str, Any]:
+    """Return PAIA of the measured and of the fitted distances, None where there is none.
+
+    :param levels: shape (N, N), how many levels apart two hosts truly are.
+    """
+    measured = network.rtt_us
+    truth = np.where(levels == UNKNOWN, np.nan, levels.astype(float))
+    fitted: Matrix | None
+    try:
+        names = network.hosts.names
+        fitted = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names).fitted_us
+    except NoAnswer as error:
+        say(f"no fitted distances: {error}")
+        fitted = None
+
+    def share(distances: "Matrix | None") -> float | None:
+        value = math.nan if distances is None else paia(distances, truth)
+        return None if math.isnan(value) else round(value, 6)
+
+    return {"triplets": triplets(truth), "measured": share(measured), "fitted": share(fitted)}

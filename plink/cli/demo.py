@@ -86,7 +86,7 @@ def _measure(
     from probes.methods import ProbeSettings
     from probes.session import ProbeProgress, measure_all
     from solvers.costs.accuracy import RINGS, calibrated_interval
-    from solvers.costs.links import ring_seconds
+    from solvers.costs.closed_forms import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
 
     hosts = blueprint.hosts()

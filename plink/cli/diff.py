@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from plink.cli.floor import floor_us
-from plink.cli.severities import failing_count
+from plink.cli.finding_lines import failing_count, floor_us
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
 from plink.terminal.screen import print_json

@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from plink.cli.finding_lines import finding_line
-from plink.cli.floor import floor_us
-from plink.cli.severities import failing_count
+from plink.cli.finding_lines import failing_count, finding_line, floor_us
 from plink.errors import PlinkError
 from plink.terminal.inputs import hosts_file_from
 from plink.terminal.screen import print_json, print_lines, progress, say

@@ -56,8 +56,8 @@ def manifests(
     from plink.terminal.screen import say
     from runners.choice import KUBERNETES
     from runners.job.runner import RunContext, RunObserver
+    from runners.kubernetes.objects import ObjectWriter
     from runners.kubernetes.settings import PodSettings, parse_resources
-    from runners.kubernetes.writer import ObjectWriter
 
     read = (options.hosts_file, None if options.order is None else Path(options.order))
     workspace.check_output(output, None, (*read, workspace.NETWORK, workspace.ORDER))

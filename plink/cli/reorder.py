@@ -14,11 +14,12 @@ from plink.records import workspace
 from plink.terminal.screen import say, search_status
 
 if TYPE_CHECKING:
-    from plink.api.ordering import OrderRequest
+    from plink.api.ordering import OrderRequest, Solved
     from plink.model.network import Network
     from plink.model.order import RankOrder
 
 _PARTLY_DONE_CODE = 3
+_MAX_GAP = 1.0  # a bound that is further off says nothing
 
 
 _PURPOSE_PANEL, _HOSTS_PANEL, _SEARCH_PANEL, _OUTPUT_PANEL = (
@@ -253,23 +254,57 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
 
     :raises PlinkError: as :func:`plink.api.reordering.reorder`.
     """
-    from plink.api.ordering import check_alone, solve
-    from plink.api.reordering import order_of, order_of_one
+    from plink.api.reordering import find_order
     from plink.cli.finding_lines import interface_warnings
-    from plink.cli.order_report import summary
 
-    if len(network.hosts) == 1:
-        check_alone(network, request)
-        return SearchOutcome(
-            order_of_one(network, request), [f"{request.algo} of a single host: there is nothing to order"]
-        )
     warnings = interface_warnings(network)  # invalid interfaces are refused before a search, not after
     with search_status() as show:
-        solved = solve(network, request, show, stopped)
+        order, solved = find_order(network, request, show, stopped)
+    if solved is None:
+        return SearchOutcome(order, [f"{request.algo} of a single host: there is nothing to order"])
     proven = solved.result.is_optimal or solved.proven_by_rounds
     complete = (not request.prove or proven) and not solved.needs_unmeasured
-    lines = [*summary(solved), *warnings]
-    return SearchOutcome(order_of(network, solved, request), lines, complete, solved.interrupted)
+    return SearchOutcome(order, [*_summary(solved), *warnings], complete, solved.interrupted)
+
+
+def _summary(solved: "Solved") -> list[str]:
+    """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
+    from plink.api.reordering import OBJECTIVE_TEXT
+    from plink.model.units import format_us
+
+    task, result = solved.task, solved.result
+    costs = [format_us(cost) for cost in (result.baseline_cost, result.cost, result.random_median)]
+    line = (
+        f"{task.algo} of {len(task.hosts)} hosts, {OBJECTIVE_TEXT.get(result.objective, f'model {task.model}')}: "
+        f"given {costs[0]}, found {costs[1]}, median of random orders {costs[2]}"
+    )
+    if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
+        of = " of measured pairs" if solved.sparse else ""
+        bound = format_us(result.lower_bound)
+        line += (
+            f"; estimated bound {bound}, from predicted pairs"
+            if solved.estimated
+            else f"; no order{of} costs less than {bound}"
+        )
+        if not solved.estimated and result.is_optimal:
+            line += " (optimal)"
+        elif not solved.estimated and bound != costs[1] and result.gap is not None and result.gap <= _MAX_GAP:
+            line += f" (found is at most {result.gap:.2%} above the best)"
+    lines = [line, *solved.notes]
+    validation = solved.validation
+    if validation is not None and solved.changed and (validation.gain or validation.predicted):
+        interval = "{:.1%} to {:.1%}".format(*validation.interval)
+        cost = OBJECTIVE_TEXT.get(result.objective, "predicted time")
+        share = f"{validation.gain:.1%} ({interval}) of the {cost}"
+        gain_text = f"found by half of the measurements and checked on the other it saves {share}"
+        if not validation.is_significant:
+            gain_text += ": within the noise"
+            if solved.baseline_kept:
+                gain_text += ", so the given order is kept (--force takes the found one)"
+            elif solved.baseline_problem is not None:
+                gain_text += f"; the given order is not kept, for {solved.baseline_problem}"
+        lines.append(gain_text)
+    return lines
 
 
 def save_order(order: "RankOrder") -> None:

@@ -6,8 +6,7 @@ Imported by these commands, when they run.
 from dataclasses import replace
 from pathlib import Path
 
-from plink.api.report_data import check_drawable
-from plink.api.report_request import ReportRequest
+from plink.api.report_data import ReportRequest, check_drawable
 from plink.documents.codec import decode
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups

@@ -19,7 +19,7 @@ _MODULES = {
     "Params": "plink.elastic.params",
     "Rebalance": "plink.runtime.agileml.helping.settings",
     "Sgd": "plink.elastic.optimisers",
-    "StoppingCriterion": "plink.elastic.stopping_criterion",
+    "StoppingCriterion": "plink.elastic.app",
     "Table": "plink.elastic.tables",
     "TorchApp": "plink.elastic.torch_app",
     "TrainingResult": "plink.runtime.agileml.local",

@@ -1,4 +1,5 @@
 from plink.elastic.app import App as App
+from plink.elastic.app import StoppingCriterion as StoppingCriterion
 from plink.elastic.app_error import AppError as AppError
 from plink.elastic.objective import Objective as Objective
 from plink.elastic.optimisers import Adam as Adam
@@ -6,7 +7,6 @@ from plink.elastic.optimisers import AdamW as AdamW
 from plink.elastic.optimisers import Sgd as Sgd
 from plink.elastic.params import Params as Params
 from plink.elastic.result_file import save_arrays as save_arrays
-from plink.elastic.stopping_criterion import StoppingCriterion as StoppingCriterion
 from plink.elastic.tables import Table as Table
 from plink.elastic.tables import Values as Values
 from plink.elastic.torch_app import TorchApp as TorchApp

@@ -6,8 +6,10 @@ a time, and others later; all that is to last between clocks is in the tables. S
 that belong to shard and clock.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -16,13 +18,49 @@ import numpy as np
 from plink.elastic.objective import Objective
 from plink.elastic.optimisers import Optimiser
 from plink.elastic.params import Params
-from plink.elastic.stopping_criterion import StoppingCriterion
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError
 
 RESERVED = "plink."  # how the names of plink's own tables begin
 
 Items = TypeVar("Items")
+MAX_PATIENCE = 16
+
+
+@dataclass(frozen=True)
+class StoppingCriterion:
+    """End training at the first of these: a number of clocks, seconds since the start, early stopping.
+
+    :ivar patience: early stopping: end after so many iterations of which none improved the best mean objective by more
+        than ``tolerance`` of it.
+    """
+
+    clocks: int | None = None
+    seconds: float | None = None
+    patience: int | None = None
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.clocks is None and self.seconds is None and self.patience is None:
+            raise InputError("stop", "give clocks, seconds or patience: without any the job would never end")
+        if self.clocks is not None and self.clocks < 1:
+            raise InputError("stop", f"{self.clocks} clocks")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise InputError("stop", f"{self.seconds} seconds")
+        if self.patience is not None and not 1 <= self.patience <= MAX_PATIENCE:
+            raise InputError("stop", f"a patience of {self.patience} iterations, which must be 1 to {MAX_PATIENCE}")
+        if not 0 <= self.tolerance < math.inf:
+            raise InputError("stop", f"a tolerance of {self.tolerance}")
+
+    def converged(self, objectives: Sequence[float]) -> bool:
+        """Return whether the last ``patience`` iterations improved nothing.
+
+        :param objectives: of the latest iterations, in order.
+        """
+        if self.patience is None or len(objectives) <= self.patience:
+            return False
+        before = min(objectives[: -self.patience])
+        return before - min(objectives[-self.patience :]) <= self.tolerance * abs(before)
 
 
 class App(ABC, Generic[Items]):

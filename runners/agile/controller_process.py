@@ -20,7 +20,7 @@ _START_TIMEOUT_S = 60.0  # to import what it needs, on a busy machine
 _END_TIMEOUT_S = 2.0
 _MAX_QUEUED_MESSAGES = 500_000  # messages that it has not taken: a minute of what a thousand hosts say
 # It imports from where this process does, and never from the folder it is started in: a job's may hold a `runners` too.
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.agile.main import main; main()"
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.agile.controller import main; main()"
 
 
 class ControllerProcess:

@@ -2,8 +2,7 @@
 
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from runners.hostfiles.format import Format
-from runners.hostfiles.limits import check_distinct
+from runners.hostfiles.format import Format, check_distinct
 
 
 def _hostfile(hosts: Hosts, order: RankOrder) -> str:

@@ -10,8 +10,7 @@ import ipaddress
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from runners.hostfiles.format import Format
-from runners.hostfiles.limits import check_distinct
+from runners.hostfiles.format import Format, check_distinct
 
 PORT = 12400  # LightGBM's default; a host's second process listens on the next
 

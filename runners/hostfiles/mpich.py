@@ -4,8 +4,7 @@ import re
 
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from runners.hostfiles.format import Format
-from runners.hostfiles.limits import check_spelling
+from runners.hostfiles.format import Format, check_spelling
 
 _NAME = re.compile(r"[^:]+")
 

@@ -10,8 +10,7 @@ import re
 
 from plink.model.hosts import Host, Hosts
 from plink.model.order import RankOrder
-from runners.hostfiles.format import Format
-from runners.hostfiles.limits import check_distinct, check_spelling
+from runners.hostfiles.format import Format, check_distinct, check_spelling
 
 _NAME = re.compile(r"[A-Za-z0-9.-]+")
 

@@ -6,8 +6,18 @@ from typing import Any
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
+from plink.remote.message_schema import (
+    MessageSchema,
+    integer,
+    list_of,
+    non_empty_list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    text,
+)
 from plink.remote.program import AgentProgram
-from runners.job.agent_messages import AGENT_MESSAGES
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
 from runners.job.job import Job
@@ -17,6 +27,36 @@ from runners.job.rank_environment import interface_environment, rank_environment
 from runners.job.result import RunResult
 from runners.job.runner import DryRun, LaunchCommand, RunContext
 from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
+
+# What launching agents send (:mod:`runners.job.rank_agent`, :mod:`runners.job.torchrun_agent`).
+_IDENTITY = {"hostname": text, "boot_id": text, "cores": integer, "addresses": list_of(text)}
+
+AGENT_MESSAGES = MessageSchema(
+    {
+        "ready": {"address": text, **_IDENTITY},
+        "digest": {"path": optional(text)},
+        "part_stored": {"bytes": integer},
+        "extracted": {"path": optional(text), "error": optional(text)},
+        "set_up": {
+            "argv": non_empty_list_of(text),
+            "workdir": text,
+            "interface": text,
+            "address": text,
+            "port": integer,
+            "versions": optional(record(python=optional(text), torch=optional(text), plink=optional(text))),
+            "problems": list_of(text),
+        },
+        "listener_opened": {"error": optional(text)},
+        "connected": {"error": optional(text)},
+        "flow_port": {"port": optional(integer)},
+        "flow_rate": {"gbps": optional(number), "error": optional(text)},
+        "rank_report": {"rank": integer, "pid": integer, "hostname": text, "addresses": list_of(text)},
+        "output": {"rank": optional(integer), "stream": one_of("out", "err"), "text": text},
+        "line": {"text": text},
+        "exited": {"rank": integer, "code": integer},
+        "failed": {"error": text},
+    }
+)
 
 PROGRAM = AgentProgram(
     (

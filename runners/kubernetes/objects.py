@@ -1,4 +1,5 @@
-"""Kubernetes objects of each kind of job. A failed pod fails the job, which ends the others; there are no retries.
+"""Kubernetes objects of each kind of job, as `plink manifests` writes them. A failed pod fails the job, which ends the
+others; there are no retries.
 
 Checked by schema only: Job and Service by Kubernetes' own of several versions, the others by what their operators'
 sources read (mpi-operator, master of July 2026; training-operator 1.9; JobSet and Kubeflow Trainer, August 2026).
@@ -12,8 +13,10 @@ from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.remote.program import AgentProgram
 from runners.job.job import Job
+from runners.job.runner import DryRun, LaunchCommand, RunContext
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
-from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings
+from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings, check_nodes
+from runners.kubernetes.text import as_json, as_yaml
 
 _MODULES = ("plink.remote.addresses", "plink.remote.command_output", "plink.remote.start_barrier",
             "runners.job.execution_environment", "runners.job.rank_environment",
@@ -233,3 +236,21 @@ def _deadline(job: Job) -> dict[str, int]:
 
 def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
+
+
+class ObjectWriter:
+    """See :class:`runners.job.runner.Writer`."""
+
+    name = "kubernetes"
+
+    def __init__(self, settings: PodSettings, json: bool = False) -> None:
+        """Write YAML, or with ``json`` one List."""
+        self._settings, self._json = settings, json
+
+    def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
+        """Return the objects in one file, and the command that starts them."""
+        check_nodes(hosts)
+        name = self._settings.named(job.program, context.run_id, hosts)
+        documents = objects(name, job, hosts, self._settings, context.run_id)
+        file, text = (f"{name}.json", as_json(documents)) if self._json else (f"{name}.yaml", as_yaml(documents))
+        return DryRun(self.name, (LaunchCommand(("kubectl", "apply", "-f", file)),), {file: text})

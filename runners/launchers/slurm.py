@@ -21,7 +21,6 @@ from runners.hostfiles.slurm import node_per_task
 from runners.job.job import Job
 from runners.job.runner import LaunchCommand, RunContext
 from runners.launchers.process import LauncherProcess
-from runners.launchers.squeue import job_numbers
 
 _HOSTFILE = "slurm-hostfile"
 _CONTROL_TIMEOUT_S = 15.0
@@ -173,3 +172,13 @@ def _released(name: str) -> Iterator[None]:
         releaser.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             releaser.wait(timeout=_CONTROL_TIMEOUT_S)
+
+
+def job_numbers(text: str) -> list[str]:
+    """Return the job numbers in their order; skips other lines (a warning, a greeting of a wrapper).
+
+    >>> job_numbers("squeue: retry 5 of 10\\n 12\\n7 \\n")
+    ['12', '7']
+    """
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line.isascii() and line.isdigit() and len(line) < 19 and int(line)]

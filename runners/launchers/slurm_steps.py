@@ -13,7 +13,7 @@ from plink.model.hosts import Host
 from plink.remote.command_output import run_to_end
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildConnection, start
-from runners.launchers.squeue import job_numbers
+from runners.launchers.slurm import job_numbers
 
 _SQUEUE_TIMEOUT_S = 15.0
 _END_TIMEOUT_S = 5.0

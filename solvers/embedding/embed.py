@@ -20,7 +20,6 @@ from solvers.embedding.pairs import Integers, folds, reachable
 from solvers.embedding.parallel import fit_all
 from solvers.embedding.problem import log_error
 from solvers.embedding.settings import EmbeddingConstraints, Setting
-from solvers.embedding.triangles import triangle_violations
 from solvers.prediction.neighbours import by_neighbours
 from solvers.prediction.observed import ObservedPairs
 
@@ -30,6 +29,7 @@ _REFIT_STARTS = 2
 _DOUBT_SIGMAS = 2.0  # standard errors
 _NEIGHBOURS_PER_END = (3, 6, 12)
 _COMPARED_FOLDS = 3  # by which neighbours are compared with the fit
+_THIRD_HOSTS = 256  # drawn when there are more: all N^3 triangles would say the same
 
 
 @dataclass(frozen=True)
@@ -200,3 +200,21 @@ def _best_neighbours(pairs: ObservedPairs, held_out: list[Integers], by_fit: Flo
 def held_out_of(pairs: ObservedPairs, seed: int, number: int = 0) -> Integers:
     """Draw the pairs to validate an embedding on, otherwise than those its setting is chosen by."""
     return folds(pairs, np.random.default_rng((seed, 1 + number)))[0]
+
+
+def triangle_violations(rtt_us: Matrix, seed: int = 0) -> float:
+    """Return the share of (i, j; k), i < j, all three pairs measured, with ``p_ij > p_ik + p_kj``; NaN without any.
+
+    :param rtt_us: shape (N, N), symmetric, NaN where unmeasured.
+    :param seed: which hosts k are looked at where there are more than 256.
+    """
+    n = len(rtt_us)
+    far = np.where(np.eye(n, dtype=bool), np.nan, rtt_us)
+    third = np.arange(n) if n <= _THIRD_HOSTS else np.random.default_rng(seed).permutation(n)[:_THIRD_HOSTS]
+    worse = total = 0
+    for k in third:
+        detour = far[:, k][:, None] + far[k]
+        both = np.isfinite(detour) & np.isfinite(far)
+        total += int(both.sum())
+        worse += int((both & (far > detour)).sum())
+    return worse / total if total else float("nan")

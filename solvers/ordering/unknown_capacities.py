@@ -3,10 +3,11 @@
 Round trips do not show which group has the slow link, and the order that is cheapest by one assumption may be the worst
 where that is wrong. So orders are compared by several draws of the capacities (:mod:`solvers.costs.assumed_links`):
 each cost is over that of the cheapest order by the same draw, and the mean counts. For hypercube algorithms there are
-more orders to choose among (:mod:`solvers.ordering.aligned_orders`), and exchanges improve the chosen one. Figures are
-in docs/results/order-models.md.
+more orders to choose among (:func:`aligned_order`), and exchanges improve the chosen one. Figures are in
+docs/results/order-models.md.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,6 @@ import numpy.typing as npt
 
 from solvers.costs.by_name import CONTENTION, cost_function_for
 from solvers.costs.closed_forms import CostFunction
-from solvers.ordering.aligned_orders import aligned_order
 from solvers.ordering.exchanges import exchange_blocks
 from solvers.ordering.problem import Order, OrderingProblem
 
@@ -30,6 +30,10 @@ _HYPERCUBE_BASES = {
 }  # fmt: skip
 
 Vector = npt.NDArray[np.float64]
+Labels = npt.NDArray[np.intp]
+_MIXED = -1
+# Hosts, and their group in each tier: -1 where they have no group in common.
+_Block = tuple[list[int], tuple[int, ...]]
 
 
 def cheapest_on_average(
@@ -102,3 +106,43 @@ def _exchanged(
         if len(candidate_sums) == draws and candidate_sums[-1] < limits[-1]:
             order, hosts, sums = candidate, exchanged, candidate_sums
     return order
+
+
+def aligned_order(hosts: Sequence[int], tiers: Sequence[Labels], base: int, rng: np.random.Generator) -> list[int]:
+    """Return the hosts in a random order in which as many blocks of ``base ** k`` as possible share a group, by the
+    tiers alone: whatever the groups' links carry, few large messages use them.
+
+    In halving-doubling a rank exchanges half of the vector with rank xor 1, a quarter with rank xor 2, and so on; BCube
+    has digits instead of bits. So blocks of ``base ** k`` consecutive ranks exchange the large messages among
+    themselves. Blocks are joined from smaller ones that share a group, of the innermost tier where that is possible.
+
+    :param tiers: the group of each host, the innermost tier first. :param base: at least 2.
+    """
+    blocks: list[_Block] = [([int(host)], (*(int(group_of[host]) for group_of in tiers), 0)) for host in hosts]
+    incomplete: list[int] = []  # what is over at the end has no block of its size
+    while blocks:
+        joined: list[_Block] = []
+        for tier in range(len(tiers) + 1):  # the last one: any blocks
+            of_group = defaultdict[int, list[_Block]](list)
+            remaining: list[_Block] = []
+            for block in _shuffled(blocks, rng):
+                group = block[1][tier]
+                (remaining if group == _MIXED else of_group[group]).append(block)
+            for members in of_group.values():
+                whole = len(members) // base * base
+                joined += [_join(members[k : k + base]) for k in range(0, whole, base)]
+                remaining += members[whole:]
+            blocks = remaining
+        incomplete = [host for members, _ in blocks for host in members] + incomplete
+        blocks = joined
+    return incomplete
+
+
+def _shuffled(blocks: list[_Block], rng: np.random.Generator) -> list[_Block]:
+    return [blocks[k] for k in rng.permutation(len(blocks)).tolist()]
+
+
+def _join(blocks: list[_Block]) -> _Block:
+    groups = zip(*(groups for _, groups in blocks), strict=True)
+    common = tuple(shared[0] if len(set(shared)) == 1 else _MIXED for shared in groups)
+    return [host for hosts, _ in blocks for host in hosts], common

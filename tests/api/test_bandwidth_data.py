@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
-from plink.api.report_data import report_data_of
-from plink.api.report_request import ReportRequest
+from plink.api.report_data import ReportRequest, report_data_of
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.report.page import page

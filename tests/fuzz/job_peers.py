@@ -16,10 +16,9 @@ from plink.remote.fleet import AgentMessage, Fleet
 from plink.remote.message_schema import MessageSchema
 from runners.agile.compatibility import refuse
 from runners.agile.controller import Controller
-from runners.job.agent_messages import AGENT_MESSAGES
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
-from runners.job.fleet_runner import _start_ranks
+from runners.job.fleet_runner import AGENT_MESSAGES, _start_ranks
 from runners.job.job import Job
 from runners.job.placement import assign_ranks
 from runners.job.runner import RunContext, RunObserver

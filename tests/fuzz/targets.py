@@ -375,7 +375,7 @@ def environment(data: bytes) -> None:
 
 def squeue(data: bytes) -> None:
     """The numbers of jobs."""
-    from runners.launchers.squeue import job_numbers
+    from runners.launchers.slurm import job_numbers
 
     assert all(number.isascii() and int(number) > 0 for number in job_numbers(_text(data)))
 

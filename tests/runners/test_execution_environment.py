@@ -10,8 +10,8 @@ import pytest
 
 from plink.remote import addresses
 from runners.job import execution_environment as module
-from runners.job.agent_messages import AGENT_MESSAGES
 from runners.job.execution_environment import resolve_execution
+from runners.job.fleet_runner import AGENT_MESSAGES
 
 # Documentation addresses (RFC 5737): this host is the first, the others are elsewhere.
 OWN, OTHER = "192.0.2.1", "192.0.2.2"

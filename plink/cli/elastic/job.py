@@ -7,16 +7,20 @@ import contextlib
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from plink.api.elastic import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.api.recording import RecordRequest
+from plink.api.spot_process import DriverProcess, SpotRequest, driver_command
 from plink.cli.elastic.options import ElasticOptions, SpotOptions
-from plink.cli.elastic.rental import Rental
 from plink.cli.elastic.screen import Screen
 from plink.cli.job_options import JobOptions
 from plink.cli.job_setup import with_options
-from plink.errors import PlinkError, UsageError
+from plink.cli.rented import cost_line, rented_document
+from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.records import workspace
@@ -116,3 +120,45 @@ def _show_nodes(hosts: Hosts, node: Job) -> None:
     for host in hosts:
         print(f"# on {host.name}, {host.tier}\n{shlex.join([node.program, *node.args])}")
     say("no host was asked: whether it can be reached, makes the program and has the memory shows when the job starts")
+
+
+class Rental:
+    """The instances of one job. ``document``: `plink.spot-status/1` once they are released, None where there is none;
+    ``failure``: an exit code where something is held still."""
+
+    def __init__(self, request: SpotRequest | None, note: Callable[[str], None]) -> None:
+        self._request, self._note = request, note
+        self._driver: DriverProcess | None = None
+        self._folder: Path | None = None
+        self.document: dict[str, Any] | None = None
+        self.failure = 0
+
+    def start(self, folder: Path) -> None:
+        """Start the driver of a run. :raises PlinkError: when the run is not recorded."""
+        if self._request is not None:
+            self._folder = folder
+            self._driver = DriverProcess(folder, driver_command(self._request, folder.name), self._note)
+            self._driver.start()
+
+    def finish(self) -> None:
+        """Return when nothing is held, and say what it cost. The run's record has its end already."""
+        if self._driver is None or self._folder is None:
+            return
+        try:
+            self._driver.finish()
+        except PartlyDone as error:
+            say_error(f"error: {error}")
+            self.failure = error.exit_code
+        except KeyboardInterrupt:
+            run = self._folder.name
+            if self._driver.is_running:
+                say_error(f"the spot driver goes on releasing; see `plink spot status {run}`")
+            else:
+                say_error(f"instances may be held still, and no driver runs; type `plink spot release {run}`")
+            raise
+        try:
+            self.document = rented_document(self._folder)
+        except PlinkError as error:
+            say_error(f"what it cost is not known: {error}")
+        if self.document is not None:
+            say(cost_line(self.document))

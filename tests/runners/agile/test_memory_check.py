@@ -9,8 +9,7 @@ from msgspec import structs
 from plink.errors import PlinkError
 from plink.runtime.agileml.arrays.array_pool import MAX_POOLED_BYTES
 from plink.runtime.agileml.partition.divergence import MAX_UNDO_COPIES
-from runners.agile.memory_check import warning
-from runners.agile.memory_estimate import memory_needs
+from runners.agile.memory_check import memory_needs, warning
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
 from tests.runners.agile.test_small_parts import member

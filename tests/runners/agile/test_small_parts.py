@@ -233,7 +233,7 @@ def test_settings_come_from_the_supervisor_alone() -> None:
         encode(events.StatusRequested(9)),
     ]
     done = subprocess.run(
-        [sys.executable, "-c", "from runners.agile.main import main; main()"], timeout=300, capture_output=True,
+        [sys.executable, "-c", "from runners.agile.controller import main; main()"], timeout=300, capture_output=True,
         input="".join(json.dumps(word) + "\n" for word in words), text=True, check=True,
     )  # fmt: skip
     message = [json.loads(line) for line in done.stdout.splitlines()]

@@ -8,8 +8,8 @@ import yaml
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
 from runners.job.runner import RunContext, RunObserver
+from runners.kubernetes.objects import ObjectWriter
 from runners.kubernetes.settings import PodSettings
-from runners.kubernetes.writer import ObjectWriter
 
 HOSTS = Hosts((Host("node-c", "10.0.0.3"), Host("node-a", "10.0.0.1", slots=2), Host("node-b.example", "10.0.0.2")))
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from plink.elastic import Adam, AdamW, Params, Rebalance, Sgd, Table, TorchApp, Values, train
-from plink.elastic.micro_batches import micro_batch
+from plink.elastic.torch_app import micro_batch
 from plink.errors import InputError
 from plink.model.consistency import SSP
 from plink.runtime.agileml.arrays.layout import Layout

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.costs.links import ring_seconds
+from solvers.costs.closed_forms import ring_seconds
 
 MEGABIT = 1_000_000
 

@@ -10,11 +10,10 @@ from benchmarks.clouds import Cloud, three_tier
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
-from solvers.embedding.embed import embed
+from solvers.embedding.embed import embed, triangle_violations
 from solvers.embedding.fitting import distances_us
 from solvers.embedding.pairs import folds, reachable
 from solvers.embedding.settings import EmbeddingConstraints
-from solvers.embedding.triangles import triangle_violations
 from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
 from solvers.prediction.neighbours import by_neighbours
 

@@ -8,12 +8,11 @@ import pytest
 import solvers.embedding.embed
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
-from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted
+from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted, triangle_violations
 from solvers.embedding.fitting import Fits, Trial
 from solvers.embedding.pairs import reachable
 from solvers.embedding.parallel import fit_all
 from solvers.embedding.settings import EmbeddingConstraints, Setting
-from solvers.embedding.triangles import triangle_violations
 from solvers.embedding.verdict import Verdict, _verdict, validate_halves, validate_held_out
 from solvers.prediction.neighbours import by_neighbours
 from solvers.prediction.observed import observed

@@ -7,10 +7,9 @@ import pytest
 
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.aligned_orders import aligned_order
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.problem import OrderingProblem
-from solvers.ordering.unknown_capacities import cheapest_on_average
+from solvers.ordering.unknown_capacities import aligned_order, cheapest_on_average
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import SimulatedCost
 

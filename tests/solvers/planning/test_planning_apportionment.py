@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from solvers.schedules.apportionment import apportioned, nested
+from solvers.schedules.masters import apportioned, nested
 
 WEIGHTS = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
 CALM = settings(max_examples=100, deadline=None)

@@ -17,8 +17,7 @@ from probes.round_robin import RoundRobin
 from solvers.hierarchy.valley import innermost_tier_us
 from solvers.prediction.merging import merge_tree
 from solvers.prediction.observed import ObservedPairs, observed
-from solvers.prediction.offsets import host_offsets_us
-from solvers.prediction.tiered import TieredPrediction, predict_tiered
+from solvers.prediction.tiered import TieredPrediction, host_offsets_us, predict_tiered
 
 
 def some_rounds(n: int, seed: int, rounds: int, **more: float) -> tuple[Matrix, np.ndarray]:

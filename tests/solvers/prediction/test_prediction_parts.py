@@ -9,8 +9,7 @@ from scipy.sparse import csr_array
 from plink.model.network import Matrix
 from solvers.prediction.merging import ClusterTree, merge_tree
 from solvers.prediction.observed import ObservedPairs, observed
-from solvers.prediction.offsets import host_offsets_us
-from solvers.prediction.tiered import TieredPrediction, predict_tiered
+from solvers.prediction.tiered import TieredPrediction, host_offsets_us, predict_tiered
 
 NAN = float("nan")
 
