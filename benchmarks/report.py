@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
-from plink.api.host_map import fitted_map
-from plink.api.report_data import ReportRequest, report_data_of
+from plink.features.report.gather import ReportRequest, report_data_of
+from plink.features.report.host_map import fitted_map
 from plink.report.page import page
 from plink.report.report_data import ReportData, Route
 from solvers.grouping.even import leaves

@@ -21,8 +21,6 @@ from plink.api.probe_request import ProbeRequest as ProbeRequest
 from plink.api.probing import probe as probe
 from plink.api.recording import RecordRequest as RecordRequest
 from plink.api.reordering import reorder as reorder
-from plink.api.report_data import ReportRequest as ReportRequest
-from plink.api.reporting import render_report as render_report
 from plink.errors import HostError as HostError
 from plink.errors import InputError as InputError
 from plink.errors import NoAnswer as NoAnswer
@@ -35,6 +33,8 @@ from plink.features.analyse.run import cluster as cluster
 from plink.features.analyse.run import embed as embed
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
+from plink.features.report.gather import ReportRequest as ReportRequest
+from plink.features.report.run import render_report as render_report
 from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.model.groups import Groups as Groups

@@ -51,10 +51,9 @@ COMMANDS = {
     "schedule": ("schedule:app", "Make a collective's schedule: which rank sends what to which rank in which round."),
     "topology": ("topology:app", "Where the hosts are in the network, for those who place jobs."),
     "export": ("export:app", "Write a measured network for other programs."),
-    "report": ("report:report", "Render the network as an HTML page: one file that opens offline."),
-    "show": (
-        "show:show",
-        "Draw the network in the terminal: heat maps as given and in plink's order, tiers, how round trips spread.",
+    "report": (
+        "features.report.command:report",
+        "Render the network as an HTML page: one file that opens offline.",
     ),
     "check": (
         "check:check",

@@ -17,7 +17,7 @@ from plink.records.scratch import remove_abandoned
 _HELP = {"-h", "--help"}
 # Those that read or write `./.plink/`.
 _WORKSPACE_COMMANDS = {
-    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
+    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report",
     "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
 }  # fmt: skip
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
-from plink.api.report_data import ReportRequest, report_data_of
+from plink.features.report.bandwidth_data import bandwidths_of, probe_summary_of
+from plink.features.report.gather import ReportRequest, report_data_of
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.report.page import page

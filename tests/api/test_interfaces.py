@@ -153,11 +153,11 @@ def test_hosts_of_a_bcube_form_no_groups(base: int, levels: int, is_dead: bool, 
     drawn = blueprint(base, levels)
     network = with_dead_interface(drawn) if is_dead else network_of(drawn)
     network.write(tmp_path / "n.json")
-    shown = json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)
+    shown = json.loads(typed("report", "n.json", "--json", cwd=tmp_path).stdout)
     assert shown["groups"] == [network.hosts.names]
     assert [tier["median_us"] for tier in shown["tiers"]] == [20.0 * apart for apart in range(1, levels + 1)]
     assert (shown["suspects"] > 0) == is_dead
-    words = typed("show", "n.json", cwd=tmp_path).stdout
+    words = typed("report", "n.json", "--terminal", cwd=tmp_path).stdout
     assert "group" not in words
     page = typed("report", "n.json", "-o", "r.html", cwd=tmp_path)
     assert page.returncode == 0, page.stderr
@@ -179,7 +179,7 @@ def test_one_host_that_relays_between_racks_leaves_them_groups(tmp_path: Path) -
     entry = network.details["interfaces"] | {"relays": relays}
     latency = np.where(rack[:, None] == rack, 20.0, 100.0) * ~np.eye(9, dtype=bool)
     replace(network, latency_us=latency, details={"interfaces": entry}).write(tmp_path / "n.json")
-    assert len(json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)["groups"]) == 2
+    assert len(json.loads(typed("report", "n.json", "--json", cwd=tmp_path).stdout)["groups"]) == 2
 
 
 def test_dead_host_is_no_dead_interface_of_others() -> None:

@@ -10,9 +10,9 @@ from plink.api.hubs import HUB_ALGORITHMS
 from plink.api.ordering import OrderRequest
 from plink.api.planning import PlanRequest, plan
 from plink.api.reordering import reorder
-from plink.api.routes import route_of, work_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
+from plink.features.report.routes import route_of, work_of
 from plink.model.document import UNSET
 from plink.model.network import Network
 from solvers.costs.by_name import NAMES

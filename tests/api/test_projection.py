@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from plink.api.projection import plane_of
+from plink.features.report.projection import plane_of
 
 
 def racks(groups: int, hosts: int, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

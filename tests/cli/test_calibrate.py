@@ -74,8 +74,8 @@ def test_costs_are_written_and_used(here: Path) -> None:
     assert {key: entry[key] for key in document["host_costs"]} == document["host_costs"]
     after = json.loads(typed(*words, cwd=here).stdout)["cost_us"]
     assert after == pytest.approx(before + 6 * OVERHEAD_US, rel=0.03)
-    assert "hosts take 40 us a message" in typed("show", "cloud.json", cwd=here).stdout
-    assert json.loads(typed("show", "cloud.json", "--json", cwd=here).stdout)["host_costs"]["byte_ns"] > 0
+    assert "hosts take 40 us a message" in typed("report", "cloud.json", "--terminal", cwd=here).stdout
+    assert json.loads(typed("report", "cloud.json", "--json", cwd=here).stdout)["host_costs"]["byte_ns"] > 0
 
 
 def test_earlier_costs_do_not_count_twice(here: Path) -> None:

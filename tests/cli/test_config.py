@@ -46,7 +46,7 @@ def test_own_file_before_the_project_s(here: Path) -> None:
     done = typed("cost", "n.json", cwd=here)
     assert "random orders (3)" in done.stdout
     assert "plink: defaults from plink.toml" in done.stderr
-    assert "defaults" not in typed("show", "n.json", cwd=here).stderr
+    assert "defaults" not in typed("report", "n.json", "--terminal", cwd=here).stderr
     (here / "plink.toml").unlink()
     for text in ('[project]\nname = "x"\n[tool.other]\n', 'tool = "plink"\n'):
         (here / "pyproject.toml").write_text(text)
@@ -133,13 +133,16 @@ def test_options_of_a_file_exclude_each_other(here: Path) -> None:
 
 
 def test_a_typed_flag_undoes_that_of_a_file(here: Path) -> None:
-    (here / "plink.toml").write_text("[show]\njson = true\n")
-    assert typed("show", "n.json", cwd=here).stdout.startswith("{")
-    for words in (("show", "n.json", "--no-json"), ("--config", "/dev/null", "show", "n.json")):
+    (here / "plink.toml").write_text("[report]\njson = true\n")
+    assert typed("report", "n.json", "--terminal", cwd=here).stdout.startswith("{")
+    for words in (
+        ("report", "--terminal", "n.json", "--no-json"),
+        ("--config", "/dev/null", "report", "--terminal", "n.json"),
+    ):
         assert not typed(*words, cwd=here).stdout.startswith("{")
     (here / "plink.toml").unlink()
-    assert not typed("show", "n.json", "--no-json", cwd=here).stdout.startswith("{")
-    assert "--no-json" not in typed("show", "--help", cwd=here).stdout
+    assert not typed("report", "n.json", "--terminal", "--no-json", cwd=here).stdout.startswith("{")
+    assert "--no-json" not in typed("report", "--help", cwd=here).stdout
 
 
 def test_files_that_cannot_be_trusted(here: Path) -> None:
@@ -179,14 +182,14 @@ def test_file_of_a_clone_chooses_no_program_host_or_money(
 def test_the_user_s_own_file_may_choose_programs(here: Path) -> None:
     own = here / "settings" / "plink" / "plink.toml"
     own.parent.mkdir(parents=True)
-    own.write_text('[launch]\npython = "python3"\n[show]\njson = true\n')
+    own.write_text('[launch]\npython = "python3"\n[report]\njson = true\n')
 
     def shown(folder: str) -> str:
-        return typed("show", "n.json", cwd=here, XDG_CONFIG_HOME=folder, HOME="/nosuch").stdout
+        return typed("report", "n.json", "--terminal", cwd=here, XDG_CONFIG_HOME=folder, HOME="/nosuch").stdout
 
     assert shown(str(here / "settings")).startswith("{")
     assert not shown("settings").startswith("{")  # which may have come with a clone
-    (here / "plink.toml").write_text("[show]\njson = false\n")
+    (here / "plink.toml").write_text("[report]\njson = false\n")
     assert not shown(str(here / "settings")).startswith("{")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plink.api.routes import route_of, work_of
+from plink.features.report.routes import route_of, work_of
 from plink.model.network import read_network
 from plink.model.order import read_order
 from tests.cli.files import network, refusal, write
@@ -64,7 +64,7 @@ def test_a_drawing_is_by_them_too(cloud: Path) -> None:
 @pytest.mark.parametrize("options", [3, {"base": "x"}, {"base": 0}])
 def test_options_that_are_none_are_refused(options: Any, cloud: Path) -> None:
     write(cloud / "o.json", ORDER | {"options": options})
-    for command in (("cost", "--algo", "bcube"), ("show",)):
+    for command in (("cost", "--algo", "bcube"), ("report", "--terminal")):
         done = typed(command[0], "n.json", *command[1:], "--order", "o.json", cwd=cloud)
         assert refusal(done).startswith("o.json: options")
 

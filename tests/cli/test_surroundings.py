@@ -128,7 +128,7 @@ def test_reader_of_errors_that_goes_away_changes_no_exit_code(here: Path) -> Non
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as broken:
-        words = [sys.executable, "-m", "plink", "show", "nosuch.json"]
+        words = [sys.executable, "-m", "plink", "report", "--terminal", "nosuch.json"]
         done = subprocess.run(words, cwd=here, stdout=subprocess.DEVNULL, stderr=broken, check=False)
     assert done.returncode == 2
 

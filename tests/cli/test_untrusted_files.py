@@ -72,7 +72,7 @@ def test_what_a_terminal_would_obey_is_shown_instead() -> None:
 
 def test_an_error_that_quotes_a_file_does_not_drive_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps(NETWORK | {"schema": "plink.network/\x1b[2J1"}))
-    done = typed("show", "x.json", cwd=tmp_path)
+    done = typed("report", "x.json", "--terminal", cwd=tmp_path)
     assert done.returncode == 2
     assert "\x1b" not in done.stderr
     (tmp_path / "hosts\x1b[2J.txt").write_text("a b\n")

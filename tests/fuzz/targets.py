@@ -249,8 +249,8 @@ def check(data: bytes) -> None:
 
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
-    from plink.api.host_map import map_of
     from plink.documents.codec import decode
+    from plink.features.report.host_map import map_of
     from plink.model.embedding import NetworkEmbedding
     from plink.model.storage import parse_document
 

@@ -247,7 +247,7 @@ def test_what_there_is_to_see(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "holes.json").write_text(json.dumps(PRICED | {"latency_us": rows}))
     declared = set(read_document(FOLDER / "show.schema.json")["properties"])
     for words in (["n.json"], ["n.json", "--order", "order.txt"], ["holes.json"]):
-        document = printed(capsys, "show", *words)
+        document = printed(capsys, "report", "--terminal", *words)
         assert described("show", document)
         assert set(document) == declared
         assert (document["order"] is None) == ("--order" not in words)

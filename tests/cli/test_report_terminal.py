@@ -1,4 +1,4 @@
-"""`plink show`: the network in the terminal, word for word, and what it refuses."""
+"""`plink report --terminal`: the network in the terminal, word for word, and what it refuses."""
 
 import json
 from pathlib import Path
@@ -55,30 +55,30 @@ def cloud(tmp_path: Path) -> Path:
 
 
 def test_piped_it_is_plain_text(cloud: Path) -> None:
-    done = typed("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="80")
+    done = typed("report", "cloud.json", "--terminal", "--order", "order.json", cwd=cloud, COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == GOLDEN.splitlines()
 
 
 def test_colour_where_it_is_wanted_and_not_where_it_is_not(cloud: Path) -> None:
     colourful = {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color", "COLUMNS": "80"}
-    done = typed("show", "cloud.json", cwd=cloud, **colourful, NO_COLOR="")
+    done = typed("report", "cloud.json", "--terminal", cwd=cloud, **colourful, NO_COLOR="")
     assert "\x1b[38;2;" in done.stdout
     assert "▀" in done.stdout
-    done = typed("show", "cloud.json", cwd=cloud, **colourful)
+    done = typed("report", "cloud.json", "--terminal", cwd=cloud, **colourful)
     assert "\x1b[38" not in done.stdout
     assert "·" in done.stdout
 
 
 def test_ascii_where_the_terminal_has_no_more(cloud: Path) -> None:
-    done = plink("show", "cloud.json", cwd=cloud, PYTHONIOENCODING="ascii", COLUMNS="60")
+    done = plink("report", "cloud.json", "--terminal", cwd=cloud, PYTHONIOENCODING="ascii", COLUMNS="60")
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     assert max(map(len, done.stdout.splitlines())) <= 60
 
 
 def test_the_figures_as_json(cloud: Path) -> None:
-    document = json.loads(typed("show", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
+    document = json.loads(typed("report", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
     assert document["schema"] == "plink.show/1"
     assert (document["hosts"], document["measured"], document["possible"]) == (4, 11, 12)
     assert document["groups"] == [["a", "c"], ["b", "d"]]
@@ -94,8 +94,8 @@ def test_how_sure_shared_tiers_are(tmp_path: Path) -> None:
         for members, share in ((["a", "c"], 0.97), (["b", "d"], 0.4))
     ]
     write(tmp_path / "n.json", network(shared_links=[{"confidence": 0.39, "groups": groups}]))
-    assert "two groups (confidence 39%)" in typed("show", "n.json", cwd=tmp_path, COLUMNS="200").stdout
-    document = json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)
+    assert "two groups (confidence 39%)" in typed("report", "n.json", "--terminal", cwd=tmp_path, COLUMNS="200").stdout
+    document = json.loads(typed("report", "n.json", "--json", cwd=tmp_path).stdout)
     assert document["shared_tiers"] == [{"groups": 2, "confidence": 0.39}]
     done = typed("doctor", "n.json", "--json", cwd=tmp_path)
     assert done.returncode == 0
@@ -103,15 +103,15 @@ def test_how_sure_shared_tiers_are(tmp_path: Path) -> None:
     assert (finding["severity"], finding["hosts"]) == ("info", ["b", "d"])
     assert "40%" in finding["evidence"]
     write(tmp_path / "n.json", network(shared_links=[{"confidence": 1.5, "groups": groups}]))
-    assert "shared_links[0].confidence" in refusal(typed("show", "n.json", cwd=tmp_path))
+    assert "shared_links[0].confidence" in refusal(typed("report", "n.json", "--terminal", cwd=tmp_path))
 
 
 def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
     order = json.loads((cloud / "order.json").read_text()) | {"objective": "bottleneck"}
     write(cloud / "order.json", order)
-    done = typed("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="200")
+    done = typed("report", "cloud.json", "--terminal", "--order", "order.json", cwd=cloud, COLUMNS="200")
     assert "Its longest hop is a – d, 100 us." in done.stdout
-    document = json.loads(typed("show", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
+    document = json.loads(typed("report", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
     assert document["bottleneck"] == {
         "kind": "hop",
         "links": [],
@@ -135,7 +135,7 @@ def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
 )
 def test_nothing_to_see(changes: dict[str, object], code: int, message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network(**changes))
-    assert message in refusal(typed("show", "n.json", cwd=tmp_path), code)
+    assert message in refusal(typed("report", "n.json", "--terminal", cwd=tmp_path), code)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_nothing_to_see(changes: dict[str, object], code: int, message: str, tmp
 )
 def test_groups_of_other_hosts_are_refused(groups: str, message: str, cloud: Path) -> None:
     (cloud / "groups.txt").write_text(groups)
-    assert message in refusal(typed("show", "cloud.json", "--groups", "groups.txt", cwd=cloud))
+    assert message in refusal(typed("report", "cloud.json", "--terminal", "--groups", "groups.txt", cwd=cloud))
 
 
 def test_errors_of_unknown_hosts_are_passed_over(cloud: Path) -> None:
     document = network(errors=[{"from": "x", "to": "y", "why": ""}, {"from": "c", "to": "d", "why": "timed out"}])
     document["latency_us"][2][3] = None
     write(cloud / "n.json", document)
-    assert typed("show", "n.json", cwd=cloud).returncode == 0
+    assert typed("report", "n.json", "--terminal", cwd=cloud).returncode == 0

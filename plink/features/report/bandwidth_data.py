@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.api.routes import CollectiveWork
+from plink.features.report.routes import CollectiveWork
 from plink.model.network import Network
 from plink.report.link_data import Bandwidths, LinkDirection, ProbeSummary, SharedLink
 from plink.report.report_data import Floats

@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
+from plink.errors import UsageError
 from plink.records import workspace
-from plink.terminal.screen import say
+from plink.terminal.options import Json, NetworkFile
+from plink.terminal.screen import print_json, say
 
 _DEFAULT_PAGE = Path("report.html")
 
 
 def report(
-    network_file: Annotated[
-        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
-    ] = None,
+    network_file: NetworkFile = None,
     order: Annotated[
         Path | None,
         typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for this network."),
@@ -26,29 +26,48 @@ def report(
     results: Annotated[
         Path | None, typer.Option(help="Orders that were run, predicted and achieved; see docs/report.md.")
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page, - for standard output.")] = _DEFAULT_PAGE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="The page, - for standard output; default report.html.")
+    ] = None,
     png: Annotated[
         Path | None,
         typer.Option(help="Also write its pictures: all in this PNG file, or each as PNG and SVG in this folder."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the embedding.")] = 0,
+    terminal: Annotated[
+        bool, typer.Option("--terminal", help="Draw in the terminal instead: heat maps, tiers, round trips.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Render the network as an HTML page: one file that opens offline.
 
     Heat maps of the round trips as given and in plink's order, shared links
     with their capacities and loads, a map of the hosts with the order's
-    route, tiers, missing and suspicious pairs.
-    docs/report.md explains it.
+    route, tiers, missing and suspicious pairs. docs/report.md explains it.
+    With --terminal in colour where the terminal has it and NO_COLOR is not
+    set, else in shades; with --json the figures as JSON.
 
     Example: plink report cloud.json --order order.json -o report.html
     """
-    from plink.api.report_data import report_data_of
-    from plink.cli.report_inputs import host_map, network_to_draw, report_request
+    from plink.features.report.gather import report_data_of
+    from plink.features.report.inputs import host_map, network_to_draw, report_request
+    from plink.features.report.show import picture_of, print_picture
     from plink.model.benchmark_runs import read_benchmark_runs
     from plink.model.storage import STANDARD, write_text
     from plink.report.files import check_target, write_pictures
     from plink.report.page import page
 
+    if terminal or as_json:
+        if (output, png, results) != (None, None, None):
+            raise UsageError("-o, --png and --results go with the page; omit --terminal and --json, or these")
+        network = network_to_draw(network_file)
+        data = report_data_of(network, report_request(network, order, groups))
+        if as_json:
+            print_json(picture_of(network, data).to_json())
+        else:
+            print_picture(network, data)
+        return
+    output = output or _DEFAULT_PAGE
     inputs = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
     workspace.check_output(output, None, inputs)
     if png is not None:

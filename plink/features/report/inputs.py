@@ -6,8 +6,8 @@ Imported by these commands, when they run.
 from dataclasses import replace
 from pathlib import Path
 
-from plink.api.report_data import ReportRequest, check_drawable
 from plink.documents.codec import decode
+from plink.features.report.gather import ReportRequest, check_drawable
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network
@@ -22,7 +22,7 @@ from plink.terminal.screen import say, say_read
 def network_to_draw(path: Path | None) -> Network:
     """Return the named network, or the last one; refuse one without anything to draw.
 
-    :raises PlinkError: as :func:`plink.api.report_data.check_drawable`.
+    :raises PlinkError: as :func:`plink.features.report.gather.check_drawable`.
     """
     network: Network = network_from(path)
     check_drawable(network)
@@ -70,7 +70,7 @@ def host_map(network: Network, data: ReportData, seed: int) -> tuple[HostMap | N
 
     :raises InputError: when the last embedding cannot be read.
     """
-    from plink.api.host_map import fitted_map, map_of  # imports PyTorch
+    from plink.features.report.host_map import fitted_map, map_of  # imports PyTorch
 
     if workspace.EMBEDDING.is_file():
         location = str(workspace.EMBEDDING)

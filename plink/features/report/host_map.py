@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from plink.api.projection import plane_of
 from plink.api.smoothing import device_for
 from plink.errors import InputError, NoAnswer
+from plink.features.report.projection import plane_of
 from plink.model.embedding import NetworkEmbedding
 from plink.model.network import Network, matrix_from_json
 from plink.report.report_data import Floats, HostMap, Indices, ReportData

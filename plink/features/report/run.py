@@ -1,8 +1,8 @@
 """Render a report on a network: one HTML file that opens offline."""
 
-from plink.api.host_map import fitted_map, map_of
-from plink.api.report_data import ReportRequest, report_data_of
 from plink.errors import InputError, UsageError
+from plink.features.report.gather import ReportRequest, report_data_of
+from plink.features.report.host_map import fitted_map, map_of
 from plink.model.network import Network
 from plink.report.page import page
 from plink.report.report_data import HostMap, ReportData

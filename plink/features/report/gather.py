@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plink.api.bandwidth_data import bandwidths_of, probe_summary_of
 from plink.api.interfaces import interface_topology, most_hosts_relay
-from plink.api.routes import route_of, work_of
 from plink.errors import InputError, NoAnswer, UsageError
+from plink.features.report.bandwidth_data import bandwidths_of, probe_summary_of
+from plink.features.report.routes import route_of, work_of
 from plink.model.benchmark_runs import BenchmarkRun
 from plink.model.network import Matrix, Network
 from plink.model.order import RankOrder

@@ -1,14 +1,15 @@
-"""``plink.show/1``: what there is to see of a network."""
+"""What there is to see of a network (``plink.show/1``)."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated
 
 from msgspec import Meta
 
 from plink.documents.network import HostCostsEntry
 from plink.documents.types import Count, NonNegative, PositiveInt, Share
+from plink.model.document import Document, Part
 
 
-class TierSpread(TypedDict):
+class TierSpread(Part, frozen=True, kw_only=True):
     """The round trips of one kind of pairs."""
 
     name: str
@@ -25,7 +26,7 @@ class TierSpread(TypedDict):
     """Their 90th percentile, microseconds."""
 
 
-class SharedTierSummary(TypedDict):
+class SharedTierSummary(Part, frozen=True, kw_only=True):
     """A tier of links that groups of hosts share."""
 
     groups: PositiveInt
@@ -35,15 +36,15 @@ class SharedTierSummary(TypedDict):
     unknown."""
 
 
-class BottleneckEntry(TypedDict):
+class OrderBottleneck(Part, frozen=True, kw_only=True):
     """What the cost model blames for most of the time of a collective."""
 
-    kind: Literal["links", "hosts", "latency", "hop"]
+    kind: Annotated[str, Meta(extra_json_schema={"enum": ["links", "hosts", "latency", "hop"]})]
     """links: that groups of hosts share; hosts: what they send or receive by themselves; latency; hop: the longest one,
     for an order found with --objective bottleneck."""
-    links: list[str]
+    links: tuple[str, ...]
     """Names of the links, or sides of hosts, that are equally busy, as `plink cost` names them."""
-    hosts: list[str]
+    hosts: tuple[str, ...]
     """Names of the hosts behind these links, or at both ends of the hop."""
     time_us: NonNegative
     """How long these are the busiest, microseconds."""
@@ -51,37 +52,35 @@ class BottleneckEntry(TypedDict):
     """What the collective costs in all, microseconds."""
 
 
-class ShowDocument(TypedDict):
+class NetworkPicture(Document, frozen=True, kw_only=True, tag="plink.show/1"):
     """What there is to see of a network.
 
-    Printed by `plink show --json`.
+    Printed by `plink report --terminal --json`.
     """
 
-    schema: Literal["plink.show/1"]
-    """Kind and version of this file."""
     hosts: Annotated[int, Meta(ge=2)]
     """How many hosts."""
-    interfaces: str | None
-    """What the hosts' interfaces form; null where each uses one."""
     measured: PositiveInt
     """Round trips that were measured, each direction by itself."""
     possible: Annotated[int, Meta(ge=2)]
     """Round trips there are: hosts * (hosts - 1)."""
-    groups: Annotated[list[Annotated[list[str], Meta(min_length=1)]], Meta(min_length=1)]
+    groups: Annotated[tuple[Annotated[tuple[str, ...], Meta(min_length=1)], ...], Meta(min_length=1)]
     """Names of the hosts of each group: as the groups file lists them, else by the round trips; one group of all where
     none stands out."""
-    tiers: Annotated[list[TierSpread], Meta(min_length=1)]
+    tiers: Annotated[tuple[TierSpread, ...], Meta(min_length=1)]
     """Pairs that are about as far apart, from near to far."""
-    shared_tiers: list[SharedTierSummary]
+    shared_tiers: tuple[SharedTierSummary, ...]
     """Tiers of measured shared links, the innermost first."""
-    order: Annotated[list[str], Meta(min_length=2, extra_json_schema={"uniqueItems": True})] | None
+    order: Annotated[tuple[str, ...], Meta(min_length=2, extra_json_schema={"uniqueItems": True})] | None
     """Host names in plink's order; null where there is none for this network."""
-    bottleneck: BottleneckEntry | None
+    bottleneck: OrderBottleneck | None
     """What takes most of the time of the order's collective; null where there is no order, or the cost model blames
     nothing: the model latency adds up all hops."""
-    left_out: Annotated[list[str], Meta(extra_json_schema={"uniqueItems": True})]
+    left_out: Annotated[tuple[str, ...], Meta(extra_json_schema={"uniqueItems": True})]
     """Hosts of which no round trip was measured, either way."""
     suspects: Count
     """How many things look wrong; `plink doctor` lists them."""
     host_costs: HostCostsEntry | None
     """What hosts take for each message and byte; null where `plink check --calibrate` has not fitted that."""
+    interfaces: str | None
+    """What the hosts' interfaces form; null where each uses one."""
