@@ -4,7 +4,6 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.embedding import VerdictEntry
 from plink.documents.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 
 # An order may cost any multiple of another one: more than so many is no measurement.
@@ -37,6 +36,24 @@ class KeptBaselineEntry(TypedDict):
     """Cost of that order, in microseconds."""
 
 
+class OrderVerdictEntry(TypedDict):
+    """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
+    to say."""
+
+    word: Literal["helps", "hurts", "no difference"]
+    """A difference of less than two standard errors is none."""
+    basis: Literal["halves", "held-out"]
+    """Judged on the other half of the samples, or on pairs held out."""
+    fitted_error: NonNegative
+    """Mean of |log(fitted / measured)| over the pairs."""
+    raw_error: NonNegative
+    """The same of the measured half, or of what near hosts measured."""
+    standard_error: NonNegative
+    """Of the difference."""
+    pairs: PositiveInt
+    """So many."""
+
+
 class SmoothingEntry(TypedDict):
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
 
@@ -48,7 +65,7 @@ class SmoothingEntry(TypedDict):
     """Whether hosts have heights."""
     loss: Literal["relative", "absolute"]
     """How errors counted."""
-    verdict: VerdictEntry | None
+    verdict: OrderVerdictEntry | None
     """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
     to say."""
 
