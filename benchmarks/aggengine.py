@@ -87,7 +87,8 @@ def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
 
 def _alone(bench: BenchLab, name: str) -> str:
     """Return a plan that hands nothing over to Gloo in another order."""
-    from plink.runtime.aggengine.aggregation import aggregation_to_json, read_aggregation
+    from benchmarks.aggregation_file import aggregation_to_json
+    from plink.runtime.aggengine.aggregation import read_aggregation
 
     whole = read_aggregation(bench.folder / f"{name}.json")
     return _write(bench.folder, f"{name}-alone.json", aggregation_to_json(replace(whole, ring=())))
@@ -197,7 +198,8 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
 def _loopback() -> dict[str, Any]:
     """Processes here, no limit of any rate: 64 MB by two, which is what the engine itself costs, and short vectors by
     eight, ten in a row, whose messages go over sockets of the engine's own, or over Gloo."""
-    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_for_rate, aggregation_to_json
+    from benchmarks.aggregation_file import aggregation_to_json
+    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_for_rate
     from solvers.schedules.catalogue import Options, schedule_for
 
     with tempfile.TemporaryDirectory() as name:

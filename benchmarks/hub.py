@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import plink
 from benchmarks import results
+from benchmarks.aggregation_file import aggregation_to_json
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
+from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from plink.runtime.aggengine.segmentation import SegmentationConfig
 from solvers.schedules.catalogue import Options, schedule_for
 

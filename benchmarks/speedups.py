@@ -59,7 +59,8 @@ def _by_engine(
 ) -> list[list[float]]:  # fmt: skip
     """Return seconds of AggEngine's all-reduces by a schedule, shape (orders, repeats); the first of each never
     counts."""
-    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
+    from benchmarks.aggregation_file import aggregation_to_json
+    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 
     del warm_up
     made = schedule_for(algo, len(bench.names), _OURS[algo])

@@ -5,12 +5,14 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
 from plink.errors import HostError
 from plink.model.hosts import Host
+from plink.remote.program import BOOTSTRAP
 
 _READ = 1 << 16
 _STDERR_TAIL_BYTES = 1 << 12
@@ -115,3 +117,11 @@ def start(
     except OSError as error:
         raise HostError(host.name, f"cannot start {argv[0]}: {error.strerror}") from None
     return ChildConnection(process, end_timeout_s)
+
+
+class LocalConnector:
+    """Connector that starts every agent as a child process of this one."""
+
+    def open(self, host: Host) -> ChildConnection:
+        """Start the bootstrap with this interpreter."""
+        return start(host, [sys.executable, "-c", BOOTSTRAP])

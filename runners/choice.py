@@ -20,8 +20,8 @@ def _ssh(connect: Callable[[], Connector]) -> Runner:
 
 
 def _local(connect: Callable[[], Connector]) -> Runner:
+    from runners.child import LocalConnector
     from runners.job.fleet_runner import FleetRunner
-    from runners.local import LocalConnector
 
     return FleetRunner("local", LocalConnector())
 

@@ -136,7 +136,7 @@ def check_program(program: str) -> None:
 def _connector(hosts: Hosts, request: ElasticRequest) -> Connector:
     """:raises UsageError: what is needed for that is not here."""
     if request.runner == "local":
-        from runners.local import LocalConnector
+        from runners.child import LocalConnector
 
         return LocalConnector()
     over_ssh = connector_for(hosts, request.accept_new_host_keys)  # from inside the lab, where the hosts are a lab's

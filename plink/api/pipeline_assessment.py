@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
@@ -13,7 +13,7 @@ from typing import Any
 from plink.errors import InputError, NoAnswer
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.rank_report import rank_report_from_json, training_s
+from plink.model.pipeline.rank_report import median_of, rank_report_from_json, training_s
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_bytes, format_time
@@ -131,9 +131,7 @@ def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[s
     count = len(stage.ranks)
     predicted: Mapping[str, Any] = stage.details.get("predicted") or {}
 
-    def median(of: Callable[[Mapping[str, Any]], float | None]) -> float | None:
-        values = [value for value in map(of, reports) if value is not None]
-        return statistics.median(values) if values else None
+    median = partial(median_of, reports)
 
     def compute(report: Mapping[str, Any]) -> float | None:
         if "forward_s" not in report:

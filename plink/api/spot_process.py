@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.api.spot_driving import check_deadline, check_on_demand, check_zones
-from plink.api.spot_ending import END_TIMEOUT_S
-from plink.api.spot_release import release_spot
+from plink.api.spot_release import END_TIMEOUT_S, release_spot
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.spot.journal import InstancesRequested

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plink.api.spot_ending import END_TIMEOUT_S, await_driver_end
 from plink.api.spot_holder import checked_account
 from plink.api.spot_idle import NoBrain, NoJob
 from plink.api.spot_state import doubt_of
@@ -14,7 +13,17 @@ from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.spot.journal import JournalEntry, JournalOpened
 from plink.model.spot.limits import Limits
 from plink.model.spot.market_file import read_market_file
-from plink.records.spot_journal import FOLDER, MARKET_COPY, NAME, Journal, JournalError, read_journal, read_opening
+from plink.records.spot_journal import (
+    FOLDER,
+    MARKET_COPY,
+    NAME,
+    Journal,
+    JournalError,
+    driver_of,
+    read_journal,
+    read_opening,
+    request_release,
+)
 from runners.job.result import new_id
 from runners.spot.choice import ChosenProvider, choose_provider, host_maker
 from runners.spot.driver import Driver
@@ -26,6 +35,28 @@ from solvers.spot.reconciling import run_of
 RELEASE_TIMEOUT_S = 300.0  # at least
 _LAST_LISTINGS_S = 60.0  # of a release, after a request without an answer is given up
 _NO_MONEY_LIMIT = Limits(math.inf, math.inf)
+_POLL_S = 0.5
+END_TIMEOUT_S = 600.0  # for a driver to release everything
+
+
+def await_driver_end(
+    folder: Path, note: Callable[[str], None], timeout_s: float, clock: Callable[[], float],
+    pause: Callable[[float], None],
+) -> None:  # fmt: skip
+    """Have the driver of a run release everything, and return when it has ended. :raises PartlyDone: when it has not
+    in its time."""
+    if not request_release(folder / FOLDER):
+        return
+    deadline, process = clock() + timeout_s, driver_of(folder / FOLDER)
+    if process is not None:
+        note(f"{folder.name}: the driver (process {process}) releases everything, and ends")
+    while driver_of(folder / FOLDER) is not None:
+        if clock() > deadline:
+            raise PartlyDone(
+                f"{folder.name}: the driver (process {process}) has not released everything yet; end it, then type "
+                f"`plink spot release {folder.name}` again"
+            )
+        pause(_POLL_S)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from plink.api.advising import ALL_INTERFACES, bcube_of
 from plink.api.algorithms import fabric_from, options_of, order_from
 from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import (
@@ -342,9 +343,7 @@ def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
 
 def _candidates(network: Network) -> tuple[str, ...]:
     """Return what ``auto`` chooses from: where interfaces form a BCube, also what uses all of them at once."""
-    topology = interface_topology(network)
-    has_bcube = topology is not None and isinstance(topology.shape, BCube)
-    return (*_CANDIDATES, "bml", "multi-ring") if has_bcube else _CANDIDATES
+    return _CANDIDATES if bcube_of(network) is None else (*_CANDIDATES, *ALL_INTERFACES)
 
 
 def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[SizeClass], Plan, tuple[str, ...]]:

@@ -114,7 +114,7 @@ def _seconds(run: "Run") -> float | None:
 def _command(run: "Run") -> str:
     import shlex
 
-    from plink.cli.pipeline.running import MODULE
+    from plink.runtime.pipeline import MODULE
 
     words = [str(word) for word in (run.document.get("program", "?"), *_list_or_empty(run.document.get("args")))]
     return shlex.join(words[3:] if words[1:3] == ["-m", MODULE] else words)

@@ -7,6 +7,7 @@ the same decisions again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 import numpy as np
 
@@ -14,13 +15,31 @@ from plink.errors import UsageError
 from solvers.autotune.finetune import FinetuneSettings, FinetuneState, finetune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, Vector, sent_bytes
 from solvers.autotune.quicktune import quicktune
-from solvers.autotune.trigger import CHANGE, changed
 
 _BALANCED = 1.05  # load max/min that counts as even (PLink thesis, 6.2.6)
 STEADY, TUNING = "steady", "tuning"
 WATCH, WAIT, RESEND = "watch", "wait", "resend"
 QUICKTUNE, FINETUNE, RETURN, DONE = "quicktune", "finetune", "return", "done"
 _WAITS = 5  # stretches
+CHANGE = 0.2  # PLink thesis, 4.2.3: "a sudden change (e.g., larger than 20%)"
+_SIGMAS = 3.0
+_MAD = 1.4826  # median absolute deviations in a standard deviation of normal noise
+
+
+def changed(throughputs: Sequence[float], window: int = 5, threshold: float = CHANGE) -> bool:
+    """Return whether throughput changed significantly: the last ``window`` values against those ``window`` before them.
+
+    They must differ by more than ``threshold``, and by more than three times the spread of all earlier ones. Medians
+    make one slow iteration (a checkpoint, a burst of other traffic) no change. Shares of the larger one make a fall by
+    a fifth and the rise that undoes it equal.
+    """
+    if len(throughputs) < 2 * window:
+        return False
+    before, now = median(throughputs[-2 * window : -window]), median(throughputs[-window:])
+    usual = median(throughputs[:-window])
+    noise = _MAD * median(abs(value - usual) for value in throughputs[:-window])
+    largest = max(before, now)
+    return largest > 0 and abs(now - before) > max(threshold * largest, _SIGMAS * noise)
 
 
 @dataclass(frozen=True)

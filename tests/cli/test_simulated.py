@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.cli import cost as cost_command
 from plink.cli import verbosity
 from plink.cli.app import command
 from plink.errors import NoAnswer, PlinkError
+from plink.features.cost import run as cost_command
 from solvers.simulation import cost as simulated_costs
 from tests.cli.files import network, write
 

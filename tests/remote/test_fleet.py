@@ -147,7 +147,7 @@ def test_interrupt_is_obeyed_while_junk_floods_in() -> None:
         "from plink.model.hosts import Host\n"
         "from plink.remote.fleet import Fleet\n"
         "from plink.remote.program import AgentProgram\n"
-        "from runners.local import LocalConnector\n"
+        "from runners.child import LocalConnector\n"
         "import plink.remote.fleet\n"
         "plink.remote.fleet.MAX_JUNK_BYTES = 1 << 60\n"
         "with Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',))) as fleet:\n"
@@ -314,7 +314,7 @@ def test_agents_end_when_their_controller_is_killed() -> None:
     controller = (
         "import sys, threading\n"
         "from plink.model.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
-        "from plink.remote.program import AgentProgram\nfrom runners.local import LocalConnector\n"
+        "from plink.remote.program import AgentProgram\nfrom runners.child import LocalConnector\n"
         "fleet = Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',)))\n"
         "fleet.start([Host('a', 'a')], {'first': 'hello'})\n"
         "fleet.send('a', method='say')\n"

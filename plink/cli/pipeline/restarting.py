@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from plink.cli.launching import JobSetup, Restart
-from plink.cli.pipeline.running import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
 from plink.records.pipeline_log import PipelineLog
+from plink.runtime.pipeline import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
 from runners.job.result import RunResult
 
 _INTERRUPTED = 130

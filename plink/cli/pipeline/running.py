@@ -10,16 +10,18 @@ from plink.errors import InputError, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline
+from plink.runtime.pipeline import (
+    CHECKPOINT_VARIABLE,
+    EVERY_VARIABLE,
+    MODULE,
+    REPORTS_VARIABLE,
+    RESTORE_VARIABLE,
+    TIMEOUT_VARIABLE,
+    VARIABLE,
+)
 from plink.terminal.screen import say
 from runners.job.job import Job
 
-MODULE = "plink.runtime.pipeline"
-VARIABLE = "PLINK_PIPELINE"
-REPORTS_VARIABLE = "PLINK_PIPELINE_REPORTS"
-TIMEOUT_VARIABLE = "PLINK_PIPELINE_TIMEOUT_S"
-CHECKPOINT_VARIABLE = "PLINK_PIPELINE_CHECKPOINT"
-EVERY_VARIABLE = "PLINK_PIPELINE_CHECKPOINT_EVERY"
-RESTORE_VARIABLE = "PLINK_PIPELINE_RESTORE"
 _MIN_TIMEOUT_S = 300.0
 _TIMEOUT_PERIODS = 20  # of all minibatches in flight, before a rank that sends nothing is given up
 # A variable's value can have 128 KiB on Linux.

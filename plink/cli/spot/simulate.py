@@ -62,12 +62,12 @@ def simulate(
         DEFAULT_STRATEGIES,
         SimulationRequest,
         markets_without_prices,
+        path_of,
         simulate_one_job,
         simulate_spot,
     )
     from plink.cli.pictures import check_picture, write_picture
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
-    from plink.cli.spot.job_picture import path_of
     from plink.errors import UsageError
     from plink.model.spot.market_file import read_market_file
     from plink.model.units import parse_limit

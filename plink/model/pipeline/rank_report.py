@@ -80,10 +80,16 @@ def _head(reports: Sequence[Mapping[str, Any]], predicted_s: float | None) -> st
     return text
 
 
+def median_of(
+    reports: Sequence[Mapping[str, Any]], of: Callable[[Mapping[str, Any]], float | None]
+) -> float | None:  # fmt: skip
+    """Return the median of the reports that have such a value, None without any."""
+    values = [value for value in map(of, reports) if value is not None]
+    return statistics.median(values) if values else None
+
+
 def _row(stage: int, reports: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    def median(of: Callable[[Mapping[str, Any]], float | None]) -> float | None:
-        values = [value for value in map(of, reports) if value is not None]
-        return statistics.median(values) if values else None
+    median = partial(median_of, reports)
 
     def time_of(key: str) -> str:
         value = median(lambda report: report.get(key))

@@ -21,17 +21,19 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
 from plink.model.pipeline.rank_report import table_of_reports
 from plink.model.storage import parse_document
+from plink.runtime.pipeline import (
+    CHECKPOINT_VARIABLE,
+    EVERY_VARIABLE,
+    REPORTS_VARIABLE,
+    RESTORE_VARIABLE,
+    TIMEOUT_VARIABLE,
+    VARIABLE,
+)
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.checkpoints import CheckpointSettings
 from plink.runtime.pipeline.job import DEFAULT_TIMEOUT_S, PipelineProgram, run_rank
 from plink.runtime.pipeline.rank_reporter import RankReport
 
-VARIABLE = "PLINK_PIPELINE"
-REPORTS_VARIABLE = "PLINK_PIPELINE_REPORTS"
-TIMEOUT_VARIABLE = "PLINK_PIPELINE_TIMEOUT_S"
-CHECKPOINT_VARIABLE = "PLINK_PIPELINE_CHECKPOINT"
-EVERY_VARIABLE = "PLINK_PIPELINE_CHECKPOINT_EVERY"
-RESTORE_VARIABLE = "PLINK_PIPELINE_RESTORE"
 _MAX_TIMEOUT_S = 1e7
 
 

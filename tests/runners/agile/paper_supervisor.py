@@ -14,8 +14,8 @@ from plink.model.hosts import Host, Hosts
 from runners.agile import supervisor as supervisor_module
 from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.agile.wire import encode
+from runners.child import LocalConnector
 from runners.job.job import Job
-from runners.local import LocalConnector
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings

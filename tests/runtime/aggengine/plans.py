@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
+from benchmarks.aggregation_file import aggregation_to_json
 from plink.model.schedule import Schedule
-from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
+from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from solvers.schedules.catalogue import Options, schedule_for
 
 

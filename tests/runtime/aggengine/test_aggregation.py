@@ -10,6 +10,7 @@ import pytest
 import torch.distributed as dist
 from jsonschema import Draft202012Validator
 
+from benchmarks.aggregation_file import aggregation_to_json
 from plink.errors import InputError
 from plink.model.plan_file import plan_from_json
 from plink.model.storage import read_document
@@ -20,7 +21,6 @@ from plink.runtime.aggengine.aggregation import (
     SizeClass,
     aggregation_for_plan,
     aggregation_from_json,
-    aggregation_to_json,
     broadcast_aggregation,
     from_bytes,
     read_aggregation,

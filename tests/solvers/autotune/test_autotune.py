@@ -13,7 +13,7 @@ from plink.errors import UsageError
 from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
 from solvers.autotune.quicktune import quicktune
-from solvers.autotune.trigger import changed
+from solvers.autotune.trajectory import changed
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen
 
 

@@ -25,9 +25,9 @@ from solvers.autotune.trajectory import (
     ObservedInterval,
     TuningDecision,
     TuningTrajectory,
+    changed,
     decide,
 )
-from solvers.autotune.trigger import changed
 from tests.solvers.ranks_on_paper import equal_assignment
 
 Rates = npt.NDArray[np.float64]

@@ -15,9 +15,8 @@ from plink.model.hosts import Host, Hosts
 from plink.remote.program import BOOTSTRAP
 from runners.agile.control_socket import ask
 from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
-from runners.child import ChildConnection, start
+from runners.child import ChildConnection, LocalConnector, start
 from runners.job.job import Job
-from runners.local import LocalConnector
 from tests.runners.agile.tally import expected, expected_m
 
 PROGRAM = Path(__file__).parents[1] / "tally.py"
