@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.clouds import Cloud, Order, fabric_of_cloud, network_of_cloud, options_for, orders_of, three_tier
 from benchmarks.record import Bar, each, record, seeds_of
-from plink.api.ordering import OrderRequest
-from plink.api.reordering import reorder
+from plink.features.order.request import OrderRequest
+from plink.features.order.run import reorder
 from plink.model.network import Network
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
 from benchmarks.tsplib import SOLUTIONS, TspInstance, read_instance
-from plink.api.fast_tsp_process import FastTsp
+from plink.features.order.fast_tsp_process import FastTsp
 from solvers.latency import ring_cost
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring

@@ -12,7 +12,7 @@ from plink.model.network import Network
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
 from solvers.costs.fabric import Fabric, over_rails
-from solvers.diagnosis.finding import Finding, Severity
+from solvers.diagnosis.finding import Finding, Severity, merged
 from solvers.diagnosis.interfaces import slow_interfaces
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
 from solvers.schedules.catalogue import ALGORITHMS
@@ -120,6 +120,15 @@ def exchanges_on_switches(shape: BCube, hosts: Sequence[int]) -> bool:
         if ((digits != digits[partners]).sum(axis=1) != 1).any():
             return False
     return True
+
+
+def interface_warnings(network: Network) -> list[str]:
+    """Return a warning for each dead, slow or wrongly cabled interface and each host that does not relay.
+
+    :raises InputError: when the file's interfaces are invalid.
+    """
+    findings = merged([*interface_findings(network)])
+    return [f"warning: {finding.line}" for finding in findings if finding.severity != Severity.INFO]
 
 
 def interface_findings(network: Network) -> Iterator[Finding]:

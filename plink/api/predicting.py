@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from plink.model.network import Matrix, Network, symmetrised, to_rows
+from plink.model.network import Matrix, symmetrised, to_rows
 from probes.measurements import Measurements
 from probes.round_robin import Pair
 from solvers.prediction.tiered import predict_tiered
@@ -89,13 +89,14 @@ def unmeasured_ring_pairs(measurements: Measurements, predicted: PairPrediction,
 
     An order goes where round trips are predicted to be short, so errors of the prediction gather on its pairs.
     """
-    from plink.api.ordering import OrderRequest, solve
+    from solvers.ordering.progress import SearchBudget
+    from solvers.ordering.ring import search_ring
 
     if len(measurements.hosts) < _MIN_RING_HOSTS:
         return []
     measured_us = symmetrised(measurements.latency)
-    network = Network(measurements.hosts, np.where(np.isnan(measured_us), predicted.rtt_us, measured_us), None, {})
-    order = solve(network, OrderRequest("ring", max_moves=_RING_MOVES, seed=seed, force=True)).result.order.tolist()
+    known_us = np.where(np.isnan(measured_us), predicted.rtt_us, measured_us)
+    order = search_ring(known_us, seed, SearchBudget(_RING_MOVES)).order.tolist()
     measured = np.isfinite(measurements.latency) | np.isfinite(measurements.latency.T)
     failed = {(min(pair), max(pair)) for pair in measurements.errors}
     pairs = [(min(a, b), max(a, b)) for a, b in zip(order, order[1:] + order[:1], strict=True)]

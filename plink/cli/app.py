@@ -34,7 +34,10 @@ COMMANDS = {
         "features.analyse.command:cluster",
         "Cluster hosts near each other into balanced groups for hierarchical aggregation.",
     ),
-    "reorder": ("reorder:reorder", "Find the rank order that is cheapest for a collective on the measured network."),
+    "reorder": (
+        "features.order.command:reorder",
+        "Find the rank order that is cheapest for a collective on the measured network.",
+    ),
     "cost": (
         "features.cost.command:cost",
         "Show what a collective costs on the measured network, by round and bottleneck.",

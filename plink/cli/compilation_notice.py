@@ -16,7 +16,7 @@ from plink.terminal import screen
 _DELAY_S = 0.5
 _SEARCHES = """
 import json, sys
-from plink.api.reordering import reorder
+from plink.features.order.run import reorder
 from plink.model.network import network_from_json
 for document in json.load(sys.stdin):
     reorder(network_from_json(document, "sample"))

@@ -44,7 +44,6 @@ VALUES: dict[str, tuple[str, ...]] = {
     "pipeline plan --model": ("contention", "ring", "thesis", "published"),
     "advise --model": ("auto", "alpha-beta", "contention", "simulated"),
     "--preemption-source": ("aws", "gcp", "azure"),
-    "--objective": ("auto", "sum", "bottleneck"),
     "probe --pairs": ("all", "adaptive"),
     "--set": ("fan-out=", "base=", "levels=", "segments=", "sharded=", "colocated=", "servers=", "root="),
     **{f"{command} --set": _SETTINGS for command in _JOB_COMMANDS},

@@ -81,8 +81,8 @@ def _measure(
 
     import numpy as np
 
-    from plink.api.ordering import OrderRequest
-    from plink.api.reordering import reorder
+    from plink.features.order.request import OrderRequest
+    from plink.features.order.run import reorder
     from probes.methods import ProbeSettings
     from probes.session import ProbeProgress, measure_all
     from solvers.costs.accuracy import RINGS, calibrated_interval

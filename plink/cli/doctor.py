@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from plink.cli.finding_lines import failing_count, finding_line, floor_us
+from plink.cli.finding_lines import failing_count, floor_us
 from plink.errors import PlinkError
 from plink.terminal.inputs import hosts_file_from
 from plink.terminal.screen import print_json, print_lines, progress, say
@@ -66,7 +66,7 @@ def doctor(
         is_ok = not any(finding.severity != "info" for finding in findings)
         print_json({"schema": "plink.doctor/1", "ok": is_ok, "hosts": examination.facts, "findings": rows})
     else:
-        print_lines(*(f"{finding.severity}: {finding_line(finding)}" for finding in findings))
+        print_lines(*(f"{finding.severity}: {finding.line}" for finding in findings))
         if not findings:
             print("no problems found")
     failing = failing_count((finding.severity for finding in findings), fail_on)

@@ -1,39 +1,13 @@
-"""Findings on the command line: their lines, which of them fail a command (``--fail-on``), and from where on a round
+"""Findings on the command line: which of them fail a command (``--fail-on``), and from where on a round
 trip counts (``--floor``)."""
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from plink.errors import UsageError
 
-if TYPE_CHECKING:
-    from plink.model.network import Network
-    from solvers.diagnosis.finding import Finding
-
 SEVERITIES = ("error", "warning", "info")
 _MAX_FLOOR_S = 1.0
-
-
-def finding_line(finding: "Finding") -> str:
-    """Return a finding as one line, without its severity. What hosts report of themselves may be in it: escape it."""
-    from plink.model.hostlist import fold_hostlist
-
-    number = f"{len(finding.hosts)} hosts: " if len(finding.hosts) > 2 else ""
-    hosts = number + fold_hostlist(finding.hosts, ", ")
-    return f"{finding.kind}: {hosts}: {finding.evidence}; {finding.advice}"
-
-
-def interface_warnings(network: "Network") -> list[str]:
-    """Return a warning for each dead, slow or wrongly cabled interface and each host that does not relay.
-
-    :raises InputError: when the file's interfaces are invalid.
-    """
-    from plink.api.interfaces import interface_findings
-    from solvers.diagnosis.finding import Severity, merged
-
-    findings = merged([*interface_findings(network)])
-    return [f"warning: {finding_line(finding)}" for finding in findings if finding.severity != Severity.INFO]
 
 
 def failing_count(severities: Iterable[str], fail_on: str) -> str:

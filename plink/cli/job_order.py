@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink.cli.finding_lines import interface_warnings
+from plink.api.interfaces import interface_warnings
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
@@ -114,9 +114,9 @@ def _computed_order(
     """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
     too old."""
     if sources.algo is not None:
-        from plink.api.ordering import OrderRequest
+        from plink.features.order.request import OrderRequest
 
-        OrderRequest(sources.algo).check()
+        OrderRequest(sources.algo)  # refuses what is none
     reason = None  # to measure
     if network is None or not _same_hosts(network.hosts, baseline):
         reason = (
@@ -167,9 +167,9 @@ def _probe(sources: Sources, baseline: Hosts) -> Network:
 
 
 def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
-    from plink.api.ordering import OrderRequest
-    from plink.cli.interrupts import deferred_interrupts
-    from plink.cli.reorder import save_order, search_with_status
+    from plink.features.order.command import save_order, search_with_status
+    from plink.features.order.request import OrderRequest
+    from plink.terminal.interrupts import deferred_interrupts
 
     with deferred_interrupts() as stopped:
         outcome = search_with_status(network, OrderRequest(algo), stopped)

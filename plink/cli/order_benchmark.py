@@ -17,10 +17,11 @@ import numpy as np
 import plink.runtime
 from plink.api.algorithms import fabric_from
 from plink.api.interfaces import fabric_of_algorithm
-from plink.api.ordering import OrderRequest, solve
 from plink.api.planning import LIBRARY_ENVIRONMENT
 from plink.cli.set_options import options_from, parse_set_options
 from plink.errors import NoAnswer, PlinkError, UsageError, no_choice
+from plink.features.order.request import OrderRequest
+from plink.features.order.search import solve
 from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.hosts import Hosts
 from plink.model.network import Network

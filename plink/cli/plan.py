@@ -77,11 +77,10 @@ def plan(
     """
     from plink.api.planning import PlanRequest
     from plink.api.planning import plan as make_plan
-    from plink.cli.placement_options import parse_groups_option
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
     from plink.model.storage import STANDARD
-    from plink.terminal.inputs import last_groups, last_order, network_from
+    from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
 
     request = PlanRequest(
         algo, parse_bytes(size), model, groups=None if groups is None else 1, chunks=chunks, weights=weights,

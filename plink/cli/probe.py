@@ -133,10 +133,10 @@ def probe(
     Example: plink probe hosts.txt -o cloud.json
     """
     from plink.api.probing import check_hosts
-    from plink.cli.placement_options import parse_labels
     from plink.model.hosts import read_hosts
     from plink.model.topology import read_topology
     from plink.model.units import parse_bytes, parse_duration, parse_limit
+    from plink.terminal.inputs import parse_labels
 
     if labels is not None and not topology:
         raise UsageError("--labels goes with --topology, whose Kubernetes nodes have them")
@@ -258,8 +258,7 @@ def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
 
 
 def _report_results(measurements: "Measurements", in_time: bool) -> None:
-    from plink.api.interfaces import interface_topology
-    from plink.cli.finding_lines import finding_line, interface_warnings
+    from plink.api.interfaces import interface_topology, interface_warnings
     from plink.model.hostlist import fold_hostlist
     from probes.measurements import NOT_TRIED
     from solvers.costs.fabric import is_uncertain
@@ -278,7 +277,7 @@ def _report_results(measurements: "Measurements", in_time: bool) -> None:
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
     findings = rate_findings(network)
     for finding in (*findings, *uncertain_groups(network)):
-        say(finding_line(finding))
+        say(finding.line)
     for warning in interface_warnings(network):
         say(warning)
     closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]

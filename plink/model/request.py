@@ -4,9 +4,11 @@ A request is a frozen dataclass below :class:`FeatureRequest`. Its fields are an
 has the help text and says which values are refused; :mod:`plink.terminal.options` makes the command line of them.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_type_hints
+from dataclasses import fields as dataclass_fields
+from typing import Annotated, Any, get_args
 
 from plink.errors import UsageError, no_choice
 from plink.model.units import parse_bytes
@@ -37,7 +39,7 @@ class Choices(str):
 @dataclass(frozen=True)
 class Option:
     """Option of a command. ``names``: as it is typed, by default ``--`` and the field's name; ``least`` and ``most``:
-    the range of a number; ``choices``: all values of a text."""
+    the range of a number; ``choices``: all values of a text; ``panel``: the part of the help that it stands in."""
 
     help: str
     names: tuple[str, ...] = ()
@@ -45,6 +47,7 @@ class Option:
     most: float | None = None
     choices: tuple[str, ...] = ()
     metavar: str | None = None
+    panel: str | None = None
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value.
@@ -53,11 +56,10 @@ class Option:
         """
         if self.choices and value not in self.choices:
             raise no_choice(name, value, self.choices)
-        shown = f"{value:g}" if isinstance(value, float) else value
         if self.most is not None and not (self.least or 0) <= value <= self.most:
-            raise UsageError(f"{name} {shown}: it takes {self.least or 0} to {self.most}")
+            raise UsageError(f"{name} {_plain(value)}: it takes {_plain(self.least or 0)} to {_plain(self.most)}")
         if self.least is not None and not value >= self.least:
-            raise UsageError(f"{name} {shown}: at least {self.least} is needed")
+            raise UsageError(f"{name} {_plain(value)}: at least {_plain(self.least)} is needed")
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,18 @@ class Field:
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
     @property
-    def metavar(self) -> str:
-        """Name of its value in the help: its choices, else its kind and range."""
+    def metavar(self) -> str | None:
+        """Name of its value in the help: its choices, else its kind and range; None for a text without either."""
         if self.option.choices:
             return Choices(self.option.choices)
         numbers = {int: "N", float: "X"}
         kinds = {kind for kind in get_args(self.type) or (self.type,) if kind is not type(None)}
         named = self.option.metavar or (self.text and self.text.metavar)
-        name = named or next((word for kind, word in numbers.items() if kind in kinds), "TEXT")
+        name = named or next((word for kind, word in numbers.items() if kind in kinds), None)
         least, most = self.option.least, self.option.most
         if least is None or (most is not None and most > _MAX_SHOWN):
             return name
-        return f"{name} [x>={least:g}]" if most is None else f"{name} [{least:g}-{most:g}]"
+        return f"{name} [x>={_plain(least)}]" if most is None else f"{name} [{_plain(least)}-{_plain(most)}]"
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,18 @@ class FeatureRequest:
 def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
     """Return the fields of a kind of request that are options."""
     fields = []
-    for name, hint in get_type_hints(request, include_extras=True).items():
-        kind, *notes = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+    for field in dataclass_fields(request):
+        notes = getattr(field.type, "__metadata__", ())
         option = next((note for note in notes if isinstance(note, Option)), None)
         if option is not None:
             text = next((note for note in notes if isinstance(note, Text)), None)
-            fields.append(Field(name, kind, option, text))
+            fields.append(Field(field.name, get_args(field.type)[0], option, text))
     return tuple(fields)
+
+
+def _plain(number: float) -> str:
+    """Return a number as one would type it, a whole one without ``.0``."""
+    return f"{number:.0f}" if math.isfinite(number) and number == round(number) else f"{number:g}"
 
 
 def _setting(word: str) -> tuple[str, int | bool]:

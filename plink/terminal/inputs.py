@@ -8,9 +8,10 @@ from plink.records import workspace
 from plink.terminal.screen import say, say_read
 
 if TYPE_CHECKING:
-    from plink.api.constraints import RequestedGroups
     from plink.model.network import Network
     from plink.model.order import RankOrder
+
+_MAX_DIGITS = 9
 
 
 def hosts_file_from(path: Path | None) -> Path:
@@ -39,7 +40,7 @@ def network_from(path: Path | None) -> Any:
     return network
 
 
-def last_groups(network: "Network") -> "RequestedGroups | None":
+def last_groups(network: "Network") -> list[list[str]] | None:
     """Return the last groups found here, if they are for this network, and say so."""
     from plink.model.groups import read_groups
     from plink.model.storage import read_document
@@ -67,3 +68,28 @@ def last_order(network: "Network") -> "RankOrder | None":
     other = "" if order.network in (None, network.fingerprint()) else ", on another measurement of these hosts"
     say(f"the order is one for {order.algo}{other}")
     return order
+
+
+def parse_labels(text: str | None) -> tuple[str, ...]:
+    """Return the labels, none where the option was not typed.
+
+    :raises UsageError: for an empty one.
+    """
+    labels = () if text is None else tuple(label.strip() for label in text.split(","))
+    if not all(labels):
+        raise UsageError(f"--labels {text}: write labels and commas, outermost first, like my.org/block,my.org/rack")
+    return labels
+
+
+def parse_groups_option(groups: str) -> int | list[list[str]]:
+    """Return the number of groups, or the groups that a file lists.
+
+    :raises UsageError: for nothing. :raises InputError: for a file that cannot be read.
+    """
+    if not groups:
+        raise UsageError("--groups: a file, or how many groups to form")
+    if groups.isdecimal():
+        return int(groups) if len(groups) <= _MAX_DIGITS else 0
+    from plink.model.groups import read_groups
+
+    return read_groups(groups)

@@ -56,7 +56,9 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
         default = text.show(default)
     annotation = Annotated[
         typed_as,
-        typer.Option(*field.names, help=option.help, metavar=None if is_flag else field.metavar),
+        typer.Option(
+            *field.names, help=option.help, metavar=None if is_flag else field.metavar, rich_help_panel=option.panel
+        ),
     ]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 

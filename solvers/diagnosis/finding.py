@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from plink.model.hostlist import fold_hostlist
+
 MIN_SHARE = 0.25  # of the usual value: a smaller excess is not named
 FLOOR_US = 10.0  # nor is one of fewer microseconds: hosts that are busy differ by as much
 MIN_LOSS = 0.001  # of the probes: more slows TCP
@@ -33,6 +35,12 @@ class Finding:
     evidence: str
     advice: str
     pairs: int = 0
+
+    @property
+    def line(self) -> str:
+        """Return it in one line, without its severity. What hosts report of themselves may be in it: escape it."""
+        number = f"{len(self.hosts)} hosts: " if len(self.hosts) > 2 else ""
+        return f"{self.kind}: {number}{fold_hostlist(self.hosts, ', ')}: {self.evidence}; {self.advice}"
 
 
 def severity_of_ratio(ratio: float) -> Severity:

@@ -9,8 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from plink.api.fast_tsp_process import FastTsp, whole_numbers
-from plink.api.ordering import OrderRequest, solve
+from plink.features.order.fast_tsp_process import FastTsp, whole_numbers
+from plink.features.order.request import OrderRequest
+from plink.features.order.search import solve
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network
 from solvers.ordering.progress import SearchBudget
@@ -42,7 +43,7 @@ def test_fast_tsp_takes_part_unless_moves_are_the_limit(
             started.append(len(cost))
             super().__init__(cost, deadline)
 
-    monkeypatch.setattr("plink.api.ordering.FastTsp", Recorded)
+    monkeypatch.setattr("plink.features.order.search.FastTsp", Recorded)
     members = tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(120))
     network = Network(Hosts(members), distances(120, 3), None, {})
     solve(network, OrderRequest(model="latency", max_moves=max_moves))
@@ -60,7 +61,7 @@ _MAX_WAIT_S = 120
 _STARTER = """
 import time
 import numpy as np
-from plink.api.fast_tsp_process import FastTsp
+from plink.features.order.fast_tsp_process import FastTsp
 engine = FastTsp(np.ones((100, 100)) - np.eye(100), time.monotonic() + 600.0)
 print(engine._process.pid, flush=True)
 time.sleep(600)

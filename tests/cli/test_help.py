@@ -208,7 +208,7 @@ def test_the_version_is_the_package_s() -> None:
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["reorder", "--colour"], "No such option: --colour"),
-        (["reorder", "--time-limit", "-1"], "--time-limit"),
+        (["reorder", "--time-limit", "soon"], "--time-limit"),
         (["launch"], "PROGRAM"),
     ],
 )

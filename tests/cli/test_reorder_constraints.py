@@ -81,7 +81,7 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "hub.json --pin h=0", "--pin h=0: h has role=hub and takes no rank"),
     (4, "slots.json --pin a=1", "--pin a=1: hosts have different numbers of slots; pin rank 0 only"),
     *(
-        (2, f"n.json --pin {word}", f"--pin {word}: write a host's name, = and its first rank, a=0")
+        (2, f"n.json --pin {word}", f"--pin {word}: write a host's name, = and its first rank, node1=0")
         for word in ("a", "=3", "a=-1", "a=1.5")
     ),
     (2, "n.json --groups missing", "--groups: h in no group; name every host in one group"),

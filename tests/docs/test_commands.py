@@ -64,7 +64,7 @@ def test_commands_and_options_named_in_sentences_exist(page: Path) -> None:
     ("line", "error"),
     [
         ("reorder --colour", "No such option"),
-        ("reorder --algo spiral", "algo: spiral"),
+        ("reorder --algo spiral", "--algo spiral"),
         ("launch --runner carrier-pigeon x.py", "--runner"),
         ("lab shape node-03", "--rate"),
         ("lab explode", "No such command"),

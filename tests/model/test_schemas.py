@@ -51,8 +51,8 @@ def measured() -> Network:
 
 def order_of(network: Network, **options: Any) -> Document:
     """What reorder writes."""
-    from plink.api.ordering import OrderRequest
-    from plink.api.reordering import reorder
+    from plink.features.order.request import OrderRequest
+    from plink.features.order.run import reorder
 
     return reorder(network, OrderRequest(**{"max_moves": 100, **options})).to_json()
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from plink.cli.interrupts import deferred_interrupts
 from plink.errors import UsageError
 from plink.records import workspace
+from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.results import write_result
 from plink.terminal.screen import print_lines, progress, say
 

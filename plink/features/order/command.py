@@ -8,152 +8,69 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.interrupts import deferred_interrupts
 from plink.errors import UsageError
+from plink.features.order.request import OrderRequest
 from plink.records import workspace
+from plink.terminal.interrupts import deferred_interrupts
+from plink.terminal.options import NetworkFile, takes
 from plink.terminal.screen import say, search_status
 
 if TYPE_CHECKING:
-    from plink.api.ordering import OrderRequest, Solved
+    from plink.features.order.search import Solved
     from plink.model.network import Network
     from plink.model.order import RankOrder
 
 _PARTLY_DONE_CODE = 3
 _MAX_GAP = 1.0  # a bound that is further off says nothing
+_HOSTS, _OUTPUT = "Hosts and constraints", "Output"
 
 
-_PURPOSE_PANEL, _HOSTS_PANEL, _SEARCH_PANEL, _OUTPUT_PANEL = (
-    "Objective", "Hosts and constraints", "Search", "Output",
-)  # fmt: skip
-
-
+@takes(OrderRequest)
 def reorder(
-    network_file: Annotated[
-        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
-    ] = None,
-    algo: Annotated[
-        str,
-        typer.Option(
-            help="The collective's algorithm, or a library's own (gloo, nccl, ...).", rich_help_panel=_PURPOSE_PANEL
-        ),
-    ] = "ring",
-    size: Annotated[
-        str,
-        typer.Option(
-            help="Bytes to reduce (64KB, 100MB); the latency model ignores them.", rich_help_panel=_PURPOSE_PANEL
-        ),
-    ] = "100MB",
-    model: Annotated[
-        str, typer.Option(help="Cost model.", rich_help_panel=_PURPOSE_PANEL)
-    ] = "auto",
-    objective: Annotated[
-        str,
-        typer.Option(
-            help="For rings: minimise the sum of round trips, or bottleneck: the longest one, then the sum.",
-            rich_help_panel=_PURPOSE_PANEL,
-        ),
-    ] = "auto",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="An option of the algorithm: --set base=4, --set fan-out=3.", rich_help_panel=_PURPOSE_PANEL
-        ),
-    ] = None,
-    pin: Annotated[
-        list[str] | None,
-        typer.Option("--pin", metavar="HOST=RANK", help="Pin a host's first rank.", rich_help_panel=_HOSTS_PANEL),
-    ] = None,
+    request: OrderRequest,
+    network_file: NetworkFile = None,
     groups: Annotated[
         str | None,
         typer.Option(
             help="Groups of hosts kept together: a file, one group per line, or a number of groups to form.",
-            rich_help_panel=_HOSTS_PANEL,
+            rich_help_panel=_HOSTS,
         ),
     ] = None,
     prior: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="A topology file that fills in unmeasured pairs; docs/topology.md.",
-            rich_help_panel=_HOSTS_PANEL,
-        ),
+        typer.Option(help="A topology file that fills in unmeasured pairs; docs/topology.md.", rich_help_panel=_HOSTS),
     ] = None,
     topology: Annotated[
         list[Path] | None,
         typer.Option(
             help="A topology file instead of a network: an order without probing; repeat it for each page.",
-            rich_help_panel=_HOSTS_PANEL,
+            rich_help_panel=_HOSTS,
         ),
     ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
             metavar="LABEL,...", help="Labels of Kubernetes' nodes that are the levels, outermost first.",
-            rich_help_panel=_HOSTS_PANEL,
+            rich_help_panel=_HOSTS,
         ),
     ] = None,
     hosts_file: Annotated[
         Path | None,
-        typer.Option(
-            "--hosts", help="With --topology: the hosts to order; default: all in it.", rich_help_panel=_HOSTS_PANEL
-        ),
+        typer.Option("--hosts", help="With --topology: hosts to order; default: all in it.", rich_help_panel=_HOSTS),
     ] = None,
-    smooth_latencies: Annotated[
-        bool,
-        typer.Option(
-            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps.",
-            rich_help_panel=_HOSTS_PANEL,
-        ),
-    ] = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1e6, help="Seconds to search; default: until it finds nothing better, 10 at most.",
-            rich_help_panel=_SEARCH_PANEL,
-        ),
-    ] = None,
-    max_moves: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10**12, help="Maximum number of moves, instead of a time limit: reproducible.",
-            rich_help_panel=_SEARCH_PANEL,
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.", rich_help_panel=_SEARCH_PANEL)
-    ] = 0,
-    prove: Annotated[
-        bool,
-        typer.Option(
-            "--prove", help="Prove optimality by exact methods; exit code 3 without a proof.",
-            rich_help_panel=_SEARCH_PANEL,
-        ),
-    ] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Take the found order even if its gain is within noise.",
-            rich_help_panel=_SEARCH_PANEL,
-        ),
-    ] = False,
     format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            help="What to write; default: order; see docs/launchers.md.",
-            rich_help_panel=_OUTPUT_PANEL,
-        ),
+        typer.Option("--format", help="What to write; default: order; see docs/launchers.md.", rich_help_panel=_OUTPUT),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "-o", "--output",
             help="Where to write it, - for standard output, the default with --format; else .plink/order.json.",
-            rich_help_panel=_OUTPUT_PANEL,
+            rich_help_panel=_OUTPUT,
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the order as JSON.", rich_help_panel=_OUTPUT_PANEL)
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the order as JSON.", rich_help_panel=_OUTPUT)] = False,
 ) -> None:  # fmt: skip
     """Find the rank order that is cheapest for a collective on the measured network.
 
@@ -163,18 +80,9 @@ def reorder(
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
-    from plink.api.ordering import OrderRequest
-    from plink.cli.placement_options import parse_groups_option, parse_labels, parse_pins
-    from plink.cli.set_options import parse_set_options
-    from plink.model.units import parse_bytes
-    from plink.terminal.inputs import network_from
+    from plink.terminal.inputs import network_from, parse_groups_option, parse_labels
     from runners.hostfiles import command, format_named, render
 
-    request = OrderRequest(
-        algo, parse_bytes(size), model, parse_set_options(set_ or []), objective, time_limit_s=time_limit,
-        max_moves=max_moves, seed=seed, prove=prove, force=force, smooth_latencies=smooth_latencies,
-    )  # fmt: skip
-    request.check()
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
         raise UsageError("--json prints the order itself; omit --format, or give one of the two")
@@ -183,7 +91,7 @@ def reorder(
         raise UsageError("--topology replaces a network; omit NETWORK and --prior, or give the file as --prior")
     if hosts_file is not None and not topology:
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
-    if smooth_latencies and topology:
+    if request.smooth_latencies and topology:
         raise UsageError("--smooth-latencies goes with measured round trips; those of --topology are assumed")
     if labels is not None and not (topology or prior):
         raise UsageError("--labels goes with --topology or --prior, whose Kubernetes nodes have them")
@@ -207,7 +115,6 @@ def reorder(
     )  # refused before a search, not after
     order_request = replace(
         request,
-        pins=parse_pins(pin or (), network.hosts.names[0]),
         groups=None if groups is None else parse_groups_option(groups),
         groups_source="groups" if groups is None else name_of(groups),
         prior=read_topology(*prior, hosts=network.hosts, labels=label_names) if prior else None,
@@ -249,13 +156,13 @@ class SearchOutcome:
     interrupted: bool = False
 
 
-def search_with_status(network: "Network", request: "OrderRequest", stopped: Callable[[], bool]) -> SearchOutcome:
+def search_with_status(network: "Network", request: OrderRequest, stopped: Callable[[], bool]) -> SearchOutcome:
     """Search the order to launch and show the search's status on a terminal.
 
-    :raises PlinkError: as :func:`plink.api.reordering.reorder`.
+    :raises PlinkError: as :func:`plink.features.order.run.reorder`.
     """
-    from plink.api.reordering import find_order
-    from plink.cli.finding_lines import interface_warnings
+    from plink.api.interfaces import interface_warnings
+    from plink.features.order.run import find_order
 
     warnings = interface_warnings(network)  # invalid interfaces are refused before a search, not after
     with search_status() as show:
@@ -269,7 +176,7 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
 
 def _summary(solved: "Solved") -> list[str]:
     """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
-    from plink.api.reordering import OBJECTIVE_TEXT
+    from plink.features.order.run import OBJECTIVE_TEXT
     from plink.model.units import format_us
 
     task, result = solved.task, solved.result

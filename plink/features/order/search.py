@@ -2,18 +2,16 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
-from plink.api.constraints import RequestedGroups, constraints_from
-from plink.api.fast_tsp_process import FastTsp
-from plink.api.hubs import refuse_hubs
+from plink.api.algorithms import fabric_from, options_of, order_from, rank_groups
+from plink.api.constraints import constraints_from
 from plink.api.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
-from plink.api.search_data import (
+from plink.features.order.data import (
     SearchData,
     avoiding_unknown_pairs,
     prepare_search_data,
@@ -22,13 +20,12 @@ from plink.api.search_data import (
     with_farthest_for_unknown,
     without_unmeasured_bound,
 )
-from plink.errors import UsageError, no_choice
+from plink.features.order.fast_tsp_process import FastTsp
+from plink.features.order.request import OrderRequest
 from plink.model.network import Matrix, Network
-from plink.model.topology import Topology
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     MIXED,
-    NAMES,
     SIMULATED,
     misranking_warning,
     model_for,
@@ -41,7 +38,7 @@ from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.link_bounds import LINKS, link_bound
-from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
+from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search
 
@@ -59,61 +56,6 @@ _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 _VALIDATION_SHARE = 0.4  # of the time of a search: what the one by half of the samples may take
 CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class OrderRequest:
-    """A request for an order. ``model`` ``simulated``: the search goes by ``contention``, and its best orders are
-    simulated. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
-    name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_source`` names them in errors.
-    ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the search
-    for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives
-    the same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
-    noise. ``smooth_latencies``: round trips as an embedding fits them."""
-
-    algo: str = "ring"
-    size_bytes: float = 100e6
-    model: str = "auto"
-    options: OptionValues = field(default_factory=dict)
-    objective: str = "auto"
-    pins: Mapping[str, int] = field(default_factory=dict)
-    groups: RequestedGroups | None = None
-    groups_source: str = "groups"
-    prior: Topology | None = None
-    time_limit_s: float | None = None
-    max_moves: int | None = None
-    seed: int = 0
-    prove: bool = False
-    force: bool = False
-    smooth_latencies: bool = False
-
-    def check(self) -> None:
-        """Refuse what is invalid for any network.
-
-        :raises UsageError: saying what there is.
-        """
-        if self.algo not in NAMES:
-            raise no_choice("--algo", self.algo, NAMES)
-        refuse_hubs(self.algo)
-        if self.objective not in OBJECTIVES:
-            raise no_choice("--objective", self.objective, OBJECTIVES)
-        if self.max_moves is not None and self.time_limit_s is not None:
-            raise UsageError("--max-moves replaces the time limit; omit --time-limit")
-        if self.model == SIMULATED and self.objective in ("sum", "bottleneck"):
-            raise UsageError(f"--objective {self.objective} uses round trips only; omit --model {SIMULATED}")
-        if self.model == SIMULATED and self.prove:
-            raise UsageError(f"--prove: no exact method knows --model {SIMULATED}; omit one of the two")
-        for option, number, minimum in (
-            ("max-moves", self.max_moves, 1),
-            ("time-limit", self.time_limit_s, 0),
-            ("seed", self.seed, 0),
-        ):
-            if number is not None and not number >= minimum:
-                raise UsageError(f"--{option} {number:g}: at least {minimum} is needed")
-        for name, rank in self.pins.items():
-            if type(rank) is not int:
-                raise UsageError(f"--pin {name}={rank}: a rank is a whole number")
-        options_of(self.options, [self.algo])
 
 
 @dataclass(frozen=True)
@@ -153,7 +95,6 @@ def check_alone(network: Network, request: OrderRequest) -> None:
 
     :raises PlinkError: as :func:`solve`.
     """
-    request.check()
     model_for(request.model, fabric_from(network))
     constraints = constraints_from(request.pins, request.groups, network.hosts, np.zeros((1, 1)), request.groups_source)
     FeasibleOrders(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, constraints)
@@ -171,7 +112,6 @@ def solve(
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    request.check()
     data = prepare_search_data(network, request.prior, request.smooth_latencies)
     shape = _bcube_of(network, request)
     if not {"base", "levels"} & request.options.keys():

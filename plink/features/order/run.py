@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from plink.api.interfaces import BCUBE_ALGORITHMS
-from plink.api.ordering import CONFIDENCE, OrderRequest, Solved, check_alone, solve
+from plink.features.order.request import OrderRequest
+from plink.features.order.search import CONFIDENCE, Solved, check_alone, solve
 from plink.model.document import UNSET, Unset
 from plink.model.network import Network
 from plink.model.order import KeptBaseline, OrderValidation, RankOrder

@@ -1,0 +1,1 @@
+"""Orders: which host takes which ranks of a collective."""
