@@ -107,7 +107,7 @@ def test_a_round_trip_of_zero_is_doubted_by_every_command(tmp_path: Path) -> Non
     rows = network()["latency_us"]
     rows[0][1] = rows[1][0] = 0
     write(tmp_path / "n.json", network(latency_us=rows))
-    for words in ("reorder n.json", "cost n.json --algo ring", "show n.json"):
+    for words in ("reorder n.json", "cost n.json --algo ring", "report --terminal n.json"):
         assert "a round trip of 0, first a and b" in typed(*words.split(), cwd=tmp_path).stderr
     done = typed("doctor", "n.json", cwd=tmp_path)
     assert done.returncode == 1
