@@ -72,12 +72,12 @@ def advise(
     """
     from plink.api.advising import AdviseRequest
     from plink.api.advising import advise as recommend
-    from plink.cli.set_options import parse_set_options
+    from plink.model.request import parse_settings
     from plink.terminal.inputs import network_from
 
     low, high = _range(size or _SIZES)
     request = AdviseRequest(
-        low, high, model, options=parse_set_options(set_ or []), seed=seed, smooth_latencies=smooth_latencies
+        low, high, model, options=parse_settings(set_ or []), seed=seed, smooth_latencies=smooth_latencies
     )
     if algos:
         request = replace(request, algorithms=tuple(algos.split(",")))

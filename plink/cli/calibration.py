@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from plink.api.algorithms import options_of
 from plink.cli.order_benchmark import BenchmarkConfig, PlannedBenchmark
-from plink.cli.set_options import options_from
 from plink.documents.check import CalibratedHosts, FittedTiming
 from plink.documents.network import HostCostsEntry
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.model.benchmark_runs import BenchmarkRun
 from plink.model.network import Network, read_network
+from plink.model.request import parse_settings
 from plink.model.units import format_bytes, format_us
 from plink.report.words import host_costs
 from plink.terminal.screen import say
@@ -94,7 +95,7 @@ def _timing(
     algo: str, options: Sequence[str], groups: list[list[int]] | None, order: Any, size_bytes: float,
     seconds: tuple[float, ...],
 ) -> CollectiveTiming:  # fmt: skip
-    return CollectiveTiming(algo, options_from(list(options), [algo], groups), order, size_bytes, seconds)
+    return CollectiveTiming(algo, options_of(parse_settings(list(options)), [algo], groups), order, size_bytes, seconds)
 
 
 def calibrate(network: Network, network_file: Path, timings: Sequence[CollectiveTiming], model: str) -> CalibratedHosts:

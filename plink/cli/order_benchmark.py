@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 import plink.runtime
-from plink.api.algorithms import fabric_from
+from plink.api.algorithms import fabric_from, options_of
 from plink.api.interfaces import fabric_of_algorithm
 from plink.api.planning import LIBRARY_ENVIRONMENT
-from plink.cli.set_options import options_from, parse_set_options
 from plink.errors import NoAnswer, PlinkError, UsageError, no_choice
 from plink.features.order.request import OrderRequest
 from plink.features.order.search import solve
 from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.hosts import Hosts
 from plink.model.network import Network
+from plink.model.request import parse_settings
 from plink.model.units import format_bytes, format_us
 from plink.terminal.screen import progress, say
 from runners.job.job import Job
@@ -94,7 +94,7 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
-    options = parse_set_options(config.set_options)
+    options = parse_settings(config.set_options)
     solved = solve(
         network, OrderRequest(algo, config.size_bytes, config.model, options, max_moves=_SEARCH_MOVES, seed=config.seed)
     )
@@ -137,7 +137,7 @@ def recompute_costs(series: BenchmarkRun, network: Network, model_name: str | No
             f"{slots.sum()} slots"
         )
     groups = None if series.groups is None else [list(group) for group in series.groups]
-    options = options_from(list(series.options), [series.algo], groups)
+    options = options_of(parse_settings(series.options), [series.algo], groups)
     cost_of = None
     costs = []
     for timing in series.orders:
@@ -243,7 +243,9 @@ def _job(planned: PlannedBenchmark, network: Network, argument: str, folder: Pat
 
         groups = None if planned.groups is None else [list(group) for group in planned.groups]
         ranks = len(planned.orders[0][0])
-        schedule = schedule_for(planned.algo, ranks, options_from(list(planned.options), [planned.algo], groups))
+        schedule = schedule_for(
+            planned.algo, ranks, options_of(parse_settings(planned.options), [planned.algo], groups)
+        )
         aggregation_by_rate = aggregation_for_rate(
             (SizeClass(None, planned.algo, schedule),), fabric_from(network).rate_gbps
         )

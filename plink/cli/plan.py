@@ -77,14 +77,14 @@ def plan(
     """
     from plink.api.planning import PlanRequest
     from plink.api.planning import plan as make_plan
-    from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
+    from plink.model.request import parse_settings
     from plink.model.storage import STANDARD
     from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
 
     request = PlanRequest(
         algo, parse_bytes(size), model, groups=None if groups is None else 1, chunks=chunks, weights=weights,
-        options=parse_set_options(set_ or []), seed=seed, smooth_latencies=smooth_latencies,
+        options=parse_settings(set_ or []), seed=seed, smooth_latencies=smooth_latencies,
     )  # fmt: skip
     request.check()
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)

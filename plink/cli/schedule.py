@@ -55,13 +55,14 @@ def schedule(
         return
     if algo is None:
         raise UsageError("--algo is missing: plink schedule --algo ring --ranks 4")
-    from plink.cli.set_options import options_from
+    from plink.api.algorithms import options_of
+    from plink.model.request import parse_settings
     from plink.model.storage import STANDARD
     from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, schedule_for
 
     if groups is not None and algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
         raise UsageError(f"--groups {groups}: {algo} takes no groups")
-    options = options_from(set_ or [], [algo], _groups(groups, ranks))
+    options = options_of(parse_settings(set_ or []), [algo], _groups(groups, ranks))
     is_log = algo in _LOG_ALGORITHMS
     most_transfers = 2 * ranks * (options.segments_or(1) if is_log else ranks * options.segments_or(RING_SEGMENTS))
     if algo in ALGORITHMS and most_transfers > _MAX_BUILT_TRANSFERS:

@@ -5,7 +5,7 @@ has the help text and says which values are refused; :mod:`plink.terminal.option
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, get_args
@@ -122,11 +122,18 @@ def _plain(number: float) -> str:
     return f"{number:.0f}" if math.isfinite(number) and number == round(number) else f"{number:g}"
 
 
-def _setting(word: str) -> tuple[str, int | bool]:
-    name, sign, value = word.partition("=")
-    if not sign or not name or not (value in ("yes", "no") or (value.isdecimal() and len(value) <= _MAX_DIGITS)):
-        raise UsageError(f"--set {word}: write a name and a whole number, yes or no: --set base=4, --set sharded=yes")
-    return name.replace("-", "_"), int(value) if value.isdecimal() else value == "yes"
+def parse_settings(words: Sequence[str]) -> dict[str, int | bool]:
+    """Return the options of an algorithm by name, yes and no as booleans.
+
+    :raises UsageError: for what is not of the form ``base=4``.
+    """
+    settings: dict[str, int | bool] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name or not (value in ("yes", "no") or (value.isdecimal() and len(value) <= _MAX_DIGITS)):
+            raise UsageError(f"--set {word}: write name=value, a whole number, yes or no: base=4, sharded=yes")
+        settings[name.replace("-", "_")] = int(value) if value.isdecimal() else value == "yes"
+    return settings
 
 
 _MAX_DIGITS = 9
@@ -134,6 +141,4 @@ _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothin
 # A size in bytes, typed like 100MB.
 Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB")]
 # Options of an algorithm: {"base": 4} is typed --set base=4.
-Settings = Annotated[
-    Mapping[str, int | bool], Text("NAME=VALUE", lambda words: dict(map(_setting, words)), repeated=True)
-]
+Settings = Annotated[Mapping[str, int | bool], Text("NAME=VALUE", parse_settings, repeated=True)]
