@@ -14,8 +14,6 @@ from plink.api.elastic_request import ElasticRequest as ElasticRequest
 from plink.api.launching import LaunchRequest as LaunchRequest
 from plink.api.launching import dry_run as dry_run
 from plink.api.launching import launch as launch
-from plink.api.planning import PlanRequest as PlanRequest
-from plink.api.planning import plan as plan
 from plink.api.probe_request import ProbeRequest as ProbeRequest
 from plink.api.probing import probe as probe
 from plink.api.recording import RecordRequest as RecordRequest
@@ -33,6 +31,8 @@ from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
 from plink.features.order.request import OrderRequest as OrderRequest
 from plink.features.order.run import reorder as reorder
+from plink.features.plan.request import PlanRequest as PlanRequest
+from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
 from plink.model.cost import CollectiveCost as CollectiveCost

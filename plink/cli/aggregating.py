@@ -21,11 +21,12 @@ from plink.api.interfaces import (
     own_options,
     rail_names,
 )
-from plink.api.planning import PlanRequest, masters_of
-from plink.api.planning import plan as make_plan
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
+from plink.features.plan.request import PlanRequest
+from plink.features.plan.run import masters_of
+from plink.features.plan.run import plan as make_plan
 from plink.model.hosts import Hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder

@@ -46,7 +46,10 @@ COMMANDS = {
         "advise:advise",
         "Recommend the fastest algorithm and rank order for each message size on the measured network.",
     ),
-    "plan": ("plan:plan", "Plan a job: order, groups, who aggregates which chunk, schedule and environment."),
+    "plan": (
+        "features.plan.command:plan",
+        "Plan a job: order, groups, who aggregates which chunk, schedule and environment.",
+    ),
     "pipeline": (
         "pipeline.app:app",
         "Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.",

@@ -47,7 +47,6 @@ VALUES: dict[str, tuple[str, ...]] = {
     "probe --pairs": ("all", "adaptive"),
     "--set": ("fan-out=", "base=", "levels=", "segments=", "sharded=", "colocated=", "servers=", "root="),
     **{f"{command} --set": _SETTINGS for command in _JOB_COMMANDS},
-    "--weights": ("sizes", "bandwidth"),
 }
 
 

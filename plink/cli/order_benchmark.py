@@ -17,10 +17,10 @@ import numpy as np
 import plink.runtime
 from plink.api.algorithms import fabric_from, options_of
 from plink.api.interfaces import fabric_of_algorithm
-from plink.api.planning import LIBRARY_ENVIRONMENT
 from plink.errors import NoAnswer, PlinkError, UsageError, no_choice
 from plink.features.order.request import OrderRequest
 from plink.features.order.search import solve
+from plink.features.plan.run import LIBRARY_ENVIRONMENT
 from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.hosts import Hosts
 from plink.model.network import Network

@@ -7,11 +7,12 @@ import pytest
 from benchmarks.clouds import network_of_cloud, three_tier
 from plink.api.advising import AdviseRequest, advise
 from plink.api.hubs import HUB_ALGORITHMS
-from plink.api.planning import PlanRequest, plan
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.request import OrderRequest
 from plink.features.order.run import reorder
+from plink.features.plan.request import PlanRequest
+from plink.features.plan.run import plan
 from plink.features.report.routes import route_of, work_of
 from plink.model.document import UNSET
 from plink.model.network import Network

@@ -180,7 +180,7 @@ def test_pairs_that_were_not_measured(here: Path) -> None:
         (("--groups", ""), "--groups: a file, or how many groups to form"),
         (("--groups", "part.txt"), "part.txt: d is in no group; every host belongs to one"),
         (("--groups", "twice.txt"), "twice.txt: a is named more than once"),
-        (("--chunks", "100001"), "--chunks 100001: 1 to 100000 are possible"),
+        (("--chunks", "100001"), "--chunks 100001: it takes 1 to 100000"),
         (("--weights", "bandwidth"), "--weights bandwidth: the network holds no bandwidths"),
         (("--algo", "ring", "--chunks", "4"), "--chunks goes with --algo 2lha; ring has no masters"),
         (("--order", "other.json"), "other.json: the order leaves out hosts of the hosts list: d"),

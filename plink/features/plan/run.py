@@ -3,17 +3,17 @@
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from plink.api.algorithms import OptionValues, fabric_from, groups_in, options_in, options_of, order_from
-from plink.api.constraints import RequestedGroups, check_number, constraints_from, ranked_groups
-from plink.api.hubs import refuse_hubs
+from plink.api.algorithms import fabric_from, groups_in, options_in, options_of, order_from
+from plink.api.constraints import check_number, constraints_from, ranked_groups
 from plink.api.interfaces import fabric_of_algorithm, own_options
-from plink.errors import InputError, NoAnswer, UsageError, no_choice
+from plink.errors import InputError, NoAnswer
+from plink.features.plan.request import PlanRequest
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
@@ -24,13 +24,12 @@ from solvers.costs.master_patterns import masters_pattern
 from solvers.costs.patterns import Pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.problem import expand_slots
-from solvers.planning.costing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
+from solvers.planning.costing import AllReduce, random_groups_median, two_level_cost, weights_by
 from solvers.planning.schedules import schedule_of
-from solvers.schedules.catalogue import ALGORITHMS, Options
+from solvers.schedules.catalogue import Options
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of
 
-MAX_CHUNKS = 100_000
 _log = logging.getLogger("plink.plan")
 _MAX_NAMED_HOSTS = 4
 MAX_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
@@ -51,47 +50,6 @@ LIBRARY_ENVIRONMENT = {
 Ranks = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class PlanRequest:
-    """A request for a plan. ``order``: None: ranks as the hosts stand, or groups one after the other; ``order_source``
-    names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order was found for,
-    else the square root of the number of hosts; ``groups_source`` names them in errors. ``chunks`` and ``weights``
-    None: plink chooses. ``options``: of the algorithm."""
-
-    algo: str = "2lha"
-    size_bytes: float = 100e6
-    model: str = "auto"
-    order: RankOrder | None = None
-    order_source: str = "order"
-    groups: RequestedGroups | None = None
-    groups_source: str = "groups"
-    chunks: int | None = None
-    weights: str | None = None
-    options: OptionValues = field(default_factory=dict)
-    seed: int = 0
-    smooth_latencies: bool = False
-
-    def check(self) -> None:
-        """Refuse what is invalid for any network.
-
-        :raises UsageError: saying what there is.
-        """
-        if self.algo not in ALGORITHMS:
-            raise no_choice("--algo", self.algo, ALGORITHMS)
-        refuse_hubs(self.algo)
-        if self.algo != "2lha":
-            for option in ("groups", "chunks", "weights"):
-                if getattr(self, option) is not None:
-                    raise UsageError(f"--{option} goes with --algo 2lha; {self.algo} has no masters")
-        if self.seed < 0:
-            raise UsageError(f"--seed {self.seed}: at least 0 is needed")
-        if self.chunks is not None and (type(self.chunks) is not int or not 1 <= self.chunks <= MAX_CHUNKS):
-            raise UsageError(f"--chunks {self.chunks}: 1 to {MAX_CHUNKS} are possible")
-        if self.weights is not None and self.weights not in WEIGHTS:
-            raise no_choice("--weights", self.weights, WEIGHTS)
-        options_of(self.options, [self.algo])
-
-
 def plan(network: Network, request: PlanRequest | None = None, *, algo: str | None = None) -> Plan:
     """Return a job's plan: order, groups, who aggregates which chunk, schedule and environment.
 
@@ -103,7 +61,6 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     request = request or PlanRequest()
     if algo is not None:
         request = replace(request, algo=algo)
-    request.check()
     fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
     order = request.order or RankOrder(

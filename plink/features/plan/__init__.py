@@ -1,0 +1,1 @@
+"""Plans of a job: order, groups, who aggregates which chunk, schedule and environment."""

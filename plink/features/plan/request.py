@@ -1,0 +1,64 @@
+"""Request for a plan."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from plink.api.constraints import RequestedGroups
+from plink.errors import UsageError, no_choice
+from plink.model.request import Bytes, FeatureRequest, Option, Settings
+
+if TYPE_CHECKING:
+    from plink.model.order import RankOrder
+
+
+@dataclass(frozen=True)
+class PlanRequest(FeatureRequest):
+    """Request for a plan. ``order``: None: ranks as the hosts stand, or groups one after the other; ``order_source``
+    names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order was found for,
+    else the square root of the number of hosts; ``groups_source`` names them in errors. ``chunks`` and ``weights``
+    None: plink chooses."""
+
+    algo: Annotated[str, Option("The collective's algorithm: 2lha, ring, nccl-tree, ...")] = "2lha"
+    size_bytes: Annotated[Bytes, Option("Bytes to reduce (64KB, 100MB).", ("--size",))] = 100e6
+    model: Annotated[str, Option("Cost model.")] = "auto"
+    order: "RankOrder | None" = None
+    order_source: str = "order"
+    groups: RequestedGroups | None = None
+    groups_source: str = "groups"
+    chunks: Annotated[
+        int | None,
+        Option(
+            "For 2lha: number of equal chunks of the vector; default: one per rank, 8 with --weights bandwidth.",
+            least=1,
+            most=100_000,
+        ),
+    ] = None
+    weights: Annotated[
+        str | None,
+        Option(
+            "For 2lha: masters in proportion to group sizes (the default) or bandwidth.",
+            choices=("sizes", "bandwidth"),
+        ),
+    ] = None
+    options: Annotated[Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))] = (
+        field(default_factory=dict[str, int | bool])
+    )
+    seed: Annotated[int, Option("Draws the random groups to compare with.", least=0)] = 0
+    smooth_latencies: Annotated[
+        bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        from plink.api.algorithms import options_of
+        from plink.api.hubs import refuse_hubs
+        from solvers.schedules.catalogue import ALGORITHMS
+
+        super().__post_init__()
+        if self.algo not in ALGORITHMS:
+            raise no_choice("--algo", self.algo, ALGORITHMS)
+        refuse_hubs(self.algo)
+        if self.algo != "2lha":
+            for option in ("groups", "chunks", "weights"):
+                if getattr(self, option) is not None:
+                    raise UsageError(f"--{option} goes with --algo 2lha; {self.algo} has no masters")
+        options_of(self.options, [self.algo])

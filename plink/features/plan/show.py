@@ -1,0 +1,70 @@
+"""A plan for people: its cost against others, and its groups with the loads of their masters."""
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from plink.model.plan import Groups, Masters, Plan
+from plink.model.units import format_bytes, format_us
+
+_MAX_NAMED_HOSTS = 6
+_MAX_GROUPS = 40
+
+
+def print_plan(job_plan: Plan, on_stderr: bool) -> None:
+    """Print the plan: its cost against others, then its groups with the loads of their masters."""
+    console = Console(stderr=on_stderr, soft_wrap=True, highlight=False)
+    chunks_text = "" if job_plan.chunks is None else f" in {job_plan.chunks} chunks"
+    groups_text = "" if job_plan.groups is None else f" in {len(job_plan.groups)} groups"
+    cost = "" if job_plan.cost_us is None else f": {format_us(job_plan.cost_us)}"
+    console.print(
+        f"{job_plan.algo}, {job_plan.ranks} ranks{groups_text}, {format_bytes(job_plan.size_bytes)}{chunks_text}, "
+        f"model {job_plan.model}{cost}",
+        markup=False,
+    )
+    names = {
+        "flat": "flat aggregation", "given": "hosts as given", "random_groups_median": "median of random groups",
+        "masters_by_sizes": "masters by sizes",
+    }  # fmt: skip
+    if job_plan.baseline:
+        compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())
+        console.print(f"compared with: {compared}", markup=False)
+    if job_plan.groups is not None and job_plan.masters is not None:
+        width = None if console.is_terminal else 120
+        Console(stderr=on_stderr, width=width).print(_table(job_plan, job_plan.groups, job_plan.masters))
+
+
+def _table(job_plan: Plan, groups: Groups, masters: Masters) -> Table:
+    """Return a table with a row per group: hosts, chunks mastered globally and per rank, each beside its share."""
+    table = Table(title=f"chunks of masters, in proportion to {masters.weights}", title_justify="left")
+    for name, side in (("group", "right"), ("hosts", "left"), ("ranks", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for name in ("global (share)", "global a rank (share)", "local a rank (share)"):
+        table.add_column(name, justify="right")
+    host_of_rank = [host.name for host in job_plan.hosts for _ in range(host.slots)]
+    total = sum(masters.group_weights)
+    global_counts = np.bincount(masters.global_masters, minlength=job_plan.ranks)
+    chunks = len(masters.global_masters)
+    for group_number, group in enumerate(groups[:_MAX_GROUPS]):
+        members = np.array(group)
+        weights = np.array(masters.rank_weights)[members]
+        parts = weights / weights.sum()
+        local_counts = np.bincount(masters.local_masters[:, group_number], minlength=job_plan.ranks)[members]
+        global_chunks, share = int(global_counts[members].sum()), chunks * masters.group_weights[group_number] / total
+        hosts = list(dict.fromkeys(host_of_rank[rank] for rank in group))
+        names = " ".join(hosts[:_MAX_NAMED_HOSTS]) + (" ..." if len(hosts) > _MAX_NAMED_HOSTS else "")
+        table.add_row(
+            str(group_number), names, str(len(group)), f"{global_chunks} ({share:.3g})",
+            f"{_span(global_counts[members])} ({_span(global_chunks * parts)})",
+            f"{_span(local_counts)} ({_span(chunks * parts)})",
+        )  # fmt: skip
+    if len(groups) > _MAX_GROUPS:
+        table.add_row("...")
+    return table
+
+
+def _span(values: npt.NDArray[np.intp] | npt.NDArray[np.float64]) -> str:
+    """Return the smallest and the largest value, one number where they agree."""
+    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    return low if low == high else f"{low}-{high}"
