@@ -26,6 +26,7 @@ from benchmarks.transfer_batches import (
     ordered_as_printed,
     random_batch,
 )
+from plink.model.rules.ordered import MAX_DELAY
 from plink.model.transfers import arbiter
 from plink.model.transfers.aggregation import best_first, grouped
 from plink.model.transfers.arbiter import Announced, ArbiterState, ArrivalResult, Arrived, DropUpdate, TickDue, Transfer
@@ -48,7 +49,7 @@ TABLE_2 = {
     "C3": {"N1": 1.90, "N2": 1.33, "N3": 1.42},
 }  # fmt: skip
 WAYS = {  # the bound, and how the arbiter differs from its defaults
-    "async": (arbiter.MAX_BOUND, {"min_transfer_s": np.inf}),
+    "async": (MAX_DELAY, {"min_transfer_s": np.inf}),
     "bounded:30, no arbiter": (30, {"min_transfer_s": np.inf}),
     "ordered:30, no groups": (30, {"local_groups": False, "aggregators": 0}),
     "ordered:30": (30, {"local_groups": False}),

@@ -19,13 +19,15 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     between the read that an update was computed from and itself.
 
     ``delays``: how many were applied with delay 0, 1, 2 to 3, 4 to 7 and so on; the last of 32 has all above.
-    ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied.
+    ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied when they arrived. ``unsent``:
+    how many were dropped before that, and did not travel.
     """
 
     delays: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
     total: Index = 0
     largest: Index = 0
     dropped: Index = 0
+    unsent: Index = 0
 
     @property
     def applied(self) -> int:
@@ -43,7 +45,8 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the counts of both."""
         delays = tuple(map(sum, zip_longest(self.delays, other.delays, fillvalue=0)))
         largest = max(self.largest, other.largest)
-        return UpdateCounts(delays, self.total + other.total, largest, self.dropped + other.dropped)
+        dropped, unsent = self.dropped + other.dropped, self.unsent + other.unsent
+        return UpdateCounts(delays, self.total + other.total, largest, dropped, unsent)
 
     def to_json(self) -> dict[str, Any] | None:
         """Return them for a person or a program of theirs; None where there was no update."""

@@ -1,7 +1,7 @@
 """The arbiter: who sends an update where, and when, so that none is committed too late (M 4, M 5).
 
-Pure: :func:`step` has no clock and no sockets, and the same events at the same times give the same answers again. It is
-meant to sit beside the server that counts versions. A worker announces its update and waits for the answer: send it, to
+Pure: :func:`step` has no clock and no sockets, and the same events at the same times give the same answers again. It
+sits beside the server that counts versions. A worker announces its update and waits for the answer: send it, to
 the server or to a host that adds up, or drop it. What plans get wrong (rates, deaths) costs time; the bound holds all
 the same, because what arrives is checked once more.
 """
@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from plink.errors import UsageError
 from plink.model.transfers.aggregation import Aggregator, best_first, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import Update, ordered
 
-MAX_BOUND = 1_000_000
+ASSUMED_BYTES_S = 1.25e9  # where nobody measured a rate; transfers correct it
 MIN_TRANSFER_S = 0.005  # to arbitrate shorter ones costs more than it gains
 BATCH_S = 0.1  # what waits is planned when the server has so much left to receive (M 7: a batch each 100 ms)
 LEAD_S = 0.002  # a transfer is granted so long before its ways are free: longer than the message takes
@@ -25,6 +24,13 @@ _MIN_RATE_BYTES_S = 1e6
 _MIN_PAUSE_S = LEAD_S / 4  # between ticks: what is overdue is expected to end soon, again and again
 _RECOVERY_S = 5.0  # in which a rate that nobody measures doubles, up to the best that was seen
 _AS_PLANNED = 1.25  # times its estimate: a transfer that took longer had a slower way
+
+
+@dataclass(frozen=True)
+class HostJoined:
+    """Event: workers of one more host will announce updates; hosts are numbered as they join."""
+
+    bytes_s: float
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class ArrivalResult:
     delays: tuple[int, ...] = ()
 
 
-Event = Announced | Arrived | Lost | TickDue
+Event = HostJoined | Announced | Arrived | Lost | TickDue
 Answer = Transfer | DropUpdate | ArrivalResult
 
 
@@ -148,12 +154,13 @@ def start(bound: int, rates_bytes_s: Iterable[float], now: float = 0.0) -> Arbit
 
     :param rates_bytes_s: of H ways out, H ways in and the server's way in, as measured before the job. What is wrong is
         corrected by transfers.
-    :raises UsageError: a bound below 1 or above :data:`MAX_BOUND`.
     """
-    if not 1 <= bound <= MAX_BOUND:
-        raise UsageError(f"a delay of {bound} versions: choose a bound of 1 to {MAX_BOUND:,}")
-    rates = (max(_MIN_RATE_BYTES_S, rate) if isfinite(rate) else _MIN_RATE_BYTES_S for rate in rates_bytes_s)
-    return ArbiterState(bound, tuple(Rate(rate, now, rate) for rate in rates))
+    return ArbiterState(bound, tuple(_assumed(rate, now) for rate in rates_bytes_s))
+
+
+def _assumed(bytes_s: float, now: float) -> Rate:
+    bytes_s = max(_MIN_RATE_BYTES_S, bytes_s) if isfinite(bytes_s) else _MIN_RATE_BYTES_S
+    return Rate(bytes_s, now, bytes_s)
 
 
 def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, tuple[Answer, ...]]:
@@ -175,6 +182,9 @@ def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, t
             state = replace(state, waiting=(*state.waiting, event))
     elif isinstance(event, Arrived):
         state = _arrived(state, event.transfer, now, answers)
+    elif isinstance(event, HostJoined):
+        hosts, rate = len(state.rates) // 2, (_assumed(event.bytes_s, now),)
+        state = replace(state, rates=state.rates[:hosts] + rate + state.rates[hosts:-1] + rate + state.rates[-1:])
     for transfer in state.transfers:
         if transfer.lapses_s <= now:
             state = _cancelled(state, transfer, answers)
@@ -201,7 +211,7 @@ def _arrived(state: ArbiterState, number: int, now: float, answers: list[Answer]
     if transfer is None:  # it was given up
         answers.append(ArrivalResult(number, False))
         return state
-    state = _measured(state, transfer, now)
+    state = _measured(state, transfer, now) if transfer.size_bytes else state
     state = replace(state, transfers=tuple(each for each in state.transfers if each is not transfer))
     if transfer.target is not None:
         return state
@@ -215,18 +225,18 @@ def _measured(state: ArbiterState, transfer: Transfer, now: float) -> ArbiterSta
     """Correct the rates that a transfer was planned with. Both ways carry what it had. If it took longer, that one of
     them is taken to be slow which was measured longest ago."""
     ways, rates = state.ways(transfer), list(state.rates)
-    shared = any(each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]
-                 for each in state.transfers)  # fmt: skip
-    if not transfer.size_bytes or (shared and transfer.at_once):
-        return state
+    others = [each.size_bytes for each in state.transfers
+              if each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]]  # fmt: skip
     planned_s, took_s = transfer.end_s - transfer.granted_s, max(now - transfer.granted_s, 1e-9)
     bytes_s = transfer.size_bytes / took_s
+    if transfer.at_once and others:  # whoever was granted at once shares the way in, which no plan knows
+        planned_s, bytes_s = (each * (1 + sum(others) / transfer.size_bytes) for each in (planned_s, bytes_s))
     if took_s > _AS_PLANNED * planned_s:
         slow = min(ways, key=lambda way: rates[way].measured_s)
-        if slow == ways[1] and shared:
+        if slow == ways[1] and others and not transfer.at_once:
             bytes_s = max(bytes_s, rates[slow].at(now) * planned_s / took_s)
         rates[slow] = Rate(max(_MIN_RATE_BYTES_S, bytes_s), now, rates[slow].most_bytes_s)
-    else:
+    elif not (transfer.at_once and others):
         for way in ways:
             old = rates[way]
             if bytes_s >= old.at(now) / _AS_PLANNED:

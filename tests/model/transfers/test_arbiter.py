@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.errors import UsageError
 from plink.model.transfers.arbiter import (
-    MAX_BOUND,
     Announced,
     Answer,
     ArbiterState,
@@ -20,6 +18,7 @@ from plink.model.transfers.arbiter import (
     Arrived,
     DropUpdate,
     Event,
+    HostJoined,
     Lost,
     TickDue,
     Transfer,
@@ -252,7 +251,25 @@ def test_update_of_a_course_that_was_rolled_back_is_dropped() -> None:
     assert server().send(Announced(0, 0, SIZE_BYTES, 17), 0.0) == (DropUpdate(0),)
 
 
-@pytest.mark.parametrize("bound", [0, -1, MAX_BOUND + 1])
-def test_bounds_that_are_refused(bound: int) -> None:
-    with pytest.raises(UsageError, match=f"{bound}"):
-        start(bound, [1.0, 1.0, 1.0])
+def test_hosts_join_one_after_the_other() -> None:
+    """What is known of hosts that are there stays theirs."""
+    arbiter = server(rates=(RATE_BYTES_S,))
+    for host, share in enumerate((1.0, 0.5)):
+        arbiter.send(HostJoined(share * RATE_BYTES_S), 0.0)
+        (grant,) = arbiter.send(Announced(host, host, SIZE_BYTES, 0), 10.0 * host)
+        assert isinstance(grant, Transfer)
+        assert grant.end_s - grant.granted_s == pytest.approx(SIZE_BYTES / RATE_BYTES_S / share)
+        arbiter.send(Arrived(grant.number), grant.end_s)
+
+
+def test_planning_begins_where_many_short_transfers_take_long() -> None:
+    """The server's way in was taken for a hundred times as wide as it is."""
+    arbiter = server(rates=(RATE_BYTES_S,) * (2 * HOSTS + 1))
+    size_bytes, now = 1e6, 0.0
+    for turn in range(4):
+        now = 3.0 * turn
+        answers = [arbiter.send(Announced(w, w // 2, size_bytes, arbiter.version), now) for w in range(2 * HOSTS)]
+        grants = [answer for some in answers for answer in some if isinstance(answer, Transfer)]
+        for grant in grants:
+            arbiter.send(Arrived(grant.number), now + len(grants) * size_bytes / (RATE_BYTES_S / 100))
+    assert len(grants) < 2 * HOSTS

@@ -63,6 +63,11 @@ class Counting(App[int]):
         """Whether updates may be dropped."""
         return isinstance(self.rule, Ordered)
 
+    @property
+    def asks(self) -> bool:
+        """Whether workers ask before they send."""
+        return isinstance(self.rule, Ordered) and not self.rule.direct
+
     def layout(self, partitions: int) -> Layout:
         """Of all tables."""
         layout = job_layout(self, partitions)

@@ -28,6 +28,7 @@ from plink.runtime.agileml.transport.keys import Unauthenticated
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, requests_by_partition
+from plink.runtime.agileml.worker.announcer import Announcer
 from plink.runtime.agileml.worker.cache import Cache, added_blocks
 
 _RETRY_S = 0.02
@@ -91,8 +92,10 @@ class Client:
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
         number too, and redoes its clock: what the servers had of it counts once. Where a clock may have several steps,
         each goes to one partition first, always the same: how many it has is how many there are, whoever did them.
+        Partition 0 comes last, so that an arbiter there sees the last byte arrive.
     :param primaries: of every partition.
     :param clock: the first that it works in.
+    :ivar announcer: asks whether and when an update may be sent; None: nobody need be asked.
     :ivar waiting: entered while servers are waited for.
     :ivar waited_s: until answers began to arrive, in all; what they bring takes its own time.
     """
@@ -113,6 +116,8 @@ class Client:
         self._cancelled = self._renamed = False
         self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
         self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
+        self.announcer: Announcer | None = None
+        self._admitted = False  # whether these may be sent
         self._least_state = -1  # that may be read, whatever the rule
         self._versions: dict[int, int] = {}  # of partitions, when this step first read them, or when the last was sent
         self._partitions_read: set[int] = set()  # partitions that this step has read
@@ -230,9 +235,10 @@ class Client:
             was before this clock.
         """
         if self._unsent is None:
-            self._unsent = self._updates(last)
+            self._unsent, self._admitted = self._updates(last), False
         last = any(message.flags & LAST for message in self._unsent.values())
         try:
+            self._unsent = self._admit(self._unsent)
             answers = self._send_step(dict(self._unsent), last)
         except (RolledBack, OtherSteps):
             self._unsent = None
@@ -246,10 +252,21 @@ class Client:
             self.step += 1
         self._give(answers)
 
+    def _admit(self, updates: dict[int, Message]) -> dict[int, Message]:
+        """Return what is to be sent of a step's updates, once it may be."""
+        if self.announcer is not None and not self._admitted:
+            local = {number for number, primary in self.primaries().items() if self.announcer.home == primary.address}
+            announcement = self.announcer.announcement(updates, local)
+            if announcement is not None:
+                updates = self.announcer.admitted(self._ask_all({0: announcement})[0], updates)
+        self._admitted = True
+        return updates
+
     def _send_step(self, updates: dict[int, Message], last: bool) -> list[Message]:
         answers: list[Message] = []
         if self.rule.steps:
-            first = self.worker % self.layout.partitions
+            others = self.layout.partitions - 1
+            first = 1 + self.worker % others if others else 0
             answer = self._ask_all({first: updates.pop(first)})[first]
             answers.append(answer)
             steps, finished = answer.sequence, bool(answer.flags & LAST)
@@ -334,7 +351,7 @@ class Client:
                 partition=number, version=self._versions.get(number, 0), blocks=blocks.get(number, ()),
                 wanted=rows.get(number, ()),
             )
-            for number in range(self.layout.partitions)
+            for number in reversed(range(self.layout.partitions))
         }  # fmt: skip
 
     def _message(self, kind: Kind, before: int) -> Message:

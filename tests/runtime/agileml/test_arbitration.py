@@ -1,0 +1,242 @@
+"""Workers that ask before they send: grants wait as reads do, and whatever happens to the arbiter nobody is stuck."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.elastic import Table
+from plink.model.elastic.fields import UpdateCounts
+from plink.model.rules.ordered import Ordered
+from plink.model.transfers import arbiter
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.arrays.row_blocks import RowBlock
+from plink.runtime.agileml.replica.arbitration import Arbitration
+from plink.runtime.agileml.transport.wire import DROPPED, UNPLANNED, Kind, Message, Status
+from plink.runtime.agileml.worker.announcer import Announcer
+from tests.runtime.agileml.stores import Store, hand_over, store, together
+
+WORKERS, PARTITIONS = 4, 3
+LAYOUT = Layout((Table("m", 3000, 2), Table("plink.n", 6, 1)), PARTITIONS)
+HUGE = 10**13  # bytes, which take an hour: no machine is so slow that the next is granted meanwhile
+BYTES_S = 1e9
+
+
+@pytest.fixture
+def made() -> Iterator[Store]:
+    """Partitions on two servers, for workers that have done clock 0; what is noted is kept."""
+    with store(LAYOUT, Ordered(max_delay=2), servers=2) as result:
+        result.open(WORKERS, history=True)
+        for worker in range(WORKERS):
+            result.client(worker).push()
+        yield result
+
+
+def announce(made: Store, worker: int, size: int = HUGE, step: int = 0, **more: Any) -> Message:
+    """Ask the primary of partition 0, or who was it."""
+    message = Message(
+        Kind.ANNOUNCE, 0, worker=worker, clock=1, sequence=step, before=size, text=f"10.0.0.{worker}:1 {BYTES_S}"
+    )
+    connection = made.servers[0].connection(made.primaries[0].address)
+    try:
+        return connection.ask(message._replace(**more))
+    finally:
+        connection.close()
+
+
+def send(made: Store, worker: int, step: int = 0, version: int = 0) -> Message:
+    """An update of partition 0."""
+    blocks = (RowBlock(0, range(1), np.ones((1, 2), np.float32)),)
+    connection = made.servers[0].connection(made.primaries[0].address)
+    try:
+        return connection.ask(
+            Message(Kind.UPDATE, 0, worker=worker, clock=1, sequence=step, blocks=blocks, version=version)
+        )
+    finally:
+        connection.close()
+
+
+def test_next_is_granted_when_the_one_before_has_arrived(made: Store) -> None:
+    assert (announce(made, 0).status, announce(made, 0).flags) == (Status.OK, 0)
+    assert announce(made, 1).status is Status.WAITING
+    waited, _ = together(lambda: announce(made, 1), lambda: send(made, 0))
+    assert Status.OK in (waited.status, announce(made, 1).status)  # type: ignore[attr-defined]
+
+
+def test_what_would_be_too_old_is_not_sent(made: Store) -> None:
+    for step in range(3):
+        assert not send(made, 0, step, version=step).flags & DROPPED
+    answer = announce(made, 1)
+    assert answer.status is Status.OK
+    assert answer.flags & DROPPED
+    assert not announce(made, 1, step=1, version=3).flags & DROPPED
+
+
+def test_short_transfers_are_not_planned(made: Store) -> None:
+    for worker in range(WORKERS):
+        assert announce(made, worker, size=1000).flags & UNPLANNED
+
+
+def test_waiting_worker_is_sent_on_where_partition_0_moves(made: Store) -> None:
+    """The new primary knows of nobody's grant."""
+    announce(made, 0)
+    assert announce(made, 1).status is Status.WAITING
+    there = made.servers[1].address
+    waiting, _ = together(lambda: announce(made, 1), lambda: hand_over(made.servers[0], 0, there, 1))
+    assert waiting.status in (Status.ELSEWHERE, Status.WAITING)  # type: ignore[attr-defined]
+    moved = announce(made, 1)
+    assert (moved.status, moved.text) == (Status.ELSEWHERE, there)
+    made.primaries[0] = replace(made.primaries[0], address=there)
+    assert announce(made, 1).status is Status.OK
+
+
+def test_waiting_worker_is_told_of_a_roll_back(made: Store) -> None:
+    announce(made, 0)
+    assert announce(made, 1).status is Status.WAITING
+    for server in made.servers:
+        server.roll_back(0, 1)
+    answer = announce(made, 1)
+    assert (answer.status, answer.clock, answer.generation) == (Status.ROLLED_BACK, 0, 1)
+    assert announce(made, 1, generation=1).status is Status.OK
+
+
+@pytest.mark.parametrize("wrong", [{"text": "10.0.0.1:1"}, {"text": "10.0.0.1:1 fast"}, {"partition": 1}])
+def test_announcements_that_cannot_be_read_are_refused(made: Store, wrong: dict[str, Any]) -> None:
+    made.primaries[0] = made.primaries[wrong.get("partition", 0)]
+    assert announce(made, 0, **wrong).status is Status.REFUSED
+
+
+def test_nobody_is_asked_under_direct() -> None:
+    with store(LAYOUT, Ordered(max_delay=2, direct=True)) as made:
+        made.open(WORKERS)
+        assert announce(made, 0).status is Status.REFUSED
+
+
+@pytest.mark.parametrize("rate", [1e6, 1e9, 1e12, 0.0])
+def test_clients_go_on_at_any_rate_and_the_bound_holds(made: Store, rate: float) -> None:
+    """Whatever the arbiter takes links for: each step is applied or dropped everywhere, and plink's own part counts."""
+    steps = 8
+
+    def work(worker: int) -> None:
+        client = made.client(worker, clock=1)
+        client.announcer = Announcer(LAYOUT, f"10.0.0.{worker}:1", rate)
+        for _ in range(steps):
+            client.read("m", range(3000))
+            client.update("m", range(3000), np.ones((3000, 2)))
+            client.update("plink.n", range(6), np.ones((6, 1)))
+            client.push(last=False)
+
+    for server in made.servers:
+        server.link_bytes_s = rate
+    together(*(lambda worker=worker: work(worker) for worker in range(WORKERS)))  # type: ignore[misc]
+    counts = sum((server.updates() for server in made.servers), UpdateCounts())
+    assert counts.applied + counts.dropped + counts.unsent == WORKERS * steps * PARTITIONS
+    assert counts.largest <= 2
+    assert counts.applied
+    assert (made.client(0, clock=1).read("plink.n", range(6)) == WORKERS * steps).all()
+
+
+def arbitration(lines: list[str], bound: int = 2) -> Arbitration:
+    """At second 0, of a server that receives a gigabyte a second."""
+    return Arbitration(bound, BYTES_S, lines.append, 0.0)
+
+
+def asked(worker: int, step: int = 0, size: float = BYTES_S, version: int = 0) -> Message:
+    """An announcement that takes a second."""
+    return Message(
+        Kind.ANNOUNCE, 0, worker=worker, clock=1, sequence=step, before=int(size), version=version,
+        text=f"10.0.0.{worker}:1 {BYTES_S}",
+    )  # fmt: skip
+
+
+def test_grant_of_a_stalled_worker_lapses_and_its_host_is_named() -> None:
+    lines: list[str] = []
+    made = arbitration(lines)
+    assert made.decision(asked(0), 0, 0.0) == 0
+    assert made.decision(asked(1), 0, 0.0) is None
+    now = 0.0
+    while (flags := made.decision(asked(1), 0, now)) is None:
+        now += 0.05
+        made.tick(0, now)
+    assert flags == 0
+    assert now < 10.0
+    made.tick(0, 60.0)
+    assert [line for line in lines if "10.0.0.0:1" in line and not line.startswith("arbiter: ")]
+    assert made.decision(asked(0, step=1), 0, 61.0) == 0
+
+
+def test_grant_comes_before_the_last_byte_of_the_one_before() -> None:
+    made = arbitration([])
+    assert made.decision(asked(0), 0, 0.0) == 0
+    assert made.decision(asked(1), 0, 0.0) is None
+    assert 0.5 < made.tick_s < 1.0
+    made.tick(0, made.tick_s)
+    made.tick(0, made.tick_s)
+    assert made.tick_s > 0
+    assert made.decision(asked(1), 0, 0.999) == 0
+
+
+def test_worker_that_asks_no_more_is_not_granted() -> None:
+    """It died while it waited: the link is the next one's."""
+    made = arbitration([])
+    made.decision(asked(0, size=10 * BYTES_S), 0, 0.0)
+    made.decision(asked(1, size=100 * BYTES_S), 0, 0.0)
+    for second in range(1, 10):
+        made.decision(asked(2), 0, float(second))
+        made.tick(0, float(second))
+    assert made.arrived(asked(0), 0, 10.0) == pytest.approx(1.0)
+    assert made.decision(asked(2), 1, 10.0) == 0
+
+
+def test_repeated_question_has_the_same_answer() -> None:
+    made = arbitration([])
+    assert made.decision(asked(0), 0, 0.0) == 0
+    assert made.decision(asked(0), 0, 0.5) == 0
+    assert made.arrived(asked(0), 0, 1.0) == pytest.approx(1.0)
+    assert made.arrived(asked(0), 1, 1.0) is None
+
+
+def test_what_was_not_waited_for_is_not_granted_later() -> None:
+    made = arbitration([])
+    made.decision(asked(0), 0, 0.0)
+    assert made.decision(asked(1), 0, 0.0) is None
+    assert made.arrived(asked(1), 0, 0.1) is None
+    assert made.decision(asked(2), 1, 0.1) is None
+    made.arrived(asked(0), 1, 1.0)
+    assert made.decision(asked(2), 2, 1.0) == 0
+
+
+def replayed(lines: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """What the log says that the arbiter did, and what it does with the same events again."""
+    first, *entries = (json.loads(line.removeprefix("arbiter: ")) for line in lines if line.startswith("arbiter: "))
+    state = replace(arbiter.start(first["bound"], [first["bytes_s"]], first["at"]), local_groups=False, aggregators=0)
+    for entry in entries:
+        kind, *fields = entry["event"]
+        event = getattr(arbiter, kind)(*fields)
+        state, answers = arbiter.step(replace(state, version=entry["version"]), event, entry["at"])
+        grants = [answer for answer in answers if isinstance(answer, arbiter.Transfer)]
+        assert all(grant.end_s < inf for grant in grants)
+        granted = {str(grant.number): [member.worker for member in grant.members] for grant in grants}
+        dropped = [answer.worker for answer in answers if isinstance(answer, arbiter.DropUpdate)]
+        yield {"granted": entry["granted"], "dropped": entry["dropped"]}, {"granted": granted, "dropped": dropped}
+
+
+def test_log_is_replayed() -> None:
+    lines: list[str] = []
+    made, version, now, waiting = arbitration(lines), 0, 0.0, dict[int, Message]()
+    for turn in range(200):
+        worker, now = turn * 7 % 5, now + 0.03 * (1 + turn % 3)
+        message = waiting.setdefault(worker, asked(worker, turn, (0.05 + 0.2 * (turn % 4)) * BYTES_S, version))
+        flags = made.decision(message, version, now)
+        if flags is not None and (flags & DROPPED or turn % 3):
+            made.arrived(waiting.pop(worker), version, now)
+            version += not flags & DROPPED
+        made.tick(version, now)
+    entries = list(replayed(lines))
+    assert all(logged == again for logged, again in entries)
+    assert any(logged["granted"] for logged, _ in entries)
+    assert any(logged["dropped"] for logged, _ in entries)
