@@ -1,12 +1,14 @@
 """Types of the fields of messages, with the values that are allowed, and records that several messages share."""
 
-from itertools import zip_longest
+import math
+from itertools import accumulate, zip_longest
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 _LARGEST = (1 << 63) - 1
 MAX_DELAY_BINS = 32
+_LATENESS_STEPS = 8  # to the double
 
 Int = Annotated[int, Meta(ge=-_LARGEST - 1, le=_LARGEST)]
 Index = Annotated[int, Meta(ge=0, le=_LARGEST)]
@@ -21,6 +23,10 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     ``delays``: how many were applied with delay 0, 1, 2 to 3, 4 to 7 and so on; the last of 32 has all above.
     ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied when they arrived. ``unsent``:
     how many were dropped before that, and did not travel.
+
+    ``lateness``: planned transfers of whole updates, one for each step, by how long they took in terms of their plan:
+    2 ** -2 and below, and then in steps of 2 ** (1/8); the last of 32 has all above. ``grouped``: how many of all transfers
+    that were announced carried the updates of several workers.
     """
 
     delays: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
@@ -28,6 +34,8 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     largest: Index = 0
     dropped: Index = 0
     unsent: Index = 0
+    lateness: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
+    grouped: Index = 0
 
     @property
     def applied(self) -> int:
@@ -41,27 +49,53 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
         place = min(delay.bit_length(), MAX_DELAY_BINS - 1)
         return self + UpdateCounts((0,) * place + (1,), delay, delay)
 
+    def with_transfer(self, ratio: float, grouped: bool) -> "UpdateCounts":
+        """Return the counts with one more planned transfer, which took so many times what was planned."""
+        place = 0 if ratio <= 0 else round(_LATENESS_STEPS * math.log2(ratio)) + MAX_DELAY_BINS // 2
+        place = min(max(place, 0), MAX_DELAY_BINS - 1)
+        return self + UpdateCounts(lateness=(0,) * place + (1,), grouped=int(grouped))
+
+    @property
+    def median_lateness(self) -> float | None:
+        """The median of how long planned transfers took in terms of their plan, to a twentieth; None without any."""
+        half = sum(self.lateness) / 2
+        ends = enumerate(accumulate(self.lateness))
+        return next(
+            (2 ** ((place - MAX_DELAY_BINS // 2) / _LATENESS_STEPS) for place, count in ends if count >= half > 0), None
+        )
+
     def __add__(self, other: "UpdateCounts") -> "UpdateCounts":
         """Return the counts of both."""
-        delays = tuple(map(sum, zip_longest(self.delays, other.delays, fillvalue=0)))
-        largest = max(self.largest, other.largest)
-        dropped, unsent = self.dropped + other.dropped, self.unsent + other.unsent
-        return UpdateCounts(delays, self.total + other.total, largest, dropped, unsent)
+        delays, lateness = (
+            tuple(map(sum, zip_longest(*both, fillvalue=0)))
+            for both in ((self.delays, other.delays), (self.lateness, other.lateness))
+        )
+        return UpdateCounts(
+            delays, self.total + other.total, max(self.largest, other.largest), self.dropped + other.dropped,
+            self.unsent + other.unsent, lateness, self.grouped + other.grouped,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any] | None:
         """Return them for a person or a program of theirs; None where there was no update."""
-        if not self.applied + self.dropped:
+        if not self.applied + self.dropped + self.unsent:
             return None
+        lateness = self.median_lateness
         bounds = [(1 << place >> 1, (1 << place) - 1) for place in range(len(self.delays))]
         return {
             "applied": self.applied,
             "dropped": self.dropped,
+            "unsent": self.unsent,
             "mean_delay": round(self.total / self.applied, 3) if self.applied else None,
             "largest_delay": self.largest if self.applied else None,
             "delays": [
                 {"least": least, "most": min(most, self.largest), "updates": updates}
                 for (least, most), updates in zip(bounds, self.delays, strict=True)
             ],
+            "transfers": {
+                "planned": sum(self.lateness),
+                "grouped": self.grouped,
+                "median_lateness": None if lateness is None else round(lateness, 3),
+            },
         }
 
 

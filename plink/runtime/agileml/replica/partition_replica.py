@@ -406,7 +406,9 @@ class PartitionReplica:
         if taken and message.flags & DROPPED:
             self.updates += UpdateCounts(unsent=1)
         if self._arbiter is not None:
-            self._arbiter.arrived(message, version, self.now())
+            lateness = self._arbiter.arrived(message, version, self.now())
+            if lateness is not None:
+                self.updates = self.updates.with_transfer(lateness, False)
             self.answer_waiting()
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
