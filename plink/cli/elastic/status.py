@@ -114,7 +114,9 @@ def updates_sentence(updates: dict[str, Any]) -> str:
     text = f"updates (one a step and partition): {applied:,} applied, {dropped:,} dropped ({dropped / total:.1%})"
     text += f", {unsent:,} before they were sent ({unsent / total:.1%})" if unsent else ""
     if transfers["planned"]:
-        text += f"; {transfers['planned']:,} transfers took {transfers['median_lateness']:.2f} times their plan (median)"
+        text += (
+            f"; {transfers['planned']:,} transfers took {transfers['median_lateness']:.2f} times their plan (median)"
+        )
         text += f", {transfers['grouped']:,} of them for several workers" if transfers["grouped"] else ""
     if not applied:
         return text

@@ -25,8 +25,8 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     how many were dropped before that, and did not travel.
 
     ``lateness``: planned transfers of whole updates, one for each step, by how long they took in terms of their plan:
-    2 ** -2 and below, and then in steps of 2 ** (1/8); the last of 32 has all above. ``grouped``: how many of all transfers
-    that were announced carried the updates of several workers.
+    2 ** -2 and below, and then in steps of 2 ** (1/8); the last of 32 has all above. ``grouped``: how many of them
+    carried the updates of several workers.
     """
 
     delays: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()

@@ -59,6 +59,7 @@ from plink.runtime.agileml.transport.traffic import TRAFFIC
 from plink.runtime.agileml.worker.announcer import Announcer
 from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from plink.runtime.agileml.worker.local_groups import LocalGroups
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker_threads import WorkerThreads
 
@@ -220,11 +221,11 @@ class Node:
             config = StoreConfig(job_layout(self._app, request.partitions), keys, rule, bound)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
             self._server.note, self._server.link_bytes_s = self._log, request.link_bytes_s
-            home = self._server.address
+            home, rate, groups = self._server.address, request.link_bytes_s, LocalGroups()
 
             def client(number: int, clock: int, generation: int) -> Client:
                 made = Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)
-                made.announcer = Announcer(config.layout, home, request.link_bytes_s) if config.arbitrated else None
+                made.announcer = Announcer(config.layout, home, rate, groups) if config.arbitrated else None
                 return made
 
             self._client = client

@@ -137,8 +137,9 @@ class SimulatedReplica(PartitionReplica):
             return super()._update(message)
         before = self._applied()
         answer = super()._update(message)
-        applied, dropped, delay = self._applied() - before, bool(answer.flags & DROPPED), before - int(message.text)
-        assert applied + dropped <= 1, f"{applied} applied, {dropped} dropped"
+        applied, delay = self._applied() - before, before - int(message.text) + message.term
+        members, dropped = 1 + message.term, bool(answer.flags & DROPPED) * (1 + message.term)
+        assert applied + dropped in (0, members), f"{applied} applied, {dropped} dropped"
         assert self._max_delay is not None
         within = 0 <= delay <= self._max_delay
         assert within if applied else not (dropped and within), f"delay {delay}, {applied} applied, {dropped} dropped"

@@ -25,7 +25,7 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.helping.messages import HelpMessage
 from plink.runtime.agileml.partition.serialization import What
 from plink.runtime.agileml.transport import wire
-from plink.runtime.agileml.transport.wire import DROPPED, INCLUDED, LAST, Kind, Message, Status, Wanted
+from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, INCLUDED, LAST, UNPLANNED, Kind, Message, Status, Wanted
 
 PATH = Path(__file__).with_suffix(".json")
 Recorded = dict[str, dict[str, Any]]  # version and digest by protocol
@@ -38,7 +38,7 @@ def current() -> Recorded:
         {method.__name__: _schema(result) for method, result in RESULTS.items()},
     ]  # fmt: skip
     enums = [{item.name: int(item) for item in kind} for kind in (Kind, Status, What)]
-    data = [_sent(), enums, [LAST, INCLUDED, DROPPED], _schemas(HelpMessage.__subclasses__())]
+    data = [_sent(), enums, [LAST, INCLUDED, DROPPED, UNPLANNED, GROUPED], _schemas(HelpMessage.__subclasses__())]
     return {
         "plink/model/elastic/codec.py": {"version": codec.VERSION, "digest": digest(control)},
         "plink/runtime/agileml/transport/wire.py": {"version": wire.VERSION, "digest": digest(data)},

@@ -18,7 +18,8 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.replica.arbitration import Arbitration
 from plink.runtime.agileml.transport.wire import DROPPED, UNPLANNED, Kind, Message, Status
 from plink.runtime.agileml.worker.announcer import Announcer
-from tests.runtime.agileml.stores import Store, hand_over, store, together
+from plink.runtime.agileml.worker.local_groups import LocalGroups
+from tests.runtime.agileml.stores import Store, hand_over, store, together, wait_for
 
 WORKERS, PARTITIONS = 4, 3
 LAYOUT = Layout((Table("m", 3000, 2), Table("plink.n", 6, 1)), PARTITIONS)
@@ -48,13 +49,13 @@ def announce(made: Store, worker: int, size: int = HUGE, step: int = 0, **more: 
         connection.close()
 
 
-def send(made: Store, worker: int, step: int = 0, version: int = 0) -> Message:
+def send(made: Store, worker: int, step: int = 0, version: int = 0, term: int = 0) -> Message:
     """An update of partition 0."""
     blocks = (RowBlock(0, range(1), np.ones((1, 2), np.float32)),)
     connection = made.servers[0].connection(made.primaries[0].address)
     try:
         return connection.ask(
-            Message(Kind.UPDATE, 0, worker=worker, clock=1, sequence=step, blocks=blocks, version=version)
+            Message(Kind.UPDATE, 0, worker=worker, clock=1, sequence=step, blocks=blocks, version=version, term=term)
         )
     finally:
         connection.close()
@@ -94,7 +95,7 @@ def test_waiting_worker_is_sent_on_where_partition_0_moves(made: Store) -> None:
     assert announce(made, 1).status is Status.OK
 
 
-def test_waiting_worker_is_told_of_a_roll_back(made: Store) -> None:
+def test_waiting_worker_learns_of_a_roll_back(made: Store) -> None:
     announce(made, 0)
     assert announce(made, 1).status is Status.WAITING
     for server in made.servers:
@@ -119,11 +120,11 @@ def test_nobody_is_asked_under_direct() -> None:
 @pytest.mark.parametrize("rate", [1e6, 1e9, 1e12, 0.0])
 def test_clients_go_on_at_any_rate_and_the_bound_holds(made: Store, rate: float) -> None:
     """Whatever the arbiter takes links for: each step is applied or dropped everywhere, and plink's own part counts."""
-    steps = 8
+    steps, groups = 8, [LocalGroups() for _ in range(2)]
 
     def work(worker: int) -> None:
         client = made.client(worker, clock=1)
-        client.announcer = Announcer(LAYOUT, f"10.0.0.{worker}:1", rate)
+        client.announcer = Announcer(LAYOUT, f"10.0.0.{worker // 2}:1", rate, groups[worker // 2])
         for _ in range(steps):
             client.read("m", range(3000))
             client.update("m", range(3000), np.ones((3000, 2)))
@@ -140,12 +141,69 @@ def test_clients_go_on_at_any_rate_and_the_bound_holds(made: Store, rate: float)
     assert (made.client(0, clock=1).read("plink.n", range(6)) == WORKERS * steps).all()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_workers_of_a_host_travel_as_one(made: Store, sparse: bool) -> None:
+    """They wait for a grant at the same time. The sum counts as two, and each has done its step."""
+    lines: list[str] = []
+    for server in made.servers:
+        server.note = lines.append
+    announce(made, 3, text="10.0.0.3:1 1e12")  # as wide as the server's way in, which it fills
+    groups, rows = LocalGroups(), [range(0, 3000, 1 + sparse), range(3000)]
+
+    def work(worker: int) -> None:
+        client = made.client(worker, clock=1)
+        client.announcer = Announcer(LAYOUT, "10.0.0.9:1", 1e6, groups)
+        client.read("m", rows[worker])
+        client.update("m", rows[worker], np.full((len(rows[worker]), 2), 1 + worker))
+        client.update("plink.n", range(6), np.ones((6, 1)))
+        client.push(last=False)
+        assert client.step == 1
+        assert (client.read("m", [0]) == 4).all()  # with the other's update, and that of worker 3
+
+    def release() -> None:
+        wait_for(lambda: sum('"Announced"' in line for line in lines) == 3)
+        send(made, 3)
+
+    together(lambda: work(0), lambda: work(1), release)
+    counts = sum((server.updates() for server in made.servers), UpdateCounts())
+    assert (counts.applied, counts.dropped, counts.unsent, counts.grouped) == (2 * PARTITIONS + 1, 0, 0, 1)
+    expected = np.zeros((3000, 2))
+    for worker in range(2):
+        expected[list(rows[worker])] += 1 + worker
+    expected[0] += 1
+    reader = made.client(2, clock=1)
+    assert (reader.read("m", range(3000)) == expected).all()
+    assert (reader.read("plink.n", range(6)) == 2).all()
+    assert made.holding(0).actor(0).partition.version == 3
+
+
+def test_group_that_is_too_old_for_its_last_member_is_dropped() -> None:
+    """Two updates of version 0 after one other: the second has a delay of two."""
+    for bound, kept in ((1, 0), (2, 2)):
+        with store(LAYOUT, Ordered(max_delay=bound)) as made:
+            made.open(WORKERS)
+            for worker in range(WORKERS):
+                made.client(worker).push()
+            send(made, 0)
+            send(made, 1, term=1)
+            counts = made.servers[0].updates()
+            assert (counts.applied, counts.dropped) == (1 + kept, 2 - kept)
+
+
+def test_update_left_too_late_is_not_sent() -> None:
+    """Nobody waits for a sender that has gone on."""
+    groups, group = LocalGroups(), (0, 0, 1)
+    groups.close(group)
+    groups.leave(group, {})
+    assert groups.join(group, 0) == []
+
+
 def arbitration(lines: list[str], bound: int = 2) -> Arbitration:
     """At second 0, of a server that receives a gigabyte a second."""
     return Arbitration(bound, BYTES_S, lines.append, 0.0)
 
 
-def asked(worker: int, step: int = 0, size: float = BYTES_S, version: int = 0) -> Message:
+def announced(worker: int, step: int = 0, size: float = BYTES_S, version: int = 0) -> Message:
     """An announcement that takes a second."""
     return Message(
         Kind.ANNOUNCE, 0, worker=worker, clock=1, sequence=step, before=int(size), version=version,
@@ -153,67 +211,72 @@ def asked(worker: int, step: int = 0, size: float = BYTES_S, version: int = 0) -
     )  # fmt: skip
 
 
+def is_granted(fields: dict[str, int] | None) -> bool:
+    """As a transfer that is planned."""
+    return fields is not None and not fields["flags"]
+
+
 def test_grant_of_a_stalled_worker_lapses_and_its_host_is_named() -> None:
     lines: list[str] = []
     made = arbitration(lines)
-    assert made.decision(asked(0), 0, 0.0) == 0
-    assert made.decision(asked(1), 0, 0.0) is None
+    assert is_granted(made.decision(announced(0), 0, 0.0))
+    assert made.decision(announced(1), 0, 0.0) is None
     now = 0.0
-    while (flags := made.decision(asked(1), 0, now)) is None:
+    while (fields := made.decision(announced(1), 0, now)) is None:
         now += 0.05
         made.tick(0, now)
-    assert flags == 0
+    assert is_granted(fields)
     assert now < 10.0
     made.tick(0, 60.0)
     assert [line for line in lines if "10.0.0.0:1" in line and not line.startswith("arbiter: ")]
-    assert made.decision(asked(0, step=1), 0, 61.0) == 0
+    assert is_granted(made.decision(announced(0, step=1), 0, 61.0))
 
 
 def test_grant_comes_before_the_last_byte_of_the_one_before() -> None:
     made = arbitration([])
-    assert made.decision(asked(0), 0, 0.0) == 0
-    assert made.decision(asked(1), 0, 0.0) is None
+    assert is_granted(made.decision(announced(0), 0, 0.0))
+    assert made.decision(announced(1), 0, 0.0) is None
     assert 0.5 < made.tick_s < 1.0
     made.tick(0, made.tick_s)
     made.tick(0, made.tick_s)
     assert made.tick_s > 0
-    assert made.decision(asked(1), 0, 0.999) == 0
+    assert is_granted(made.decision(announced(1), 0, 0.999))
 
 
 def test_worker_that_asks_no_more_is_not_granted() -> None:
     """It died while it waited: the link is the next one's."""
     made = arbitration([])
-    made.decision(asked(0, size=10 * BYTES_S), 0, 0.0)
-    made.decision(asked(1, size=100 * BYTES_S), 0, 0.0)
+    made.decision(announced(0, size=10 * BYTES_S), 0, 0.0)
+    made.decision(announced(1, size=100 * BYTES_S), 0, 0.0)
     for second in range(1, 10):
-        made.decision(asked(2), 0, float(second))
+        made.decision(announced(2), 0, float(second))
         made.tick(0, float(second))
-    assert made.arrived(asked(0), 0, 10.0) == pytest.approx(1.0)
-    assert made.decision(asked(2), 1, 10.0) == 0
+    assert made.arrived(announced(0), 0, 10.0) == (pytest.approx(1.0), False)
+    assert is_granted(made.decision(announced(2), 1, 10.0))
 
 
 def test_repeated_question_has_the_same_answer() -> None:
     made = arbitration([])
-    assert made.decision(asked(0), 0, 0.0) == 0
-    assert made.decision(asked(0), 0, 0.5) == 0
-    assert made.arrived(asked(0), 0, 1.0) == pytest.approx(1.0)
-    assert made.arrived(asked(0), 1, 1.0) is None
+    assert is_granted(made.decision(announced(0), 0, 0.0))
+    assert is_granted(made.decision(announced(0), 0, 0.5))
+    assert made.arrived(announced(0), 0, 1.0) == (pytest.approx(1.0), False)
+    assert made.arrived(announced(0), 1, 1.0) is None
 
 
 def test_what_was_not_waited_for_is_not_granted_later() -> None:
     made = arbitration([])
-    made.decision(asked(0), 0, 0.0)
-    assert made.decision(asked(1), 0, 0.0) is None
-    assert made.arrived(asked(1), 0, 0.1) is None
-    assert made.decision(asked(2), 1, 0.1) is None
-    made.arrived(asked(0), 1, 1.0)
-    assert made.decision(asked(2), 2, 1.0) == 0
+    made.decision(announced(0), 0, 0.0)
+    assert made.decision(announced(1), 0, 0.0) is None
+    assert made.arrived(announced(1), 0, 0.1) is None
+    assert made.decision(announced(2), 1, 0.1) is None
+    made.arrived(announced(0), 1, 1.0)
+    assert is_granted(made.decision(announced(2), 2, 1.0))
 
 
 def replayed(lines: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """What the log says that the arbiter did, and what it does with the same events again."""
     first, *entries = (json.loads(line.removeprefix("arbiter: ")) for line in lines if line.startswith("arbiter: "))
-    state = replace(arbiter.start(first["bound"], [first["bytes_s"]], first["at"]), local_groups=False, aggregators=0)
+    state = replace(arbiter.start(first["bound"], [first["bytes_s"]], first["at"]), aggregators=0)
     for entry in entries:
         kind, *fields = entry["event"]
         event = getattr(arbiter, kind)(*fields)
@@ -230,11 +293,11 @@ def test_log_is_replayed() -> None:
     made, version, now, waiting = arbitration(lines), 0, 0.0, dict[int, Message]()
     for turn in range(200):
         worker, now = turn * 7 % 5, now + 0.03 * (1 + turn % 3)
-        message = waiting.setdefault(worker, asked(worker, turn, (0.05 + 0.2 * (turn % 4)) * BYTES_S, version))
-        flags = made.decision(message, version, now)
-        if flags is not None and (flags & DROPPED or turn % 3):
+        message = waiting.setdefault(worker, announced(worker, turn, (0.05 + 0.2 * (turn % 4)) * BYTES_S, version))
+        fields = made.decision(message, version, now)
+        if fields is not None and (fields["flags"] & DROPPED or turn % 3):
             made.arrived(waiting.pop(worker), version, now)
-            version += not flags & DROPPED
+            version += not fields["flags"] & DROPPED
         made.tick(version, now)
     entries = list(replayed(lines))
     assert all(logged == again for logged, again in entries)

@@ -23,7 +23,7 @@ from plink.model.transfers.arbiter import (
     step,
 )
 from plink.runtime.agileml.partition.partition import RejectedRequest
-from plink.runtime.agileml.transport.wire import DROPPED, UNPLANNED, Message
+from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, UNPLANNED, Message
 
 _MAX_LOGGED_EVENTS = 10_000  # some megabytes, of which a replay begins with the first
 _PATIENCE_S = 3.0  # a waiting worker asks again each second
@@ -31,13 +31,13 @@ _PATIENCE_S = 3.0  # a waiting worker asks again each second
 
 @dataclass
 class _Announcement:
-    """An announced update: its clock and step, when its worker asked last, and what was decided: flags of the
-    answer."""
+    """An announced update: its clock and step, when its worker asked last, and the answer's fields once it is
+    decided."""
 
     event: Announced
     step: tuple[int, int]
     asked_s: float
-    flags: int | None = None
+    answer: dict[str, int] | None = None
 
 
 class Arbitration:
@@ -49,7 +49,7 @@ class Arbitration:
     """
 
     def __init__(self, bound: int, bytes_s: float, note: Callable[[str], None], now: float) -> None:
-        self._state = replace(start(bound, [bytes_s or ASSUMED_BYTES_S], now), local_groups=False, aggregators=0)
+        self._state = replace(start(bound, [bytes_s or ASSUMED_BYTES_S], now), aggregators=0)
         self._note, self._hosts, self._logged = note, dict[str, int](), 0
         self._announcements: dict[int, _Announcement] = {}
         self._log({"at": now, "bound": bound, "bytes_s": bytes_s or ASSUMED_BYTES_S})
@@ -59,21 +59,21 @@ class Arbitration:
         """When :meth:`tick` is to be called, if nothing happens before."""
         return self._state.tick_s
 
-    def decision(self, message: Message, version: int, now: float) -> int | None:
-        """Return the flags of the answer to an announcement, which may be a repeated one; None: it has to wait.
+    def decision(self, message: Message, version: int, now: float) -> dict[str, int] | None:
+        """Return the fields of the answer to an announcement, which may be a repeated one; None: it has to wait.
 
         :param version: of the partition.
         :raises RejectedRequest: the announcement cannot be read.
         """
         worker, this_step = message.worker, (message.clock, message.sequence)
-        known = self._announcements.get(worker)
-        if known is None or known.step != this_step:
+        announcement = self._announcements.get(worker)
+        if announcement is None or announcement.step != this_step:
             host = self._host(message.text, version, now)
             event = Announced(worker, host, float(max(0, message.before)), message.version)
-            known = self._announcements[worker] = _Announcement(event, this_step, now)
+            announcement = self._announcements[worker] = _Announcement(event, this_step, now)
             self._step(event, version, now)
-        known.asked_s = now
-        return known.flags
+        announcement.asked_s = now
+        return announcement.answer
 
     def _host(self, text: str, version: int, now: float) -> int:
         address, _, rate = text.partition(" ")
@@ -88,39 +88,47 @@ class Arbitration:
 
     def tick(self, version: int, now: float) -> None:
         """Do what is due by now."""
-        for worker, known in list(self._announcements.items()):
-            if known.flags is None and now - known.asked_s > _PATIENCE_S:
+        for worker, announcement in list(self._announcements.items()):
+            if announcement.answer is None and now - announcement.asked_s > _PATIENCE_S:
                 del self._announcements[worker]
                 self._step(Lost(worker), version, now)
         if self._state.tick_s <= now:
             self._step(TickDue(), version, now)
 
-    def arrived(self, message: Message, version: int, now: float) -> float | None:
+    def arrived(self, message: Message, version: int, now: float) -> tuple[float, bool] | None:
         """Note that an update is here, with all that its worker sent to other partitions before.
 
         :param version: of the partition, without it.
-        :returns: how long the transfer took, in terms of what was planned; None where it was not planned.
+        :returns: how long the transfer took, in terms of what was planned, and whether it had the updates of several
+            workers; None where it was not planned.
         """
-        known = self._announcements.get(message.worker)
-        if known is None or known.step != (message.clock, message.sequence):
+        announcement = self._announcements.get(message.worker)
+        if announcement is None or announcement.step != (message.clock, message.sequence):
             return None
         del self._announcements[message.worker]
-        granted = (transfer for transfer in self._state.transfers if known.event in transfer.members)
+        granted = (transfer for transfer in self._state.transfers if announcement.event in transfer.members)
         transfer = next((transfer for transfer in granted if transfer.granted_s < inf), None)
         if transfer is None:
             self._step(Lost(message.worker), version, now)  # or what was not waited for would be granted
             return None
+        if transfer.members[0] != announcement.event:
+            return None  # its content comes with another worker's
         self._step(Arrived(transfer.number), version, now)
         planned_s = transfer.end_s - transfer.granted_s
-        return None if transfer.at_once or not planned_s else (now - transfer.granted_s) / planned_s
+        if transfer.at_once or not planned_s:
+            return None
+        return (now - transfer.granted_s) / planned_s, len(transfer.members) > 1
 
     def _step(self, event: Event, version: int, now: float) -> None:
         before = replace(self._state, version=version)
         self._state, answers = step(before, event, now)
         for answer in answers:
             if isinstance(answer, Transfer):
-                for member in answer.members:
-                    self._announcements[member.worker].flags = UNPLANNED * answer.at_once
+                sender, *others = answer.members
+                fields = {"flags": UNPLANNED * answer.at_once, "sequence": len(others), "before": answer.number}
+                self._announcements[sender.worker].answer = fields
+                for member in others:
+                    self._announcements[member.worker].answer = {"flags": GROUPED, "before": answer.number}
             elif isinstance(answer, DropUpdate) and answer.worker in self._announcements:
                 self._drop(answer.worker, now)
         if answers or replace(self._state, tick_s=inf) != replace(before, tick_s=inf):
@@ -130,11 +138,11 @@ class Arbitration:
             self._log({"at": now, "version": version, "event": name, "granted": granted, "dropped": dropped})
 
     def _drop(self, worker: int, now: float) -> None:
-        known = self._announcements[worker]
-        if known.flags is None:
-            known.flags = DROPPED
+        announcement = self._announcements[worker]
+        if announcement.answer is None:
+            announcement.answer = {"flags": DROPPED}
             return
-        host = next(address for address, number in self._hosts.items() if number == known.event.host)
+        host = next(address for address, number in self._hosts.items() if number == announcement.event.host)
         self._note(
             f"the update of worker {worker} at {host} has not arrived long after it was granted: others go on, and it "
             "is dropped if it is too old when it comes"

@@ -294,8 +294,8 @@ class PartitionReplica:
             if self._new_arbiter is None:
                 raise RejectedRequest(f"updates of partition {self._number} are not announced")
             self._arbiter = self._new_arbiter(now)
-        flags = self._arbiter.decision(message, self.partition.version, now)
-        return None if flags is None else self._answer_with(Status.OK, flags=flags)
+        fields = self._arbiter.decision(message, self.partition.version, now)
+        return None if fields is None else self._answer_with(Status.OK, "", **fields)
 
     def _state_for(self, message: Message) -> Message | None:
         self.partition.check()
@@ -387,7 +387,7 @@ class PartitionReplica:
         nothing bounds or counts that, as of first values and of what has nothing for the program's tables."""
         if self._max_delay is None or not message.clock or not self.partition.changes_program(message.blocks):
             return None
-        return self.partition.version - message.version
+        return self.partition.version + message.term - message.version  # of the last that it adds up, at most
 
     def _update(self, message: Message) -> Message:
         delay, dropped = self._delay(message), False
@@ -398,17 +398,19 @@ class PartitionReplica:
         queued = update_part(message) if self.outgoing is not None and not self.outgoing.drains else None
         before, version = self.partition.clock, self.partition.version
         last = bool(message.flags & LAST)
-        taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.blocks)
+        members = 1 + message.term
+        taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.blocks, members)
         if taken and queued and self.outgoing:
             self.outgoing.add([queued])
         if taken and delay is not None:
-            self.updates = self.updates.with_one(None if dropped else delay)
+            for _ in range(members):
+                self.updates = self.updates.with_one(None if dropped else delay)
         if taken and message.flags & DROPPED:
             self.updates += UpdateCounts(unsent=1)
         if self._arbiter is not None:
-            lateness = self._arbiter.arrived(message, version, self.now())
-            if lateness is not None:
-                self.updates = self.updates.with_transfer(lateness, False)
+            transfer = self._arbiter.arrived(message, version, self.now())
+            if transfer is not None:
+                self.updates = self.updates.with_transfer(*transfer)
             self.answer_waiting()
         if self.partition.clock > before or self.partition.overflow:
             self.changed()

@@ -37,6 +37,7 @@ LAST = 1  # flag of a push: none follows; of an update: the worker has finished 
 INCLUDED = 2  # flag of an answer with rows: the worker's update of the clock that they are for is in it already
 DROPPED = 4  # flag of the answer to an update: it was too old, and counts as an empty one; of the answer to an
 # announcement: the update is not to be sent; of an update: that is why it is empty
+GROUPED = 16  # flag of the answer to an announcement: the update is added to that of another worker of the host
 UNPLANNED = 8  # flag of the answer to an announcement: such transfers are too short to be planned
 
 
@@ -83,9 +84,13 @@ class Message(NamedTuple):
     flag LAST says that the worker has finished it, and ``before`` is the latest clock that any worker has finished. The
     answer has the wanted rows, of the state of ``clock``, if that state is there already.
 
+    An update may be the sum of several workers' of a host: its ``term`` says of how many others, whose own are empty,
+    and its version is the least of all.
+
     An announcement has the clock, the step and the version of its update, in ``before`` the bytes that will leave the
     sender's host, and as text the address of that host's server and the bytes a second that the host carries, 0 where
-    that is not known.
+    that is not known. The answer has in ``before`` the number of the transfer, and in ``sequence`` how many others'
+    updates its sender adds to its own.
 
     ``version`` counts the updates that the partition has applied: in an answer those until now, in an update those
     until the sender read what the update was computed from.

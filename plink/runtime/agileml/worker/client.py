@@ -115,7 +115,7 @@ class Client:
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._cancelled = self._renamed = False
         self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-        self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
+        self._unsent: Mapping[int, Message] | None = None  # the updates of a step that is not over yet
         self.announcer: Announcer | None = None
         self._admitted = False  # whether these may be sent
         self._least_state = -1  # that may be read, whatever the rule
@@ -242,7 +242,11 @@ class Client:
             answers = self._send_step(dict(self._unsent), last)
         except (RolledBack, OtherSteps):
             self._unsent = None
+            if self.announcer is not None:
+                self.announcer.finished(sent=False)
             raise
+        if self.announcer is not None:
+            self.announcer.finished(sent=True)
         self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
         self._unsent = None
         self._versions |= {answer.partition: answer.version for answer in answers}
@@ -252,7 +256,7 @@ class Client:
             self.step += 1
         self._give(answers)
 
-    def _admit(self, updates: dict[int, Message]) -> dict[int, Message]:
+    def _admit(self, updates: Mapping[int, Message]) -> Mapping[int, Message]:
         """Return what is to be sent of a step's updates, once it may be."""
         if self.announcer is not None and not self._admitted:
             local = {number for number, primary in self.primaries().items() if self.announcer.home == primary.address}
