@@ -1,6 +1,7 @@
 """Workers that ask before they send: grants wait as reads do, and whatever happens to the arbiter nobody is stuck."""
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
@@ -18,8 +19,9 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.replica.arbitration import Arbitration
 from plink.runtime.agileml.transport.wire import DROPPED, UNPLANNED, Kind, Message, Status
 from plink.runtime.agileml.worker.announcer import Announcer
+from plink.runtime.agileml.worker.client import Unanswered
 from plink.runtime.agileml.worker.local_groups import LocalGroups
-from tests.runtime.agileml.stores import Store, hand_over, store, together, wait_for
+from tests.runtime.agileml.stores import HANGS_S, Store, hand_over, store, together, wait_for
 
 WORKERS, PARTITIONS = 4, 3
 LAYOUT = Layout((Table("m", 3000, 2), Table("plink.n", 6, 1)), PARTITIONS)
@@ -179,7 +181,7 @@ def test_workers_of_a_host_travel_as_one(made: Store, sparse: bool) -> None:
 
 def test_group_that_is_too_old_for_its_last_member_is_dropped() -> None:
     """Two updates of version 0 after one other: the second has a delay of two."""
-    for bound, kept in ((1, 0), (2, 2)):
+    for bound, applied in ((1, 0), (2, 2)):
         with store(LAYOUT, Ordered(max_delay=bound)) as made:
             made.open(WORKERS)
             for worker in range(WORKERS):
@@ -187,7 +189,56 @@ def test_group_that_is_too_old_for_its_last_member_is_dropped() -> None:
             send(made, 0)
             send(made, 1, term=1)
             counts = made.servers[0].updates()
-            assert (counts.applied, counts.dropped) == (1 + kept, 2 - kept)
+            assert (counts.applied, counts.dropped) == (1 + applied, 2 - applied)
+
+
+def test_reads_of_a_host_are_shared_where_they_have_the_update_of_both() -> None:
+    groups, began, end = LocalGroups(), threading.Event(), threading.Event()
+    first, second = {0: Message(Kind.ANSWER, 0)}, {0: Message(Kind.ANSWER, 0)}
+
+    def slow() -> dict[int, Message]:
+        began.set()
+        assert end.wait(HANGS_S)
+        return first
+
+    def others() -> None:
+        assert began.wait(HANGS_S)
+        assert groups.read("model", inf, lambda: second) is second  # its update came after that read began
+        assert groups.read("other rows", 0.0, lambda: second) is second
+        end.set()
+
+    (mine, _) = together(lambda: groups.read("model", 0.0, slow), others)
+    assert mine is first
+    began.clear()
+    end.clear()
+
+    def shared() -> object:
+        assert began.wait(HANGS_S)
+        threading.Timer(0.05, end.set).start()
+        return groups.read("model", 0.0, lambda: second)
+
+    one, other = together(lambda: groups.read("model", 0.0, slow), shared)
+    assert one is other is first
+
+
+def test_read_that_failed_is_asked_again_by_the_other() -> None:
+    groups, began, end = LocalGroups(), threading.Event(), threading.Event()
+
+    def fails() -> dict[int, Message]:
+        began.set()
+        assert end.wait(HANGS_S)
+        raise Unanswered("as if")
+
+    def other() -> object:
+        assert began.wait(HANGS_S)
+        threading.Timer(0.05, end.set).start()
+        return groups.read("model", 0.0, lambda: {1: Message(Kind.ANSWER, 1)})
+
+    def first() -> None:
+        with pytest.raises(Unanswered):
+            groups.read("model", 0.0, fails)
+
+    assert list(together(first, other)[1]) == [1]  # type: ignore[call-overload]
 
 
 def test_update_left_too_late_is_not_sent() -> None:

@@ -9,19 +9,8 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from math import inf
 
-from plink.model.transfers.arbiter import (
-    ASSUMED_BYTES_S,
-    Announced,
-    Arrived,
-    DropUpdate,
-    Event,
-    HostJoined,
-    Lost,
-    TickDue,
-    Transfer,
-    start,
-    step,
-)
+from plink.model.transfers import arbiter
+from plink.model.transfers.arbiter import ASSUMED_BYTES_S, Announced, Arrived, DropUpdate, Lost, TickDue, Transfer
 from plink.runtime.agileml.partition.partition import RejectedRequest
 from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, UNPLANNED, Message
 
@@ -49,7 +38,7 @@ class Arbitration:
     """
 
     def __init__(self, bound: int, bytes_s: float, note: Callable[[str], None], now: float) -> None:
-        self._state = replace(start(bound, [bytes_s or ASSUMED_BYTES_S], now), aggregators=0)
+        self._state = replace(arbiter.start(bound, [bytes_s or ASSUMED_BYTES_S], now), aggregators=0)
         self._note, self._hosts, self._logged = note, dict[str, int](), 0
         self._announcements: dict[int, _Announcement] = {}
         self._log({"at": now, "bound": bound, "bytes_s": bytes_s or ASSUMED_BYTES_S})
@@ -83,7 +72,7 @@ class Arbitration:
             raise RejectedRequest("an announcement that cannot be read") from None
         if address not in self._hosts:
             self._hosts[address] = len(self._hosts)
-            self._step(HostJoined(bytes_s or ASSUMED_BYTES_S), version, now)
+            self._step(arbiter.HostJoined(bytes_s or ASSUMED_BYTES_S), version, now)
         return self._hosts[address]
 
     def tick(self, version: int, now: float) -> None:
@@ -119,9 +108,9 @@ class Arbitration:
             return None
         return (now - transfer.granted_s) / planned_s, len(transfer.members) > 1
 
-    def _step(self, event: Event, version: int, now: float) -> None:
+    def _step(self, event: arbiter.Event, version: int, now: float) -> None:
         before = replace(self._state, version=version)
-        self._state, answers = step(before, event, now)
+        self._state, answers = arbiter.step(before, event, now)
         for answer in answers:
             if isinstance(answer, Transfer):
                 sender, *others = answer.members

@@ -1,7 +1,8 @@
 """How a worker asks partition 0's arbiter before it sends an update (MLfabric, Viswanathan and Akella 2020, section
 4)."""
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock, total
@@ -23,6 +24,7 @@ class Announcer:
         self._unannounced = self._left = 0
         self._group: Group | None = None  # that this step belongs to
         self._for_others: Updates | None = None  # what another worker is to send
+        self._read_since_s = 0.0  # what was read since then has this worker's updates
 
     def announcement(self, updates: Updates, local: Collection[int]) -> Message | None:
         """Return the announcement of a step's updates, by partition; None where nobody need be asked.
@@ -56,10 +58,19 @@ class Announcer:
     def finished(self, sent: bool) -> None:
         """End the step: let others go on for whom this worker has sent, or wait for the one that sends for this."""
         group, for_others, self._group, self._for_others = self._group, self._for_others, None, None
+        self._read_since_s = time.monotonic()
         if group is not None and for_others is None:
             self._groups.close(group)
         elif group is not None and for_others is not None and sent:
-            self._groups.leave(group, for_others)
+            self._read_since_s = self._groups.leave(group, for_others)
+
+    def read(self, request: Updates, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
+        """Return the answers to reads, by partition; of those that another worker of the host has asked since."""
+        wanted = ((each._replace(worker=-1, wanted=()), part) for each in request.values() for part in each.wanted)
+        what = tuple(
+            (each, table, str(rows) if isinstance(rows, range) else rows.tobytes()) for each, (table, rows) in wanted
+        )
+        return self._groups.read(what, self._read_since_s, ask)
 
     def _content(self, update: Message) -> list[RowBlock]:
         return [block for block in update.blocks if block.table not in self._reserved]

@@ -12,6 +12,7 @@ partition by then; worker, clock and step tell a server that it has it already.
 """
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -324,7 +325,8 @@ class Client:
         fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
         read, wanted = self._message(Kind.READ, self.needed_state), requests_by_partition(self.layout, fetched)
         request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
-        answers = self._ask_all(request)
+        ask = functools.partial(self._ask_all, request)
+        answers = ask() if self.announcer is None else self.announcer.read(request, ask)
         # A step is as old as its first read: later ones, as of progress, would make it look newer.
         self._versions |= {
             number: answer.version for number, answer in answers.items() if number not in self._partitions_read

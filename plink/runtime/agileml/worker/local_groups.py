@@ -1,9 +1,10 @@
-"""Updates of workers of one host that travel to the servers as one (MLfabric, Viswanathan and Akella 2020, section
-5)."""
+"""What workers of one host do together: updates travel to the servers as one (MLfabric, Viswanathan and Akella 2020,
+section 5), and so do the models that they then read."""
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 
 from plink.runtime.agileml.transport.wire import Message
 
@@ -13,6 +14,15 @@ _MAX_CLOSED = 64  # groups, of which a worker may not have noticed yet that they
 
 Group = tuple[int, int, int]  # generation, the arbiter's term, number of the transfer
 Updates = Mapping[int, Message]  # of one step of a worker, by partition
+
+
+@dataclass
+class _Read:
+    """A read that is under way: since when, and what came of it, None where nothing did."""
+
+    begun_s: float
+    done: threading.Event = field(default_factory=threading.Event)
+    answers: dict[int, Message] | None = None
 
 
 class LocalGroups:
@@ -25,15 +35,17 @@ class LocalGroups:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._left: dict[Group, list[Updates]] = {}
-        self._closed: dict[Group, None] = {}  # in the order of their ends
+        self._closed: dict[Group, float] = {}  # when, in this order
+        self._reads: dict[Hashable, _Read] = {}
 
-    def leave(self, group: Group, updates: Updates) -> None:
-        """Leave a step's updates for the sender, and wait until it has sent them."""
+    def leave(self, group: Group, updates: Updates) -> float:
+        """Leave a step's updates for the sender, and wait until it has sent them; return when it had."""
         with self._changed:
             if group not in self._closed:
                 self._left.setdefault(group, []).append(updates)
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: group in self._closed, _SENT_S)
+            return self._closed.get(group, time.monotonic())
 
     def join(self, group: Group, others: int) -> list[Updates]:
         """Return what the others have left, once all have; what comes later is not sent."""
@@ -46,7 +58,27 @@ class LocalGroups:
         """Let the others go on: all is sent, or will not be."""
         with self._changed:
             self._left.pop(group, None)
-            self._closed[group] = None
+            self._closed[group] = time.monotonic()
             if len(self._closed) > _MAX_CLOSED:
                 self._closed.pop(next(iter(self._closed)))
             self._changed.notify_all()
+
+    def read(self, what: Hashable, since_s: float, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
+        """Return the answers to a read: those of another worker that asks the same now and began after a time, by
+        ``time.monotonic``; else one's own."""
+        with self._changed:
+            under_way = self._reads.get(what)
+            is_shared = under_way is not None and under_way.begun_s >= since_s
+            if not is_shared:
+                own = self._reads[what] = _Read(time.monotonic())
+        if is_shared and under_way is not None:
+            under_way.done.wait()
+            return ask() if under_way.answers is None else under_way.answers
+        try:
+            own.answers = ask()
+            return own.answers
+        finally:
+            own.done.set()
+            with self._changed:
+                if self._reads.get(what) is own:
+                    del self._reads[what]
