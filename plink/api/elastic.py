@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from plink.api.connecting import connector_for
 from plink.api.elastic_events import ElasticEvents, log
@@ -26,9 +26,6 @@ from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import new_id
 from runners.job.runner import RunObserver
-
-if TYPE_CHECKING:
-    from solvers.costs.fabric import Fabric
 
 _NODE = ("-m", "plink.runtime.agileml.node")
 
@@ -94,9 +91,8 @@ def run_elastic(
         log.warning("%s", caution)
     with recording(record, run) as current, _logs(current) as (elastic_log, notes):
         events = ElasticEvents(elastic_log, observer.on_entry)
-        fabric = _fabric(options.network, hosts)
-        settings = {**settings, "link_rates": _link_rates(fabric)}
-        overrides = JobSettingsOverride(settings, options.max_hosts, _racks(fabric))
+        racks, link_rates = _measured(options.network, hosts)
+        overrides = JobSettingsOverride({**settings, "link_rates": link_rates}, options.max_hosts, racks)
         identities: Mapping[str, dict[str, Any]] | None = None if options.runner == "local" else {}
         callbacks = _report(observer, events, current, notes, job.program)
         supervisor = Supervisor(connector, node, overrides, callbacks, identities, time.monotonic)
@@ -193,37 +189,26 @@ def _report(
     )  # fmt: skip
 
 
-def _fabric(network: Network | None, hosts: Hosts) -> "Fabric | None":
-    """Return what is known of the network between these hosts; None where nothing is."""
+def _measured(network: Network | None, hosts: Hosts) -> tuple[dict[str, str], dict[str, float]]:
+    """Return groups of near hosts, named after their first host, and the bytes a second that hosts carry in their
+    slower direction; empty where the network does not know these."""
     if network is None:
-        return None
+        return {}, {}
     from solvers.costs.fabric import fabric_of
 
     try:
         fabric = fabric_of(network)
     except PlinkError as error:
         log.warning("the racks of hosts are not known: %s", error)
-        return None
+        return {}, {}
     hosts_by_name = network.hosts.by_name()
-    is_measured = any(host.name in hosts_by_name and hosts_by_name[host.name].address == host.address for host in hosts)
-    return fabric if is_measured else None
-
-
-def _racks(fabric: "Fabric | None") -> dict[str, str]:
-    """Groups of near hosts, named after their first host; empty where there is one."""
-    if fabric is None or fabric.group_of.max() == 0:
-        return {}
-    groups, names = fabric.group_of, fabric.names
+    if not any(host.name in hosts_by_name and hosts_by_name[host.name].address == host.address for host in hosts):
+        return {}, {}
+    names, groups = network.hosts.names, fabric.group_of
     first = {int(group): names[index] for index, group in reversed(list(enumerate(groups)))}
-    return {name: first[int(group)] for name, group in zip(names, groups, strict=True)}
-
-
-def _link_rates(fabric: "Fabric | None") -> dict[str, float]:
-    """Bytes a second that hosts carry in their slower direction; empty where no rates were measured."""
-    if fabric is None or fabric.rate_gbps is None:
-        return {}
-    rates = zip(fabric.names, fabric.host_out_gbps, fabric.host_in_gbps, strict=True)
-    return {name: float(min(out, into)) * 1e9 / 8 for name, out, into in rates}
+    racks = {name: first[int(group)] for name, group in zip(names, groups, strict=True)} if groups.max() else {}
+    rates = zip(names, fabric.host_out_gbps, fabric.host_in_gbps, strict=True) if fabric.rate_gbps is not None else ()
+    return racks, {name: float(min(out, into)) * 1e9 / 8 for name, out, into in rates}
 
 
 def _result(run_id: str, ended: JobEnd, events: ElasticEvents) -> ElasticResult:

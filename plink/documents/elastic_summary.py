@@ -65,15 +65,6 @@ class DelayEntry(TypedDict):
     updates: Count
 
 
-class TransfersEntry(TypedDict):
-    """Transfers of whole updates, one a step, that the arbiter planned: how many, how many of them carried the updates
-    of several workers, and the median of how long they took in terms of their plan; null without any."""
-
-    planned: Count
-    grouped: Count
-    median_lateness: NonNegative | None
-
-
 class UpdatesEntry(TypedDict):
     """Updates of asynchronous workers, one a step and partition: how many were applied, how many dropped because they
     were too old when they arrived, and how many before they were sent. Their delay is how many others the partition
@@ -85,7 +76,9 @@ class UpdatesEntry(TypedDict):
     mean_delay: NonNegative | None
     largest_delay: Count | None
     delays: list[DelayEntry]
-    transfers: TransfersEntry
+    planned: Count
+    grouped: Count
+    lateness: NonNegative | None
 
 
 class ReplicationEntry(TypedDict):

@@ -1,14 +1,12 @@
 """Types of the fields of messages, with the values that are allowed, and records that several messages share."""
 
-import math
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 _LARGEST = (1 << 63) - 1
 MAX_DELAY_BINS = 32
-_LATENESS_STEPS = 8  # to the double
 
 Int = Annotated[int, Meta(ge=-_LARGEST - 1, le=_LARGEST)]
 Index = Annotated[int, Meta(ge=0, le=_LARGEST)]
@@ -24,9 +22,8 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied when they arrived. ``unsent``:
     how many were dropped before that, and did not travel.
 
-    ``lateness``: planned transfers of whole updates, one for each step, by how long they took in terms of their plan:
-    2 ** -2 and below, and then in steps of 2 ** (1/8); the last of 32 has all above. ``grouped``: how many of them
-    carried the updates of several workers.
+    ``planned_s`` and ``took_s``: seconds of transfers that an arbiter planned, one for each step, by plan and really;
+    ``planned``: how many, of which ``grouped`` carried the updates of several workers.
     """
 
     delays: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
@@ -34,8 +31,10 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     largest: Index = 0
     dropped: Index = 0
     unsent: Index = 0
-    lateness: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
+    planned: Index = 0
     grouped: Index = 0
+    planned_s: Amount = 0.0
+    took_s: Amount = 0.0
 
     @property
     def applied(self) -> int:
@@ -49,37 +48,17 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
         place = min(delay.bit_length(), MAX_DELAY_BINS - 1)
         return self + UpdateCounts((0,) * place + (1,), delay, delay)
 
-    def with_transfer(self, ratio: float, grouped: bool) -> "UpdateCounts":
-        """Return the counts with one more planned transfer, which took so many times what was planned."""
-        place = 0 if ratio <= 0 else round(_LATENESS_STEPS * math.log2(ratio)) + MAX_DELAY_BINS // 2
-        place = min(max(place, 0), MAX_DELAY_BINS - 1)
-        return self + UpdateCounts(lateness=(0,) * place + (1,), grouped=int(grouped))
-
-    @property
-    def median_lateness(self) -> float | None:
-        """The median of how long planned transfers took in terms of their plan, to a twentieth; None without any."""
-        half = sum(self.lateness) / 2
-        ends = enumerate(accumulate(self.lateness))
-        return next(
-            (2 ** ((place - MAX_DELAY_BINS // 2) / _LATENESS_STEPS) for place, count in ends if count >= half > 0), None
-        )
-
     def __add__(self, other: "UpdateCounts") -> "UpdateCounts":
         """Return the counts of both."""
-        delays, lateness = (
-            tuple(map(sum, zip_longest(*both, fillvalue=0)))
-            for both in ((self.delays, other.delays), (self.lateness, other.lateness))
-        )
-        return UpdateCounts(
-            delays, self.total + other.total, max(self.largest, other.largest), self.dropped + other.dropped,
-            self.unsent + other.unsent, lateness, self.grouped + other.grouped,
-        )  # fmt: skip
+        delays = tuple(map(sum, zip_longest(self.delays, other.delays, fillvalue=0)))
+        largest = max(self.largest, other.largest)
+        sums = (getattr(self, name) + getattr(other, name) for name in self.__struct_fields__[3:])
+        return UpdateCounts(delays, self.total + other.total, largest, *sums)
 
     def to_json(self) -> dict[str, Any] | None:
         """Return them for a person or a program of theirs; None where there was no update."""
         if not self.applied + self.dropped + self.unsent:
             return None
-        lateness = self.median_lateness
         bounds = [(1 << place >> 1, (1 << place) - 1) for place in range(len(self.delays))]
         return {
             "applied": self.applied,
@@ -91,11 +70,9 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
                 {"least": least, "most": min(most, self.largest), "updates": updates}
                 for (least, most), updates in zip(bounds, self.delays, strict=True)
             ],
-            "transfers": {
-                "planned": sum(self.lateness),
-                "grouped": self.grouped,
-                "median_lateness": None if lateness is None else round(lateness, 3),
-            },
+            "planned": self.planned,
+            "grouped": self.grouped,
+            "lateness": round(self.took_s / self.planned_s, 3) if self.planned_s else None,
         }
 
 

@@ -46,9 +46,11 @@ class Announced:
 
 @dataclass(frozen=True)
 class Arrived:
-    """Event: the last byte of a transfer is at its target."""
+    """Event: the last byte of a transfer is at its target. ``applied``: how many updates the server has applied with
+    it, none where they were too old."""
 
     transfer: int
+    applied: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,8 @@ class DropUpdate:
     worker: int
 
 
-@dataclass(frozen=True)
-class ArrivalResult:
-    """Answer to an arrival at the server: whether it is committed. ``delays``: the versions between the one that each
-    member was computed from and the one that it changes."""
-
-    transfer: int
-    committed: bool
-    members: tuple[Announced, ...] = ()
-    delays: tuple[int, ...] = ()
-
-
 Event = HostJoined | Announced | Arrived | Lost | TickDue
-Answer = Transfer | DropUpdate | ArrivalResult
+Answer = Transfer | DropUpdate
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ class Rate:
 class ArbiterState:
     """``bound``: the most versions that an update may be behind. ``rates``: of H ways out, H ways in and the server's
     way in. ``aggregators``: so many hosts add up at once, at most. ``local_groups``: workers of a host travel as one.
-    ``min_transfer_s``: what is shorter is granted at once. ``version``: updates committed. ``transfers``: planned and
+    ``min_transfer_s``: what is shorter is granted at once. ``version``: updates applied. ``transfers``: planned and
     granted, in the order of their commits. ``tick_s``: when a :class:`TickDue` is due."""
 
     bound: int
@@ -181,7 +172,7 @@ def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, t
         else:
             state = replace(state, waiting=(*state.waiting, event))
     elif isinstance(event, Arrived):
-        state = _arrived(state, event.transfer, now, answers)
+        state = _arrived(state, event, now)
     elif isinstance(event, HostJoined):
         hosts, rate = len(state.rates) // 2, (_assumed(event.bytes_s, now),)
         state = replace(state, rates=state.rates[:hosts] + rate + state.rates[hosts:-1] + rate + state.rates[-1:])
@@ -205,20 +196,14 @@ def _cancelled(state: ArbiterState, transfer: Transfer, answers: list[Answer]) -
     return replace(state, transfers=tuple(rest))
 
 
-def _arrived(state: ArbiterState, number: int, now: float, answers: list[Answer]) -> ArbiterState:
-    """Commit what is at the server, if none of it is too old."""
-    transfer = next((each for each in state.transfers if each.number == number and each.granted_s < inf), None)
-    if transfer is None:  # it was given up
-        answers.append(ArrivalResult(number, False))
+def _arrived(state: ArbiterState, event: Arrived, now: float) -> ArbiterState:
+    """Note that a transfer is over, unless it was given up, and what it has changed."""
+    state = replace(state, version=state.version + event.applied)
+    transfer = next((each for each in state.transfers if each.number == event.transfer and each.granted_s < inf), None)
+    if transfer is None:
         return state
     state = _measured(state, transfer, now) if transfer.size_bytes else state
-    state = replace(state, transfers=tuple(each for each in state.transfers if each is not transfer))
-    if transfer.target is not None:
-        return state
-    delays = tuple(state.version + k - member.version for k, member in enumerate(transfer.members))
-    committed = max(delays) <= state.bound
-    answers.append(ArrivalResult(number, committed, transfer.members, delays))
-    return replace(state, version=state.version + len(delays) * committed)
+    return replace(state, transfers=tuple(each for each in state.transfers if each is not transfer))
 
 
 def _measured(state: ArbiterState, transfer: Transfer, now: float) -> ArbiterState:

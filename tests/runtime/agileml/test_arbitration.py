@@ -1,6 +1,5 @@
 """Workers that ask before they send: grants wait as reads do, and whatever happens to the arbiter nobody is stuck."""
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 from plink.elastic import Table
 from plink.model.elastic.fields import UpdateCounts
 from plink.model.rules.ordered import Ordered
-from plink.model.transfers import arbiter
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.replica.arbitration import Arbitration
@@ -21,6 +19,7 @@ from plink.runtime.agileml.transport.wire import DROPPED, UNPLANNED, Kind, Messa
 from plink.runtime.agileml.worker.announcer import Announcer
 from plink.runtime.agileml.worker.client import Unanswered
 from plink.runtime.agileml.worker.local_groups import LocalGroups
+from tests.runtime.agileml.arbiter_log import replayed
 from tests.runtime.agileml.stores import HANGS_S, Store, hand_over, store, together, wait_for
 
 WORKERS, PARTITIONS = 4, 3
@@ -217,8 +216,8 @@ def test_reads_of_a_host_are_shared_where_they_have_the_update_of_both() -> None
         threading.Timer(0.05, end.set).start()
         return groups.read("model", 0.0, lambda: second)
 
-    one, other = together(lambda: groups.read("model", 0.0, slow), shared)
-    assert one is other is first
+    mine, shared_one = together(lambda: groups.read("model", 0.0, slow), shared)
+    assert mine is shared_one is first
 
 
 def test_read_that_failed_is_asked_again_by_the_other() -> None:
@@ -302,7 +301,7 @@ def test_worker_that_asks_no_more_is_not_granted() -> None:
     for second in range(1, 10):
         made.decision(announced(2), 0, float(second))
         made.tick(0, float(second))
-    assert made.arrived(announced(0), 0, 10.0) == (pytest.approx(1.0), False)
+    assert made.arrived(announced(0), 1, 0, 10.0) == UpdateCounts(planned=1, planned_s=10.0, took_s=10.0)
     assert is_granted(made.decision(announced(2), 1, 10.0))
 
 
@@ -310,33 +309,18 @@ def test_repeated_question_has_the_same_answer() -> None:
     made = arbitration([])
     assert is_granted(made.decision(announced(0), 0, 0.0))
     assert is_granted(made.decision(announced(0), 0, 0.5))
-    assert made.arrived(announced(0), 0, 1.0) == (pytest.approx(1.0), False)
-    assert made.arrived(announced(0), 1, 1.0) is None
+    assert made.arrived(announced(0), 1, 0, 1.0) == UpdateCounts(planned=1, planned_s=1.0, took_s=1.0)
+    assert made.arrived(announced(0), 1, 1, 1.0) == UpdateCounts()
 
 
 def test_what_was_not_waited_for_is_not_granted_later() -> None:
     made = arbitration([])
     made.decision(announced(0), 0, 0.0)
     assert made.decision(announced(1), 0, 0.0) is None
-    assert made.arrived(announced(1), 0, 0.1) is None
+    assert made.arrived(announced(1), 1, 0, 0.1) == UpdateCounts()
     assert made.decision(announced(2), 1, 0.1) is None
-    made.arrived(announced(0), 1, 1.0)
+    made.arrived(announced(0), 1, 1, 1.0)
     assert is_granted(made.decision(announced(2), 2, 1.0))
-
-
-def replayed(lines: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """What the log says that the arbiter did, and what it does with the same events again."""
-    first, *entries = (json.loads(line.removeprefix("arbiter: ")) for line in lines if line.startswith("arbiter: "))
-    state = replace(arbiter.start(first["bound"], [first["bytes_s"]], first["at"]), aggregators=0)
-    for entry in entries:
-        kind, *fields = entry["event"]
-        event = getattr(arbiter, kind)(*fields)
-        state, answers = arbiter.step(replace(state, version=entry["version"]), event, entry["at"])
-        grants = [answer for answer in answers if isinstance(answer, arbiter.Transfer)]
-        assert all(grant.end_s < inf for grant in grants)
-        granted = {str(grant.number): [member.worker for member in grant.members] for grant in grants}
-        dropped = [answer.worker for answer in answers if isinstance(answer, arbiter.DropUpdate)]
-        yield {"granted": entry["granted"], "dropped": entry["dropped"]}, {"granted": granted, "dropped": dropped}
 
 
 def test_log_is_replayed() -> None:
@@ -347,7 +331,7 @@ def test_log_is_replayed() -> None:
         message = waiting.setdefault(worker, announced(worker, turn, (0.05 + 0.2 * (turn % 4)) * BYTES_S, version))
         fields = made.decision(message, version, now)
         if fields is not None and (fields["flags"] & DROPPED or turn % 3):
-            made.arrived(waiting.pop(worker), version, now)
+            made.arrived(waiting.pop(worker), int(not fields["flags"] & DROPPED), version, now)
             version += not fields["flags"] & DROPPED
         made.tick(version, now)
     entries = list(replayed(lines))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from math import inf
 
+from plink.model.elastic.fields import UpdateCounts
 from plink.model.transfers import arbiter
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S, Announced, Arrived, DropUpdate, Lost, TickDue, Transfer
 from plink.runtime.agileml.partition.partition import RejectedRequest
@@ -66,13 +67,13 @@ class Arbitration:
 
     def _host(self, text: str, version: int, now: float) -> int:
         address, _, rate = text.partition(" ")
-        try:
-            bytes_s = float(rate)
-        except ValueError:
-            raise RejectedRequest("an announcement that cannot be read") from None
         if address not in self._hosts:
+            try:
+                joined = arbiter.HostJoined(float(rate) or ASSUMED_BYTES_S)
+            except ValueError:
+                raise RejectedRequest("an announcement that cannot be read") from None
             self._hosts[address] = len(self._hosts)
-            self._step(arbiter.HostJoined(bytes_s or ASSUMED_BYTES_S), version, now)
+            self._step(joined, version, now)
         return self._hosts[address]
 
     def tick(self, version: int, now: float) -> None:
@@ -84,29 +85,28 @@ class Arbitration:
         if self._state.tick_s <= now:
             self._step(TickDue(), version, now)
 
-    def arrived(self, message: Message, version: int, now: float) -> tuple[float, bool] | None:
+    def arrived(self, message: Message, applied: int, version: int, now: float) -> UpdateCounts:
         """Note that an update is here, with all that its worker sent to other partitions before.
 
-        :param version: of the partition, without it.
-        :returns: how long the transfer took, in terms of what was planned, and whether it had the updates of several
-            workers; None where it was not planned.
+        :param applied: how many updates the partition has applied with it. :param version: of the partition before.
+        :returns: the counts of its transfer; zeros where that was not planned.
         """
         announcement = self._announcements.get(message.worker)
         if announcement is None or announcement.step != (message.clock, message.sequence):
-            return None
+            return UpdateCounts()
         del self._announcements[message.worker]
-        granted = (transfer for transfer in self._state.transfers if announcement.event in transfer.members)
-        transfer = next((transfer for transfer in granted if transfer.granted_s < inf), None)
+        granted = (each for each in self._state.transfers if announcement.event in each.members)
+        transfer = next((each for each in granted if each.granted_s < inf), None)
         if transfer is None:
             self._step(Lost(message.worker), version, now)  # or what was not waited for would be granted
-            return None
+            return UpdateCounts()
         if transfer.members[0] != announcement.event:
-            return None  # its content comes with another worker's
-        self._step(Arrived(transfer.number), version, now)
-        planned_s = transfer.end_s - transfer.granted_s
-        if transfer.at_once or not planned_s:
-            return None
-        return (now - transfer.granted_s) / planned_s, len(transfer.members) > 1
+            return UpdateCounts()  # its content comes with another worker's
+        self._step(Arrived(transfer.number, applied), version, now)
+        if transfer.at_once or not transfer.size_bytes:
+            return UpdateCounts()
+        planned_s, took_s = transfer.end_s - transfer.granted_s, now - transfer.granted_s
+        return UpdateCounts(planned=1, grouped=int(len(transfer.members) > 1), planned_s=planned_s, took_s=took_s)
 
     def _step(self, event: arbiter.Event, version: int, now: float) -> None:
         before = replace(self._state, version=version)

@@ -408,9 +408,7 @@ class PartitionReplica:
         if taken and message.flags & DROPPED:
             self.updates += UpdateCounts(unsent=1)
         if self._arbiter is not None:
-            transfer = self._arbiter.arrived(message, version, self.now())
-            if transfer is not None:
-                self.updates = self.updates.with_transfer(*transfer)
+            self.updates += self._arbiter.arrived(message, self.partition.version - version, version, self.now())
             self.answer_waiting()
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
