@@ -36,12 +36,14 @@ class HostJoined:
 @dataclass(frozen=True)
 class Announced:
     """Event: a worker has an update to send, in place of what it announced before. ``version``: that of the
-    :class:`ArbiterState` when the worker's read of the parameters was answered."""
+    :class:`ArbiterState` when the worker's read of the parameters was answered. ``clock``: workers of a host travel as
+    one if theirs is the same, so that all that a sum has is undone together, or nothing."""
 
     worker: int
     host: int
     size_bytes: float
     version: int
+    clock: int = 0
 
 
 @dataclass(frozen=True)
@@ -267,9 +269,9 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
     due_s = free.first_free_s(server, now) - BATCH_S
     if not waiting or due_s > now:
         return replace(state, waiting=waiting, tick_s=due_s if waiting else inf)
-    by_host: dict[int, list[Announced]] = {}
+    by_host: dict[tuple[int, int], list[Announced]] = {}
     for each in sorted(waiting, key=lambda each: each.version):
-        by_host.setdefault(each.host if state.local_groups else -1 - each.worker, []).append(each)
+        by_host.setdefault((each.host, each.clock) if state.local_groups else (-1, each.worker), []).append(each)
     units = [tuple(unit) for unit in by_host.values()]
     updates = [
         Update(

@@ -15,7 +15,7 @@ from plink.model.rules.ordered import Ordered
 from plink.runtime.agileml.arrays.layout import Layout
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.replica.arbitration import Arbitration
-from plink.runtime.agileml.transport.wire import DROPPED, UNPLANNED, Kind, Message, Status
+from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, UNPLANNED, Kind, Message, Status
 from plink.runtime.agileml.worker.announcer import Announcer
 from plink.runtime.agileml.worker.client import Unanswered
 from plink.runtime.agileml.worker.local_groups import LocalGroups
@@ -311,6 +311,24 @@ def test_repeated_question_has_the_same_answer() -> None:
     assert is_granted(made.decision(announced(0), 0, 0.5))
     assert made.arrived(announced(0), 1, 0, 1.0) == UpdateCounts(planned=1, planned_s=1.0, took_s=1.0)
     assert made.arrived(announced(0), 1, 1, 1.0) == UpdateCounts()
+
+
+def test_sum_arrives_with_its_sender() -> None:
+    """What the others send of the same transfer comes before, and is empty."""
+    made, host = arbitration([], bound=8), f"10.0.0.9:1 {BYTES_S}"
+    made.decision(announced(2), 0, 0.0)
+    for worker in range(2):
+        assert made.decision(announced(worker)._replace(text=host), 0, 0.0) is None
+    assert made.arrived(announced(2), 1, 0, 1.0).planned == 1
+    sender, other = (made.decision(announced(worker)._replace(text=host), 1, 1.0) for worker in range(2))
+    assert sender is not None
+    assert other is not None
+    assert (sender["sequence"], other["flags"], other["before"]) == (1, GROUPED, sender["before"])
+    assert made.arrived(announced(1), 0, 1, 1.5) == UpdateCounts()
+    assert made.decision(announced(3), 1, 1.5) is None  # the link is theirs
+    counts = made.arrived(announced(0), 2, 1, 2.0)
+    assert (counts.planned, counts.grouped) == (1, 1)
+    assert is_granted(made.decision(announced(3), 3, 2.0))
 
 
 def test_what_was_not_waited_for_is_not_granted_later() -> None:

@@ -59,7 +59,7 @@ class Arbitration:
         announcement = self._announcements.get(worker)
         if announcement is None or announcement.step != this_step:
             host = self._host(message.text, version, now)
-            event = Announced(worker, host, float(max(0, message.before)), message.version)
+            event = Announced(worker, host, float(max(0, message.before)), message.version, message.clock)
             announcement = self._announcements[worker] = _Announcement(event, this_step, now)
             self._step(event, version, now)
         announcement.asked_s = now

@@ -24,7 +24,7 @@ class Announcer:
         self._unannounced = self._left = 0
         self._group: Group | None = None  # that this step belongs to
         self._for_others: Updates | None = None  # what another worker is to send
-        self._read_since_s = 0.0  # what was read since then has this worker's updates
+        self._read_since_s = time.monotonic()  # what is read since then has all updates in its name
 
     def announcement(self, updates: Updates, local: Collection[int]) -> Message | None:
         """Return the announcement of a step's updates, by partition; None where nobody need be asked.
