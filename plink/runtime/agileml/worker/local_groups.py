@@ -1,11 +1,14 @@
 """What workers of one host do together: updates travel to the servers as one (MLfabric, Viswanathan and Akella 2020,
 section 5), and so do the models that they then read."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from math import inf
 
+from plink.errors import PlinkError
 from plink.runtime.agileml.transport.wire import Message
 
 _JOIN_S = 2.0  # that a sender waits for the others, whose answers come with its own
@@ -14,15 +17,6 @@ _MAX_CLOSED = 64  # groups, of which a worker may not have noticed yet that they
 
 Group = tuple[int, int, int]  # generation, the arbiter's term, number of the transfer
 Updates = Mapping[int, Message]  # of one step of a worker, by partition
-
-
-@dataclass
-class _Read:
-    """A read that is under way: since when, and what came of it, None where nothing did."""
-
-    begun_s: float
-    done: threading.Event = field(default_factory=threading.Event)
-    answers: dict[int, Message] | None = None
 
 
 class LocalGroups:
@@ -36,7 +30,7 @@ class LocalGroups:
         self._changed = threading.Condition()
         self._left: dict[Group, list[Updates]] = {}
         self._closed: dict[Group, float] = {}  # when, in this order
-        self._reads: dict[Hashable, _Read] = {}
+        self._reads: dict[Hashable, tuple[float, Future[dict[int, Message]]]] = {}  # under way, since when
 
     def leave(self, group: Group, updates: Updates) -> float:
         """Leave a step's updates for the sender, and wait until it has sent them; return when it had."""
@@ -49,9 +43,8 @@ class LocalGroups:
 
     def join(self, group: Group, others: int) -> list[Updates]:
         """Return what the others have left, once all have; what comes later is not sent."""
-        end = time.monotonic() + _JOIN_S
         with self._changed:
-            self._changed.wait_for(lambda: len(self._left.get(group, ())) >= others, end - time.monotonic())
+            self._changed.wait_for(lambda: len(self._left.get(group, ())) >= others, _JOIN_S)
             return self._left.pop(group, [])
 
     def close(self, group: Group) -> None:
@@ -66,19 +59,20 @@ class LocalGroups:
     def read(self, what: Hashable, since_s: float, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
         """Return the answers to a read: those of another worker that asks the same now and began after a time, by
         ``time.monotonic``; else one's own."""
+        own: Future[dict[int, Message]] = Future()
         with self._changed:
-            under_way = self._reads.get(what)
-            is_shared = under_way is not None and under_way.begun_s >= since_s
-            if not is_shared:
-                own = self._reads[what] = _Read(time.monotonic())
-        if is_shared and under_way is not None:
-            under_way.done.wait()
-            return ask() if under_way.answers is None else under_way.answers
+            begun_s, answers = self._reads.get(what, (-inf, own))
+            if begun_s < since_s:
+                self._reads[what] = time.monotonic(), own
+        if begun_s >= since_s:
+            with contextlib.suppress(PlinkError):
+                return answers.result()
+            return ask()
         try:
-            own.answers = ask()
-            return own.answers
-        finally:
-            own.done.set()
-            with self._changed:
-                if self._reads.get(what) is own:
-                    del self._reads[what]
+            own.set_result(ask())
+        except BaseException as error:
+            own.set_exception(error)
+        with self._changed:
+            if self._reads.get(what, (0.0, None))[1] is own:
+                del self._reads[what]
+        return own.result()
