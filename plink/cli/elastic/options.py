@@ -107,8 +107,8 @@ class ElasticOptions(ConsistencyOptions):
     heartbeat_timeout: Annotated[str | None, option(
         _PANEL, "After which a host is taken for lost; default 1.6s.")] = None
     host_bandwidth: Annotated[str | None, option(
-        _PANEL, "What a host carries in either direction (10gbit): for --stage-thresholds auto, and for what gets "
-        "away before a host is taken.")] = None
+        _PANEL, "What a host carries in either direction (10gbit): for --stage-thresholds auto, for what gets "
+        "away before a host is taken, and for --rule ordered:N where no network file says so.")] = None
     # fmt: on
 
     def request(self, **how: Any) -> "ElasticRequest":
