@@ -54,6 +54,7 @@ ENTRIES = (
     Entry("spot", "Harlap Figures 4.1, 4.7 to 4.9: BidBrain against other strategies on made prices", 4),
     Entry("rules", "consistency rules and shares where workers are not equally fast (--only NAME: a part)", 10),
     Entry("transfers", "MLfabric: orders that keep their bound, groups on the way, Table 2 in simulated time", 8),
+    Entry("ordered_lab", "MLfabric: updates a second on a lab, with and without an arbiter (--only RULE)", 13),
     Entry("rule_courses", "Zhao et al. Figure 4: consistency rules in simulated time", 0.3, True),
     Entry("zipline", "Zhao et al. Table II: the barrier of least wait, beside grid searches", 0.2, True),
     Entry("lookahead", "whether ZipLine's lookahead should pay for its uncertainty, in simulated time", 0.3),

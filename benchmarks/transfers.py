@@ -5,6 +5,7 @@ The simulation of section 7 has 30 workers on 15 hosts, a server of its own, 100
 planned and committed is :mod:`plink.model.transfers.arbiter`'s own decision. Messages take no time.
 """
 
+import functools
 import heapq
 import itertools
 import json
@@ -26,9 +27,10 @@ from benchmarks.transfer_batches import (
     ordered_as_printed,
     random_batch,
 )
+from plink.model.rules.ordered import MAX_DELAY
 from plink.model.transfers import arbiter
 from plink.model.transfers.aggregation import best_first, grouped
-from plink.model.transfers.arbiter import Announced, ArbiterState, ArrivalResult, Arrived, DropUpdate, TickDue, Transfer
+from plink.model.transfers.arbiter import Announced, ArbiterState, Arrived, DropUpdate, TickDue, Transfer
 from plink.model.transfers.ordering import ordered
 from solvers.compilation import njit
 from solvers.simulation.engine import simulate
@@ -48,7 +50,7 @@ TABLE_2 = {
     "C3": {"N1": 1.90, "N2": 1.33, "N3": 1.42},
 }  # fmt: skip
 WAYS = {  # the bound, and how the arbiter differs from its defaults
-    "async": (arbiter.MAX_BOUND, {"min_transfer_s": np.inf}),
+    "async": (MAX_DELAY, {"min_transfer_s": np.inf}),
     "bounded:30, no arbiter": (30, {"min_transfer_s": np.inf}),
     "ordered:30, no groups": (30, {"local_groups": False, "aggregators": 0}),
     "ordered:30": (30, {"local_groups": False}),
@@ -183,26 +185,31 @@ class Simulation:
     def _decide(self, event: arbiter.Event) -> None:
         """Have the arbiter decide, and do what it says."""
         self.state, answers = arbiter.step(self.state, event, self.now)
-        measured = self.now >= _WARM_UP_S
         for answer in answers:
             match answer:
-                case Transfer():
-                    arrived = Arrived(answer.number)
-                    if answer.size_bytes:
-                        way_out, way_in = self.state.ways(answer)
-                        self._flow(answer.size_bytes, way_out, way_in, lambda arrived=arrived: self._decide(arrived))
+                case Transfer(number=number, size_bytes=size_bytes):
+                    arrive = functools.partial(self._arrive, number)
+                    if size_bytes:
+                        self._flow(size_bytes, *self.state.ways(answer), arrive)
                     else:
-                        self._at(self.now, lambda arrived=arrived: self._decide(arrived))
+                        self._at(self.now, arrive)
                 case DropUpdate(worker):
-                    self.course.dropped += measured
-                    self._at(self.now, lambda worker=worker: self._read(worker))
-                case ArrivalResult(_, committed, members, delays):
-                    if measured:
-                        self.course.delays += delays if committed else ()
-                        self.course.refused += 0 if committed else len(members)
-                    self.course.ends += [(member.worker, self.now) for member in members]
-                    for member in members:
-                        self._at(self.now, lambda worker=member.worker: self._read(worker))
+                    self.course.dropped += self.now >= _WARM_UP_S
+                    self._at(self.now, functools.partial(self._read, worker))
+
+    def _arrive(self, number: int) -> None:
+        """The server commits what has arrived, unless some of it is too old or was given up."""
+        transfer = next((each for each in self.state.transfers if each.number == number), None)
+        members = transfer.members if transfer is not None and transfer.target is None else ()
+        delays = [self.state.version + k - member.version for k, member in enumerate(members)]
+        committed = max(delays, default=0) <= self.state.bound
+        if self.now >= _WARM_UP_S:
+            self.course.delays += delays if committed else ()
+            self.course.refused += 0 if committed else len(members)
+        self.course.ends += [(member.worker, self.now) for member in members]
+        for member in members:
+            self._at(self.now, functools.partial(self._read, member.worker))
+        self._decide(Arrived(number, len(delays) * committed))
 
 
 def batches_in_time(number: int, count: int) -> dict[str, float]:

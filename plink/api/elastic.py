@@ -92,7 +92,8 @@ def run_elastic(
         log.warning("%s", caution)
     with recording(record, run) as current, _logs(current) as (elastic_log, notes):
         events = ElasticEvents(elastic_log, observer.on_entry)
-        overrides = JobSettingsOverride(settings, options.max_hosts, _racks(options.network, hosts))
+        racks, link_rates = _measured(options.network, hosts)
+        overrides = JobSettingsOverride({**settings, "link_rates": link_rates}, options.max_hosts, racks)
         identities: Mapping[str, dict[str, Any]] | None = None if options.runner == "local" else {}
         callbacks = _report(observer, events, current, notes, job.program)
         supervisor = Supervisor(connector, node, overrides, callbacks, identities, time.monotonic)
@@ -189,25 +190,26 @@ def _report(
     )  # fmt: skip
 
 
-def _racks(network: Network | None, hosts: Hosts) -> dict[str, str]:
-    """Groups of near hosts, named after their first host; empty where the network does not know these."""
+def _measured(network: Network | None, hosts: Hosts) -> tuple[dict[str, str], dict[str, float]]:
+    """Return groups of near hosts, named after their first host, and the bytes a second that hosts carry in their
+    slower direction; empty where the network does not know these."""
     if network is None:
-        return {}
+        return {}, {}
     from solvers.costs.fabric import fabric_of
 
     try:
-        groups = fabric_of(network).group_of
+        fabric = fabric_of(network)
     except PlinkError as error:
         log.warning("the racks of hosts are not known: %s", error)
-        return {}
+        return {}, {}
     hosts_by_name = network.hosts.by_name()
     if not any(host.name in hosts_by_name and hosts_by_name[host.name].address == host.address for host in hosts):
-        return {}
-    if groups.max() == 0:
-        return {}
-    names = network.hosts.names
+        return {}, {}
+    names, groups = network.hosts.names, fabric.group_of
     first = {int(group): names[index] for index, group in reversed(list(enumerate(groups)))}
-    return {name: first[int(group)] for name, group in zip(names, groups, strict=True)}
+    racks = {name: first[int(group)] for name, group in zip(names, groups, strict=True)} if groups.max() else {}
+    rates = zip(names, fabric.host_out_gbps, fabric.host_in_gbps, strict=True) if fabric.rate_gbps is not None else ()
+    return racks, {name: float(min(out, into)) * 1e9 / 8 for name, out, into in rates}
 
 
 def _result(run_id: str, ended: JobEnd, events: ElasticEvents) -> ElasticResult:

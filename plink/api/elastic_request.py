@@ -28,7 +28,7 @@ class ElasticRequest:
     :param rule: the consistency rule, ``bsp``, ``ssp:N`` (a worker may be N clocks ahead of the slowest), ``dssp:L:U``
         (L to U clocks, as waits are predicted), ``elastic-bsp:R`` (a worker does up to R mini-batches of its shards
         between barriers), ``asp[:SECONDS]`` (nobody waits; a clock is so long) or ``ordered:N[:SECONDS]`` (as ``asp``,
-        but updates that are more than N others late are dropped).
+        but updates that are more than N others late are dropped, before they travel unless ``:direct`` follows).
     :param shares: of the data that hosts get: by ``slots`` (None), or by measured ``speed``.
     :param rebalance: workers that are ahead do parts of the work of those that are behind; with ``bsp``,
         ``ssp:N`` and ``dssp:L:U``.

@@ -66,15 +66,19 @@ class DelayEntry(TypedDict):
 
 
 class UpdatesEntry(TypedDict):
-    """Updates of asynchronous workers, one a step and partition: how many were applied, and how many dropped because
-    they were too old. Their delay is how many others the partition applied between the read that an update was computed
-    from and itself; null where none was applied."""
+    """Updates of asynchronous workers, one a step and partition: how many were applied, how many dropped because they
+    were too old when they arrived, and how many before they were sent. Their delay is how many others the partition
+    applied between the read that an update was computed from and itself; null where none was applied."""
 
     applied: Count
     dropped: Count
+    unsent: Count
     mean_delay: NonNegative | None
     largest_delay: Count | None
     delays: list[DelayEntry]
+    planned: Count
+    grouped: Count
+    lateness: NonNegative | None
 
 
 class ReplicationEntry(TypedDict):

@@ -108,7 +108,7 @@ def parse_rule(spec: str) -> Rule:
         if extension is not None:
             return extension
     raise UsageError(
-        f"rule {spec!r}: choose one of bsp, ssp:N, dssp:L:U, elastic-bsp:R, asp[:SECONDS], ordered:N[:SECONDS]"
+        f"rule {spec!r}: choose one of bsp, ssp:N, dssp:L:U, elastic-bsp:R, asp[:SECONDS], ordered:N[:SECONDS][:direct]"
     )
 
 

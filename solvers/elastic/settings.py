@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from plink.model.consistency import parse_rule
@@ -27,6 +27,7 @@ class Settings:
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
         are set anew from the traffic.
     :param host_rate: bytes a second that a host carries in either direction, where that is known.
+    :param link_rates: the same of single hosts, by name, as far as the network is known.
     :param silence_s: after which a host is as good as gone.
     :param notice_s: what a SIGTERM on a host means. ``notices``: the metadata service that its node asks.
     :param checkpoints: a folder that all reliable hosts share; empty for none. ``restore``: of the job to go on from.
@@ -54,6 +55,7 @@ class Settings:
     restore: str = ""
     optimisers: bool = False
     divergence: str = ""
+    link_rates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def apart(self) -> int:
@@ -99,6 +101,7 @@ class Settings:
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
             restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
             rebalance=self.rebalance, divergence=self.divergence,
+            link_bytes_s=self.link_rates.get(member.name, self.host_rate or 0.0),
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

@@ -240,19 +240,22 @@ def test_summary_has_the_updates_and_their_delays(tmp_path: Path) -> None:
     log = ElasticLog(tmp_path / "log")
     log.add(ControllerEvent(0.0, "started", rule="ordered:6"))
     log.add(TrafficLogEntry(1.0, "a", 1, 2, UpdateCounts((10, 20, 30, 40), 400, 6, 25)))
-    log.add(TrafficLogEntry(2.0, "b", 1, 2, UpdateCounts((0, 0, 100), 200, 2, 0)))
+    planned = UpdateCounts((0, 0, 100), 200, 2, unsent=75, planned=4, grouped=3, planned_s=2.0, took_s=3.0)
+    log.add(TrafficLogEntry(2.0, "b", 1, 2, planned))
     log.close()
     document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
     assert described("elastic-summary", document)
     updates = document["updates"]
     assert updates | {"delays": []} == {
-        "applied": 200, "dropped": 25, "mean_delay": 3.0, "largest_delay": 6, "delays": [],
+        "applied": 200, "dropped": 25, "unsent": 75, "mean_delay": 3.0, "largest_delay": 6, "delays": [],
+        "planned": 4, "grouped": 3, "lateness": 1.5,
     }  # fmt: skip
     assert [(row["least"], row["most"], row["updates"]) for row in updates["delays"]] == [
         (0, 0, 10), (1, 1, 20), (2, 3, 130), (4, 6, 40),
     ]  # fmt: skip
     printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
-    assert "200 applied, 25 dropped (11.1%)" in printed
+    assert "200 applied, 25 dropped (8.3%), 75 before they were sent (25.0%)" in printed
+    assert "4 transfers took 1.50 times their plan, 3 of them for several workers" in printed
     assert "delay 3.0, at most 6 (0: 5%, 1: 10%, 2-3: 65%, 4-6: 20%)" in printed
 
 

@@ -34,6 +34,8 @@ def test_rule_is_parsed(spec: str, rule: Rule) -> None:
         "asp:",
         "ordered",
         "ordered30",
+        "ordered:30:direct:2s",
+        "ordered:30::direct",
     ],
 )
 def test_unknown_rule_is_refused_with_the_choices(spec: str) -> None:
@@ -56,7 +58,8 @@ def test_bounds_in_the_wrong_order_or_too_large_are_refused(spec: str) -> None:
     assert refused.value.exit_code == 2
 
 
-@pytest.mark.parametrize("spec", ["asp:0s", "asp:50ms", "asp:1h", "asp:-1s", "asp:soon", "asp:nan", "ordered:9:0s"])
+@pytest.mark.parametrize("spec", ["asp:0s", "asp:50ms", "asp:1h", "asp:-1s", "asp:soon", "asp:nan", "ordered:9:0s",
+                                  "ordered:9:directly"])  # fmt: skip
 def test_invalid_clock_length_is_refused(spec: str) -> None:
     with pytest.raises(PlinkError) as refused:
         parse_rule(spec)
@@ -102,6 +105,7 @@ def test_delay_out_of_bounds_is_refused(spec: str) -> None:
 ])  # fmt: skip
 def test_bounded_delay_is_parsed(spec: str, max_delay: int, clock_s: float) -> None:
     assert parse_rule(spec) == Ordered(max_delay=max_delay, clock_s=clock_s)
+    assert parse_rule(f"{spec}:direct") == Ordered(max_delay=max_delay, clock_s=clock_s, direct=True)
 
 
 def dropped_share(senders: list[int], workers: int, max_delay: int) -> float:

@@ -73,7 +73,7 @@ class ElasticOptions:
         _CONSISTENCY, "How far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
         "ahead of the slowest; dssp:L:U: L to U, as waits are predicted; elastic-bsp:R: fast ones do up to R "
         "mini-batches between barriers; asp: nobody waits; ordered:N: as asp, but updates that are more than N "
-        "others late are dropped.", metavar="[bsp|ssp:N|...]")] = None
+        "others late are dropped, and who sends when is planned (ordered:N:direct: it is not).", metavar="[bsp|ssp:N|...]")] = None
     shares: Annotated[str | None, option(
         _CONSISTENCY, "How the data is divided. slots (the default): by the workers of a host; speed: by "
         "how fast they turn out to be.", metavar="[slots|speed]")] = None
@@ -98,8 +98,8 @@ class ElasticOptions:
     heartbeat_timeout: Annotated[str | None, option(
         _PANEL, "After which a host is taken for lost; default 1.6s.")] = None
     host_bandwidth: Annotated[str | None, option(
-        _PANEL, "What a host carries in either direction (10gbit): for --stage-thresholds auto, and for what gets "
-        "away before a host is taken.")] = None
+        _PANEL, "What a host carries in either direction (10gbit): for --stage-thresholds auto, for what gets "
+        "away before a host is taken, and for --rule ordered:N where no network file says so.")] = None
     # fmt: on
 
     def request(self, **how: Any) -> "ElasticRequest":

@@ -109,9 +109,13 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 
 def updates_sentence(updates: dict[str, Any]) -> str:
     """What a person is told of the updates of asynchronous workers."""
-    applied, total = updates["applied"], updates["applied"] + updates["dropped"]
-    text = f"updates (one a step and partition): {applied:,} applied, {updates['dropped']:,} dropped"
-    text += f" ({updates['dropped'] / total:.1%})"
+    applied, dropped, unsent, planned = (updates[key] for key in ("applied", "dropped", "unsent", "planned"))
+    total = applied + dropped + unsent
+    text = f"updates (one a step and partition): {applied:,} applied, {dropped:,} dropped ({dropped / total:.1%})"
+    text += f", {unsent:,} before they were sent ({unsent / total:.1%})" if unsent else ""
+    if planned:
+        text += f"; {planned:,} transfers took {updates['lateness']:.2f} times their plan"
+        text += f", {updates['grouped']:,} of them for several workers" if updates["grouped"] else ""
     if not applied:
         return text
     shares = ", ".join(

@@ -19,13 +19,22 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
     between the read that an update was computed from and itself.
 
     ``delays``: how many were applied with delay 0, 1, 2 to 3, 4 to 7 and so on; the last of 32 has all above.
-    ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied.
+    ``total`` and ``largest``: of these delays. ``dropped``: how many were not applied when they arrived. ``unsent``:
+    how many were dropped before that, and did not travel.
+
+    ``planned_s`` and ``took_s``: seconds of transfers that an arbiter planned, one for each step, by plan and really;
+    ``planned``: how many, of which ``grouped`` carried the updates of several workers.
     """
 
     delays: Annotated[tuple[Index, ...], Meta(max_length=MAX_DELAY_BINS)] = ()
     total: Index = 0
     largest: Index = 0
     dropped: Index = 0
+    unsent: Index = 0
+    planned: Index = 0
+    grouped: Index = 0
+    planned_s: Amount = 0.0
+    took_s: Amount = 0.0
 
     @property
     def applied(self) -> int:
@@ -43,22 +52,27 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the counts of both."""
         delays = tuple(map(sum, zip_longest(self.delays, other.delays, fillvalue=0)))
         largest = max(self.largest, other.largest)
-        return UpdateCounts(delays, self.total + other.total, largest, self.dropped + other.dropped)
+        sums = (getattr(self, name) + getattr(other, name) for name in self.__struct_fields__[3:])
+        return UpdateCounts(delays, self.total + other.total, largest, *sums)
 
     def to_json(self) -> dict[str, Any] | None:
         """Return them for a person or a program of theirs; None where there was no update."""
-        if not self.applied + self.dropped:
+        if not self.applied + self.dropped + self.unsent:
             return None
         bounds = [(1 << place >> 1, (1 << place) - 1) for place in range(len(self.delays))]
         return {
             "applied": self.applied,
             "dropped": self.dropped,
+            "unsent": self.unsent,
             "mean_delay": round(self.total / self.applied, 3) if self.applied else None,
             "largest_delay": self.largest if self.applied else None,
             "delays": [
                 {"least": least, "most": min(most, self.largest), "updates": updates}
                 for (least, most), updates in zip(bounds, self.delays, strict=True)
             ],
+            "planned": self.planned,
+            "grouped": self.grouped,
+            "lateness": round(self.took_s / self.planned_s, 3) if self.planned_s else None,
         }
 
 

@@ -12,7 +12,7 @@ class Request(Struct, frozen=True, forbid_unknown_fields=True, tag_field="method
 
 
 class Begin(Request, frozen=True, tag="begin"):
-    """Start the server and the (idle) workers of a host."""
+    """Start the server and the (idle) workers of a host. ``link_bytes_s``: what it carries in a second; 0: unknown."""
 
     number: Int
     address: str
@@ -28,6 +28,7 @@ class Begin(Request, frozen=True, tag="begin"):
     reliable: bool
     rebalance: bool
     divergence: str = ""
+    link_bytes_s: Amount = 0.0
 
 
 class Report(Request, frozen=True, tag="report"):

@@ -8,7 +8,7 @@ from plink.model.rules.asp import ASP, DEFAULT_CLOCK_S
 from plink.model.units import parse_duration
 
 MAX_DELAY = 10**6
-_SPEC = re.compile(r"ordered:([^:]{0,40})(?::(.{1,20}))?", re.ASCII)
+_SPEC = re.compile(r"ordered:([^:]{0,40})(?::((?!direct$)[^:]{1,20}))?(:direct)?", re.ASCII)
 _NUMBER = re.compile(r"\d+", re.ASCII)
 _BISECTIONS = 40
 
@@ -18,10 +18,13 @@ class Ordered(ASP):
     """As ASP, but servers drop an update whose delay is above ``max_delay``: so many others were applied between the
     read that it was computed from and itself. Its worker goes on with the next mini-batch.
 
+    ``direct``: workers send updates without asking partition 0's arbiter first.
+
     :raises UsageError: a bound below 1 or above :data:`MAX_DELAY`; or as :class:`ASP`.
     """
 
     max_delay: int
+    direct: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,7 +62,7 @@ class Ordered(ASP):
 
 
 def parse(spec: str) -> Ordered | None:
-    """Return the rule of ``ordered:N`` or ``ordered:N:SECONDS``; None for another one.
+    """Return the rule of ``ordered:N``, ``ordered:N:SECONDS`` or one of these with ``:direct``; None for another one.
 
     :raises UsageError: as :class:`Ordered`.
     """
@@ -68,4 +71,5 @@ def parse(spec: str) -> Ordered | None:
         return None
     if _NUMBER.fullmatch(match[1]) is None:
         raise UsageError(f"{spec}: the delay must be a number, as in ordered:30")
-    return Ordered(max_delay=int(match[1]), clock_s=DEFAULT_CLOCK_S if match[2] is None else parse_duration(match[2]))
+    clock_s = DEFAULT_CLOCK_S if match[2] is None else parse_duration(match[2])
+    return Ordered(max_delay=int(match[1]), clock_s=clock_s, direct=match[3] is not None)

@@ -1,7 +1,7 @@
 """The arbiter: who sends an update where, and when, so that none is committed too late (M 4, M 5).
 
-Pure: :func:`step` has no clock and no sockets, and the same events at the same times give the same answers again. It is
-meant to sit beside the server that counts versions. A worker announces its update and waits for the answer: send it, to
+Pure: :func:`step` has no clock and no sockets, and the same events at the same times give the same answers again. It
+sits beside the server that counts versions. A worker announces its update and waits for the answer: send it, to
 the server or to a host that adds up, or drop it. What plans get wrong (rates, deaths) costs time; the bound holds all
 the same, because what arrives is checked once more.
 """
@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from plink.errors import UsageError
 from plink.model.transfers.aggregation import Aggregator, best_first, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import Update, ordered
 
-MAX_BOUND = 1_000_000
+ASSUMED_BYTES_S = 1.25e9  # where nobody measured a rate; transfers correct it
 MIN_TRANSFER_S = 0.005  # to arbitrate shorter ones costs more than it gains
 BATCH_S = 0.1  # what waits is planned when the server has so much left to receive (M 7: a batch each 100 ms)
 LEAD_S = 0.002  # a transfer is granted so long before its ways are free: longer than the message takes
@@ -28,21 +27,32 @@ _AS_PLANNED = 1.25  # times its estimate: a transfer that took longer had a slow
 
 
 @dataclass(frozen=True)
+class HostJoined:
+    """Event: workers of one more host will announce updates; hosts are numbered as they join."""
+
+    bytes_s: float
+
+
+@dataclass(frozen=True)
 class Announced:
     """Event: a worker has an update to send, in place of what it announced before. ``version``: that of the
-    :class:`ArbiterState` when the worker's read of the parameters was answered."""
+    :class:`ArbiterState` when the worker's read of the parameters was answered. ``clock``: workers of a host travel as
+    one if theirs is the same, so that all that a sum has is undone together, or nothing."""
 
     worker: int
     host: int
     size_bytes: float
     version: int
+    clock: int = 0
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Event: the last byte of a transfer is at its target."""
+    """Event: the last byte of a transfer is at its target. ``applied``: how many updates the server has applied with
+    it, none where they were too old."""
 
     transfer: int
+    applied: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,19 +97,8 @@ class DropUpdate:
     worker: int
 
 
-@dataclass(frozen=True)
-class ArrivalResult:
-    """Answer to an arrival at the server: whether it is committed. ``delays``: the versions between the one that each
-    member was computed from and the one that it changes."""
-
-    transfer: int
-    committed: bool
-    members: tuple[Announced, ...] = ()
-    delays: tuple[int, ...] = ()
-
-
-Event = Announced | Arrived | Lost | TickDue
-Answer = Transfer | DropUpdate | ArrivalResult
+Event = HostJoined | Announced | Arrived | Lost | TickDue
+Answer = Transfer | DropUpdate
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class Rate:
 class ArbiterState:
     """``bound``: the most versions that an update may be behind. ``rates``: of H ways out, H ways in and the server's
     way in. ``aggregators``: so many hosts add up at once, at most. ``local_groups``: workers of a host travel as one.
-    ``min_transfer_s``: what is shorter is granted at once. ``version``: updates committed. ``transfers``: planned and
+    ``min_transfer_s``: what is shorter is granted at once. ``version``: updates applied. ``transfers``: planned and
     granted, in the order of their commits. ``tick_s``: when a :class:`TickDue` is due."""
 
     bound: int
@@ -148,12 +147,13 @@ def start(bound: int, rates_bytes_s: Iterable[float], now: float = 0.0) -> Arbit
 
     :param rates_bytes_s: of H ways out, H ways in and the server's way in, as measured before the job. What is wrong is
         corrected by transfers.
-    :raises UsageError: a bound below 1 or above :data:`MAX_BOUND`.
     """
-    if not 1 <= bound <= MAX_BOUND:
-        raise UsageError(f"a delay of {bound} versions: choose a bound of 1 to {MAX_BOUND:,}")
-    rates = (max(_MIN_RATE_BYTES_S, rate) if isfinite(rate) else _MIN_RATE_BYTES_S for rate in rates_bytes_s)
-    return ArbiterState(bound, tuple(Rate(rate, now, rate) for rate in rates))
+    return ArbiterState(bound, tuple(_assumed(rate, now) for rate in rates_bytes_s))
+
+
+def _assumed(bytes_s: float, now: float) -> Rate:
+    bytes_s = max(_MIN_RATE_BYTES_S, bytes_s) if isfinite(bytes_s) else _MIN_RATE_BYTES_S
+    return Rate(bytes_s, now, bytes_s)
 
 
 def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, tuple[Answer, ...]]:
@@ -174,7 +174,10 @@ def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, t
         else:
             state = replace(state, waiting=(*state.waiting, event))
     elif isinstance(event, Arrived):
-        state = _arrived(state, event.transfer, now, answers)
+        state = _arrived(state, event, now)
+    elif isinstance(event, HostJoined):
+        hosts, rate = len(state.rates) // 2, (_assumed(event.bytes_s, now),)
+        state = replace(state, rates=state.rates[:hosts] + rate + state.rates[hosts:-1] + rate + state.rates[-1:])
     for transfer in state.transfers:
         if transfer.lapses_s <= now:
             state = _cancelled(state, transfer, answers)
@@ -195,38 +198,32 @@ def _cancelled(state: ArbiterState, transfer: Transfer, answers: list[Answer]) -
     return replace(state, transfers=tuple(rest))
 
 
-def _arrived(state: ArbiterState, number: int, now: float, answers: list[Answer]) -> ArbiterState:
-    """Commit what is at the server, if none of it is too old."""
-    transfer = next((each for each in state.transfers if each.number == number and each.granted_s < inf), None)
-    if transfer is None:  # it was given up
-        answers.append(ArrivalResult(number, False))
+def _arrived(state: ArbiterState, event: Arrived, now: float) -> ArbiterState:
+    """Note that a transfer is over, unless it was given up, and what it has changed."""
+    state = replace(state, version=state.version + event.applied)
+    transfer = next((each for each in state.transfers if each.number == event.transfer and each.granted_s < inf), None)
+    if transfer is None:
         return state
-    state = _measured(state, transfer, now)
-    state = replace(state, transfers=tuple(each for each in state.transfers if each is not transfer))
-    if transfer.target is not None:
-        return state
-    delays = tuple(state.version + k - member.version for k, member in enumerate(transfer.members))
-    committed = max(delays) <= state.bound
-    answers.append(ArrivalResult(number, committed, transfer.members, delays))
-    return replace(state, version=state.version + len(delays) * committed)
+    state = _measured(state, transfer, now) if transfer.size_bytes else state
+    return replace(state, transfers=tuple(each for each in state.transfers if each is not transfer))
 
 
 def _measured(state: ArbiterState, transfer: Transfer, now: float) -> ArbiterState:
     """Correct the rates that a transfer was planned with. Both ways carry what it had. If it took longer, that one of
     them is taken to be slow which was measured longest ago."""
     ways, rates = state.ways(transfer), list(state.rates)
-    shared = any(each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]
-                 for each in state.transfers)  # fmt: skip
-    if not transfer.size_bytes or (shared and transfer.at_once):
-        return state
+    others = [each.size_bytes for each in state.transfers
+              if each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]]  # fmt: skip
     planned_s, took_s = transfer.end_s - transfer.granted_s, max(now - transfer.granted_s, 1e-9)
     bytes_s = transfer.size_bytes / took_s
+    if transfer.at_once and others:  # whoever was granted at once shares the way in, which no plan knows
+        planned_s, bytes_s = (each * (1 + sum(others) / transfer.size_bytes) for each in (planned_s, bytes_s))
     if took_s > _AS_PLANNED * planned_s:
         slow = min(ways, key=lambda way: rates[way].measured_s)
-        if slow == ways[1] and shared:
+        if slow == ways[1] and others and not transfer.at_once:
             bytes_s = max(bytes_s, rates[slow].at(now) * planned_s / took_s)
         rates[slow] = Rate(max(_MIN_RATE_BYTES_S, bytes_s), now, rates[slow].most_bytes_s)
-    else:
+    elif not (transfer.at_once and others):
         for way in ways:
             old = rates[way]
             if bytes_s >= old.at(now) / _AS_PLANNED:
@@ -272,9 +269,9 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
     due_s = free.first_free_s(server, now) - BATCH_S
     if not waiting or due_s > now:
         return replace(state, waiting=waiting, tick_s=due_s if waiting else inf)
-    by_host: dict[int, list[Announced]] = {}
+    by_host: dict[tuple[int, int], list[Announced]] = {}
     for each in sorted(waiting, key=lambda each: each.version):
-        by_host.setdefault(each.host if state.local_groups else -1 - each.worker, []).append(each)
+        by_host.setdefault((each.host, each.clock) if state.local_groups else (-1, each.worker), []).append(each)
     units = [tuple(unit) for unit in by_host.values()]
     updates = [
         Update(

@@ -56,8 +56,10 @@ from plink.runtime.agileml.server.server import Server
 from plink.runtime.agileml.transport.keys import RunKeys
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.traffic import TRAFFIC
+from plink.runtime.agileml.worker.announcer import Announcer
 from plink.runtime.agileml.worker.client import Client, PrimaryAddress, Timeouts
 from plink.runtime.agileml.worker.loaded_shards import LoadedShards
+from plink.runtime.agileml.worker.local_groups import LocalGroups
 from plink.runtime.agileml.worker.progress import job_layout
 from plink.runtime.agileml.worker.worker_threads import WorkerThreads
 
@@ -218,9 +220,13 @@ class Node:
             bound = parse_divergence(request.divergence)
             config = StoreConfig(job_layout(self._app, request.partitions), keys, rule, bound)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
+            self._server.note, self._server.link_bytes_s = self._log, request.link_bytes_s
+            home, rate, groups = self._server.address, request.link_bytes_s, LocalGroups()
 
             def client(number: int, clock: int, generation: int) -> Client:
-                return Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)
+                made = Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)
+                made.announcer = Announcer(config.layout, home, rate, groups) if config.arbitrated else None
+                return made
 
             self._client = client
             if request.rebalance:

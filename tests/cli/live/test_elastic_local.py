@@ -23,6 +23,7 @@ from tests.lab.jobs import Running
 from tests.lab.waiting import until
 from tests.model.schemas import complaints, described, keys
 from tests.runners.agile.tally import expected
+from tests.runtime.agileml.arbiter_log import replayed
 
 INTEGERS = """
 from plink.elastic import App, StoppingCriterion, Table
@@ -43,6 +44,7 @@ def make(arguments):
     return Counts()
 """
 PROGRAM = Path(__file__).parents[2] / "runners/agile/tally.py"
+WAITING = Path(__file__).parents[3] / "benchmarks/timing/bounded_delay_app.py"
 
 
 def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Running:
@@ -169,6 +171,24 @@ def test_updates_of_a_slow_host_are_dropped(tmp_path: Path) -> None:
     assert 2 * updates["applied"] <= counted  # two shards a step; after the last heartbeat there may be more
     assert updates["applied"] + updates["dropped"] <= sum(host["steps"] for host in summary["hosts"])
     assert f"{updates['dropped']:,} dropped" in typed("elastic", "summary", "last", cwd=tmp_path).stdout
+
+
+def test_updates_are_sent_as_the_arbiter_plans(tmp_path: Path) -> None:
+    """Models of a megabyte at 100 Mbit/s, as it is told; the bound holds, and the run's notes replay its decisions."""
+    words = ("--slots", "4", "--rule", "ordered:3:500ms", "--host-bandwidth", "100mbit", "--timeout", "100s")
+    program = (str(WAITING), "--seconds", "4", "--wait", "0.02", "--shards", "4")
+    done = typed("elastic", "run", "--runner", "local", *words, *program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
+    assert described("elastic-summary", summary)
+    updates = summary["updates"]
+    assert updates["applied"]
+    assert updates["largest_delay"] <= 3
+    assert updates["planned"]
+    (notes,) = tmp_path.glob(".plink/runs/*/notes.log")
+    decisions = list(replayed(notes.read_text().splitlines()))
+    assert all(logged == again for logged, again in decisions)
+    assert sum(len(logged["granted"]) for logged, _ in decisions) >= updates["planned"]
 
 
 def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:

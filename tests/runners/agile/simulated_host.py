@@ -63,6 +63,11 @@ class Counting(App[int]):
         """Whether updates may be dropped."""
         return isinstance(self.rule, Ordered)
 
+    @property
+    def asks(self) -> bool:
+        """Whether workers ask before they send."""
+        return isinstance(self.rule, Ordered) and not self.rule.direct
+
     def layout(self, partitions: int) -> Layout:
         """Of all tables."""
         layout = job_layout(self, partitions)
@@ -111,7 +116,7 @@ class SimulatedHost(Node):
     ) -> None:  # fmt: skip
         super().__init__(app, None)  # type: ignore[arg-type]
         self.app, self.address, self.net, self._says, self.begun, self.alive = app, address, net, says, begun, True
-        self.work_s = 0.01 * slow, 0.04 * slow
+        self.work_s, self.groups = (0.01 * slow, 0.04 * slow), {}
         self._inbox: list[Envelope] = []
         self._busy = False
         self._moving: list[Callable[[], bool]] = []
@@ -187,6 +192,7 @@ class SimulatedHost(Node):
             super()._dispatch(envelope)
 
     shard_s: Callable[[int], float] | None = None
+    groups: dict[tuple[int, int, int], list[dict[int, tuple[int, int]]]]  # what workers whose updates others send saw
     leave: Callable[[], None]
     noted: Callable[[str], None]
 

@@ -43,6 +43,7 @@ class Net:
         self.servers: dict[str, SimulatedServer] = {}
         self.traffic: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
         self.applied = self.dropped = 0  # updates of the program's tables, of all servers
+        self.notes: list[str] = []
 
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
         """A question and its answer."""
@@ -99,8 +100,9 @@ class AtOnce:
         try:
             if not isinstance(request, Message):
                 return request()
-            if request.kind is not Kind.READ:
+            if request.kind not in (Kind.READ, Kind.ANNOUNCE):
                 return primary._answer(request)
+            primary.answer_waiting()  # what is due by now comes first
             box: SimpleQueue[Any] = SimpleQueue()
             primary._read(request, box, 0.0, 0.0)
             return box.get_nowait()
@@ -126,15 +128,18 @@ class SimulatedReplica(PartitionReplica):
         super().__init__(*arguments, **more)
         self.thread.close()
         self.thread = AtOnce(self)  # type: ignore[assignment]
-        self._net = net
+        self._net, self.now = net, net.now  # type: ignore[method-assign]
 
     def _update(self, message: Message) -> Message:
+        if message.flags & DROPPED:
+            assert not self.partition.changes_program(message.blocks)
         if not message.text or not message.clock:
             return super()._update(message)
         before = self._applied()
         answer = super()._update(message)
-        applied, dropped, delay = self._applied() - before, bool(answer.flags & DROPPED), before - int(message.text)
-        assert applied + dropped <= 1, f"{applied} applied, {dropped} dropped"
+        applied, delay = self._applied() - before, before - int(message.text) + message.term
+        members, dropped = 1 + message.term, bool(answer.flags & DROPPED) * (1 + message.term)
+        assert applied + dropped in (0, members), f"{applied} applied, {dropped} dropped"
         assert self._max_delay is not None
         within = 0 <= delay <= self._max_delay
         assert within if applied else not (dropped and within), f"delay {delay}, {applied} applied, {dropped} dropped"
@@ -184,6 +189,7 @@ class SimulatedServer(Server):
         self.config, self.address, self.net = config, address, net
         self._timeout_s, self._read_wait_s = 5.0, 1.0
         self._actors, self._least_generation = {}, 0
+        self.note, self.link_bytes_s = net.notes.append, 0.0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = SimulatedPusher(self, net)
         net.servers[address] = self
@@ -199,6 +205,7 @@ class SimulatedServer(Server):
             self._actors[number] = SimulatedReplica(
                 self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
                 least_generation=self._least_generation, net=self.net,
+                arbiter=self._arbiter if number == 0 and self.config.arbitrated else None,
             )  # fmt: skip
         return self._actors[number]
 

@@ -10,7 +10,7 @@ from plink.model.elastic.reports import Failed, WorkerFinished
 from plink.model.rules.dssp import DSSP
 from plink.runtime.agileml.arrays.layout import run_of
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
-from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Wanted
+from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, INCLUDED, LAST, Kind, Wanted
 from plink.runtime.agileml.transport.wire import Message as Word
 from plink.runtime.agileml.worker.assignments import Assigned
 from plink.runtime.agileml.worker.client import PrimaryAddress, RolledBack
@@ -71,6 +71,7 @@ class SimulatedWorker:
         self._left: set[int] = set()
         self._does = self._begin
         self._worked_s = 0.0
+        self._forget_answer()
         self._seen: dict[int, tuple[int, int]] = {}  # of partitions: their version, and how many updates they have
         self._soon(0.0)
 
@@ -88,6 +89,7 @@ class SimulatedWorker:
         except RolledBack as back:
             self._client.now, self._client.generation, self._does = back.clock + 1, back.generation, self._begin
             self._client.needed_state = -1
+            self._forget_answer()
             self._soon(0.001)
         except Exception as error:
             reason = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
@@ -140,7 +142,7 @@ class SimulatedWorker:
         if now and self._left:
             self._soon(0.02)
             return
-        self._left, self._does = set(range(self._host.app.partitions)), self._update
+        self._left, self._does = set(range(self._host.app.partitions)), self._announce
         if (helping := self._helping) is not None:
             assert self._shards is not None
             helping.begin(self._shards, self._client)
@@ -189,23 +191,60 @@ class SimulatedWorker:
         ]
         return all(item.clocks[-1] >= clock for item in seen)
 
+    def _forget_answer(self) -> None:
+        """Nothing is known of the next step yet."""
+        self._is_dropped = self._is_left = False
+        self._group, self._missing, self._patience = (0, 0, 0), 0, 0
+        self._others: list[dict[int, tuple[int, int]]] = []
+
+    def _announce(self) -> None:
+        """Wait until the step may be sent, or may not, where that is asked."""
+        if self._client.now and self._host.app.asks:
+            size, (version, _) = int(10 ** self._host.net.delay(6, 9)), self._seen.get(0, (0, 0))
+            word = Word(
+                Kind.ANNOUNCE, 0, worker=self.number, generation=self._client.generation, clock=self._client.now,
+                sequence=self._step, version=version, before=size, text=f"{self._host.address} 0",
+            )  # fmt: skip
+            answer = self._ask(word)
+            if answer is None:
+                self._soon(0.02)
+                return
+            self._is_dropped = bool(answer.flags & DROPPED)
+            self._is_left = bool(answer.flags & GROUPED)
+            self._group, self._missing = (answer.generation, answer.term, answer.before), answer.sequence
+            self._patience = 40
+        self._does = self._join
+        self._join()
+
+    def _join(self) -> None:
+        """Wait for those whose updates this worker sends; not for ever."""
+        if self._missing > len(self._host.groups.get(self._group, ())) and self._patience:
+            self._patience -= 1
+            self._soon(0.01)
+            return
+        self._others = self._host.groups.pop(self._group, []) if self._missing else []
+        self._missing, self._does = 0, self._update
+        self._update()
+
     def _update(self) -> None:
         """A step; some partitions at a time: another host may be lost, or this one, before all have it."""
         assert self._shards is not None
         last = self._step == self._host.app.steps(self._client.now) - 1
-        some = sorted(self._left, key=lambda _: self._host.net.delay(0.0, 1.0))
+        some = sorted(self._left, key=lambda number: (not number, self._host.net.delay(0.0, 1.0)))
         for partition in some[: 1 + int(self._host.net.delay(0, len(some)))]:
             rows = run_of(np.array(sorted(self._shards), dtype=np.uint32))
             block = RowBlock(0, rows, self._host.app.added(self._client.now).repeat(len(rows), 0))
             if (helping := self._helping) is not None:
                 block = helping.added(partition, self._shards)
             now = self._client.now
-            version, seen = self._seen.get(partition, (0, 0))
-            update = (RowBlock(1, range(1), np.array([[1]])),) if self._host.app.drops else ()
+            others = [each.get(partition, (0, 0)) for each in self._others]
+            version, seen = map(min, zip(self._seen.get(partition, (0, 0)), *others, strict=True))
+            sends = self._host.app.drops and not self._is_dropped and not self._is_left
+            update = (RowBlock(1, range(1), np.array([[1 + len(others)]])),) if sends else ()
             word = Word(
                 Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now,
-                sequence=self._step, flags=LAST * last,
-                blocks=(block, *update) if len(block.rows) else update, version=version,
+                sequence=self._step, flags=LAST * last | DROPPED * self._is_dropped,
+                blocks=(block, *update) if len(block.rows) else update, version=version, term=len(others),
                 text=str(seen) if update else "",
             )  # fmt: skip
             unheard = self._host.app.rule.steps and self._host.net.hurdle()  # a step is then sent again
@@ -214,6 +253,9 @@ class SimulatedWorker:
         if self._left:
             self._soon(self._host.net.delay(0.001, 0.02))
             return
+        if self._is_left:
+            self._host.groups.setdefault(self._group, []).append(dict(self._seen))
+        self._forget_answer()
         if not last:
             self._step, self._left = self._step + 1, set(range(self._host.app.partitions))
             if self._host.app.drops:  # as of what every worker has sent by now

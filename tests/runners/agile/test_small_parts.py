@@ -239,3 +239,11 @@ def test_settings_come_from_the_supervisor_alone() -> None:
     message = [json.loads(line) for line in done.stdout.splitlines()]
     assert [word["request"]["term"] for word in message if word["type"] == "send"] == [4]
     assert [word["request_id"] for word in message if word["type"] == "status"] == [9]
+
+
+def test_hosts_learn_what_their_link_carries() -> None:
+    """As measured, or as given for all, or nothing."""
+    settings = Settings("", 1, 2, ((8, 8),), 0.0, 0.0, host_rate=5.0, link_rates={"h1": 7.0})
+    again = Settings.from_json(json.loads(json.dumps(settings.to_json())))
+    assert [again.of(member(number)).link_bytes_s for number in (1, 2)] == [7.0, 5.0]
+    assert Settings("", 1, 2, ((8, 8),), 0.0, 0.0).of(member(1)).link_bytes_s == 0

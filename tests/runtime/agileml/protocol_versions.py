@@ -25,7 +25,7 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.helping.messages import HelpMessage
 from plink.runtime.agileml.partition.serialization import What
 from plink.runtime.agileml.transport import wire
-from plink.runtime.agileml.transport.wire import DROPPED, INCLUDED, LAST, Kind, Message, Status, Wanted
+from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted
 
 PATH = Path(__file__).with_suffix(".json")
 Recorded = dict[str, dict[str, Any]]  # version and digest by protocol
@@ -38,7 +38,8 @@ def current() -> Recorded:
         {method.__name__: _schema(result) for method, result in RESULTS.items()},
     ]  # fmt: skip
     enums = [{item.name: int(item) for item in kind} for kind in (Kind, Status, What)]
-    data = [_sent(), enums, [LAST, INCLUDED, DROPPED], _schemas(HelpMessage.__subclasses__())]
+    flags = [wire.LAST, wire.INCLUDED, wire.DROPPED, wire.UNPLANNED, wire.GROUPED]
+    data = [_sent(), enums, flags, _schemas(HelpMessage.__subclasses__())]
     return {
         "plink/model/elastic/codec.py": {"version": codec.VERSION, "digest": digest(control)},
         "plink/runtime/agileml/transport/wire.py": {"version": wire.VERSION, "digest": digest(data)},
@@ -107,7 +108,7 @@ def _sent() -> list[str]:
     """Return what messages of each form are as bytes, without their version."""
     layout = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
     numbers = Message(
-        Kind.UPDATE, 1, Status.WAITING, LAST, worker=2, generation=3, term=4, clock=5, before=6, sequence=7,
+        Kind.UPDATE, 1, Status.WAITING, wire.LAST, worker=2, generation=3, term=4, clock=5, before=6, sequence=7,
         text="text", version=8,
     )  # fmt: skip
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -128,7 +128,7 @@ def test_invalid_message_is_named() -> None:
         return str(refused.value)
 
     assert "begins with b'GET " in error_of(b"GET / HTTP/1.1\r\n" + bytes(100))
-    assert "version 9" in error_of(good[:4] + b"\x09" + good[5:])
+    assert "version 99" in error_of(good[:4] + b"\x63" + good[5:])
     assert "other tables" in error_of(good, Layout(LAYOUT.tables, 3))
     assert "rows 0 to 4294967295" in error_of(good[:head] + struct.pack("<IIII", 0, 2, 0, 0xFFFFFFFF))
     assert "not, or twice" in error_of(good[:head] + struct.pack("<IIII", 5, 0, 0, 1))

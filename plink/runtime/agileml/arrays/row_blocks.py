@@ -35,6 +35,19 @@ def summed(first: RowBlock, second: RowBlock) -> RowBlock:
         raise TooLarge(first, error.row) from None
 
 
+def total(first: RowBlock, second: RowBlock) -> RowBlock:
+    """Return the sum of two blocks of one table, whatever their rows. :raises TooLarge: some sum is."""
+    if same_rows(first.rows, second.rows):
+        return summed(first, second)
+    ((_, rows),) = touched((first, second))
+    result = RowBlock(first.table, rows, np.zeros((len(rows), first.values.shape[1]), first.values.dtype))
+    for block in (first, second):
+        places = np.searchsorted(np.asarray(rows), np.asarray(block.rows))
+        part = summed(RowBlock(block.table, block.rows, result.values[places]), block)
+        result.values[places] = part.values
+    return result
+
+
 def add_to(values: Sequence[Values] | Mapping[int, Values], blocks: Iterable[RowBlock]) -> None:
     """Add blocks to the values of their tables, by number, one after the other.
 

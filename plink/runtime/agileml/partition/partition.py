@@ -134,10 +134,13 @@ class Partition:
         """Return the latest clock of which any update has come."""
         return max(self.ahead, default=self.clock)
 
-    def update(self, worker: int, clock: int, step: int, last: bool, blocks: Sequence[RowBlock]) -> bool:
+    def update(
+        self, worker: int, clock: int, step: int, last: bool, blocks: Sequence[RowBlock], members: int = 1
+    ) -> bool:  # fmt: skip
         """Take one step of what a worker adds at a clock, which it has finished with the ``last``. Arrays are the
         partition's own from now on.
 
+        :param members: how many workers' updates are summed in it; those of the others come empty.
         :returns: False for one that came before, which counts once; the clock goes on if that one was not the last.
         :raises RejectedRequest: nobody by that number, or a clock or a step was left out.
         """
@@ -159,7 +162,7 @@ class Partition:
         else:
             member.steps = step + 1
         self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
-        self.version += self.changes_program(blocks)
+        self.version += members * self.changes_program(blocks)
         self.show(clock, blocks)
         if last and clock == self.clock + 1:
             self._sum(self.ahead[clock])

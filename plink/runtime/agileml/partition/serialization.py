@@ -81,7 +81,7 @@ def update_part(update: Message) -> Message:
     what = What.UPDATE if update.flags & LAST else What.STEP
     return Message(
         Kind.PART, update.partition, flags=what, worker=update.worker, clock=update.clock, before=update.sequence,
-        blocks=_copies(update.blocks),
+        blocks=_copies(update.blocks), version=1 + update.term,
     )  # fmt: skip
 
 
@@ -126,7 +126,8 @@ def take(partition: Partition, part: Message) -> None:
     elif what is What.WAITING:
         partition.wait(part.worker, part.clock, part.blocks)
     elif what in (What.UPDATE, What.STEP):
-        partition.update(part.worker, part.clock, part.before, what is What.UPDATE, part.blocks)
+        last = what is What.UPDATE
+        partition.update(part.worker, part.clock, part.before, last, part.blocks, members=part.version)
     elif what is What.WORKERS:
         partition.workers_from(_workers(part), part.clock)
     elif what is not What.PROBE:

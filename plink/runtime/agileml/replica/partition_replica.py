@@ -2,6 +2,7 @@
 et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to read does so in its place."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from plink.runtime.agileml.partition.changes import ReplicationDelta
 from plink.runtime.agileml.partition.divergence import ReplicaDistances
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import What, begun, take, update_part, workers_part
+from plink.runtime.agileml.replica.arbitration import Arbitration
 from plink.runtime.agileml.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.snapshot import ReplicaSnapshot, Role
@@ -26,7 +28,7 @@ MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A read whose state is not there yet."""
+    """A read whose state is not there yet, or an announcement that is not decided."""
 
     message: Message
     box: ReplyBox
@@ -42,13 +44,18 @@ class PartitionReplica:
         that waits from one that is gone.
     :param advanced: is called with the replicas after the consistent state or the role has changed.
     :param least_generation: what arrives from an earlier one is refused: it missed a roll-back.
+    :param arbiter: makes an arbiter, at a time, if updates are announced to this partition.
+    :ivar now: the time in seconds, monotonic.
     :ivar updates: applied and dropped here, for any thread.
     """
 
     def __init__(
         self, config: StoreConfig, number: int, *, read_wait_s: float,
         advanced: Callable[[Collection[str]], None], least_generation: int = 0,
+        arbiter: Callable[[float], Arbitration] | None = None,
     ) -> None:  # fmt: skip
+        self._new_arbiter = arbiter
+        self._arbiter: Arbitration | None = None  # made with the first announcement
         self._config, self._number = config, number
         self._max_delay = config.max_delay
         self._read_wait_s, self._advanced = read_wait_s, advanced
@@ -71,6 +78,8 @@ class PartitionReplica:
         self.snapshot = ReplicaSnapshot(self.role, 0, 0)  # for any thread
         self._waiting: list[_Waiting] = []
         self.thread = ActorThread(f"plink-partition-{number}", self._do, self._due, self.answer_waiting, self._ended)
+
+    now = staticmethod(time.monotonic)
 
     def ask(self, message: Message) -> Message:
         """Handle a message of a client or another server, from any thread; returns when it is done."""
@@ -101,6 +110,7 @@ class PartitionReplica:
 
     def place(self, partition: Partition | None, role: Role, term: int) -> None:
         """Set the partition, role and term, and notify waiting readers."""
+        self._arbiter = None
         self._partition, self.role, self.term = partition, role, term
         self.call_off("the partition moved meanwhile")
         if role is not Role.IN_DOUBT:
@@ -188,6 +198,7 @@ class PartitionReplica:
         :raises RejectedRequest: nothing has changed.
         """
         if self.can_roll_back(clock, generation):
+            self._arbiter = None
             self.call_off("there was a roll-back meanwhile")
             self.partition.roll_back(clock)
             self.generation, self.generation_clock, self._attempt = generation, clock, None
@@ -253,8 +264,10 @@ class PartitionReplica:
 
     def answer_waiting(self) -> None:
         """Answer the reads that can be answered now, and those that have waited for too long."""
+        now = self.now()
+        if self._arbiter is not None:
+            self._arbiter.tick(self.partition.version, now)
         waiting, self._waiting = self._waiting, []
-        now = time.monotonic()
         for read in waiting:
             self._read(read.message, read.box, read.until, now)
 
@@ -270,9 +283,19 @@ class PartitionReplica:
     def _answer_read(self, message: Message) -> Message | None:
         """Answer a read; None: its state is not there yet. A read that fails does not harm others."""
         try:
-            return self._stopped(message, Role.SERVING) or self._state_for(message)
+            stopped = self._stopped(message, Role.SERVING)
+            return stopped or (self._granted if message.kind is Kind.ANNOUNCE else self._state_for)(message)
         except Exception as error:
             return self._answer_with(Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
+
+    def _granted(self, message: Message) -> Message | None:
+        now = self.now()
+        if self._arbiter is None:
+            if self._new_arbiter is None:
+                raise RejectedRequest(f"updates of partition {self._number} are not announced")
+            self._arbiter = self._new_arbiter(now)
+        fields = self._arbiter.decision(message, self.partition.version, now)
+        return None if fields is None else self._answer_with(Status.OK, "", **fields)
 
     def _state_for(self, message: Message) -> Message | None:
         self.partition.check()
@@ -292,7 +315,9 @@ class PartitionReplica:
         return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks, version=self.partition.version)
 
     def _due(self) -> float | None:
-        return self._waiting[0].until - time.monotonic() if self._waiting else None
+        tick_s = math.inf if self._arbiter is None else self._arbiter.tick_s
+        due_s = min(tick_s, self._waiting[0].until if self._waiting else math.inf)
+        return due_s - self.now() if due_s < math.inf else None
 
     def _ended(self) -> None:
         for read in self._waiting:
@@ -300,9 +325,11 @@ class PartitionReplica:
 
     def _do(self, request: Message | Callable[[], Any], box: ReplyBox) -> None:
         try:
-            if isinstance(request, Message) and request.kind is Kind.READ:
-                now = time.monotonic()
+            if isinstance(request, Message) and request.kind in (Kind.READ, Kind.ANNOUNCE):
+                now = self.now()
                 self._read(request, box, now + self._read_wait_s, now)
+                if request.kind is Kind.ANNOUNCE:
+                    self.answer_waiting()  # it may decide others, too
                 return
             try:
                 result = self._answer(request) if isinstance(request, Message) else request()
@@ -360,7 +387,7 @@ class PartitionReplica:
         nothing bounds or counts that, as of first values and of what has nothing for the program's tables."""
         if self._max_delay is None or not message.clock or not self.partition.changes_program(message.blocks):
             return None
-        return self.partition.version - message.version
+        return self.partition.version + message.term - message.version  # of the last that it adds up, at most
 
     def _update(self, message: Message) -> Message:
         delay, dropped = self._delay(message), False
@@ -369,13 +396,20 @@ class PartitionReplica:
             reserved, dropped = self._config.layout.reserved, True
             message = message._replace(blocks=tuple(block for block in message.blocks if block.table in reserved))
         queued = update_part(message) if self.outgoing is not None and not self.outgoing.drains else None
-        before = self.partition.clock
+        before, version = self.partition.clock, self.partition.version
         last = bool(message.flags & LAST)
-        taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.blocks)
+        members = 1 + message.term
+        taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.blocks, members)
         if taken and queued and self.outgoing:
             self.outgoing.add([queued])
         if taken and delay is not None:
-            self.updates = self.updates.with_one(None if dropped else delay)
+            for _ in range(members):
+                self.updates = self.updates.with_one(None if dropped else delay)
+        if taken and message.flags & DROPPED:
+            self.updates += UpdateCounts(unsent=1)
+        if self._arbiter is not None:
+            self.updates += self._arbiter.arrived(message, self.partition.version - version, version, self.now())
+            self.answer_waiting()
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
         self.partition.check()

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from plink.errors import PlinkError
 from plink.model.elastic.fields import DivergenceReport, UpdateCounts
+from plink.model.rules.ordered import Ordered
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
 from plink.runtime.agileml.replica import migration, state_transfer
+from plink.runtime.agileml.replica.arbitration import Arbitration
 from plink.runtime.agileml.replica.outgoing import Outgoing
 from plink.runtime.agileml.replica.partition_replica import PartitionReplica
 from plink.runtime.agileml.replica.replicator import Replicator
@@ -75,6 +77,8 @@ class Server:
     :param read_wait_s: how long a read waits for its state before the client is told to ask again.
     :param refused: is called with the reason why a connection was closed or refused; from any thread.
     :ivar help: answers messages between workers that help each other; None: nobody does.
+    :ivar note: takes lines for whoever looks for the cause of something; from any thread.
+    :ivar link_bytes_s: what this host receives in a second; 0: it is not known.
     :raises OSError: the address cannot be had.
     """
 
@@ -87,6 +91,8 @@ class Server:
         self._actors: dict[int, PartitionReplica] = {}
         self._least_generation = 0
         self.help: Callable[[Message], Message] | None = None
+        self.note: Callable[[str], None] = lambda line: None
+        self.link_bytes_s = 0.0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = Replicator(self._present, self.connection)
         self.listener = Listener(config, host, timeout_s, self._answer, refused)
@@ -110,8 +116,13 @@ class Server:
                 self._actors[number] = PartitionReplica(
                     self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
                     least_generation=self._least_generation,
+                    arbiter=self._arbiter if number == 0 and self.config.arbitrated else None,
                 )  # fmt: skip
             return self._actors[number]
+
+    def _arbiter(self, now: float) -> Arbitration:
+        assert isinstance(self.config.rule, Ordered)
+        return Arbitration(self.config.rule.max_delay, self.link_bytes_s, lambda line: self.note(line), now)
 
     def open(
         self, number: int, workers: Mapping[int, int], *, generation: int = 0, term: int = 0, history: bool = False
@@ -420,11 +431,11 @@ class Server:
             if self.help is None:
                 return Message(Kind.ANSWER, message.partition, Status.REFUSED, text="workers do not help each other")
             return self.help(message)
-        request = message.kind in (Kind.READ, Kind.UPDATE)
+        request = message.kind in (Kind.READ, Kind.UPDATE, Kind.ANNOUNCE)
         if request and message.partition not in self._actors:
             return Message(Kind.ANSWER, message.partition, Status.ABSENT)
         answer = self.actor(message.partition).ask(message)
-        if request and answer.status is Status.ELSEWHERE:
+        if request and answer.status is Status.ELSEWHERE and message.kind is not Kind.ANNOUNCE:
             return self._forward(message, answer, connections)
         return answer
 

@@ -30,6 +30,11 @@ class StoreConfig:
         return self.rule.sees_ahead
 
     @property
+    def arbitrated(self) -> bool:
+        """Return whether workers ask partition 0's arbiter before they send an update."""
+        return isinstance(self.rule, Ordered) and not self.rule.direct
+
+    @property
     def max_delay(self) -> float | None:
         """Return how many updates servers may apply between a worker's read and its own update, infinity where nothing
         bounds that; None under rules whose workers do not read with every step what has arrived."""

@@ -27,7 +27,7 @@ from plink.runtime.agileml.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 8  # one more wherever a server or a worker sends or understands something else
+VERSION = 9  # one more wherever a server or a worker sends or understands something else
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQQ")
 _BLOCK = struct.Struct("<IIII")
@@ -35,7 +35,10 @@ _MAX_TEXT_BYTES = 1 << 16
 _NUMBERED, _WITH_VALUES = 1, 2
 LAST = 1  # flag of a push: none follows; of an update: the worker has finished its clock
 INCLUDED = 2  # flag of an answer with rows: the worker's update of the clock that they are for is in it already
-DROPPED = 4  # flag of the answer to an update: it was too old, and counts as an empty one
+DROPPED = 4  # flag of the answer to an update: it was too old, and counts as an empty one; of the answer to an
+# announcement: the update is not to be sent; of an update: that is why it is empty
+GROUPED = 16  # flag of the answer to an announcement: the update is added to that of another worker of the host
+UNPLANNED = 8  # flag of the answer to an announcement: such transfers are too short to be planned
 
 
 class Kind(IntEnum):
@@ -49,6 +52,7 @@ class Kind(IntEnum):
     ACTIVATE = 5
     HELP = 6  # between workers: ``worker`` is its receiver, the text one of plink.runtime.agileml.helping.messages
     HELP_RESULT = 7  # what helper ``term`` adds for worker ``worker``, to its request ``sequence`` of ``clock``
+    ANNOUNCE = 8  # of an update, to partition 0, which answers when it may be sent
 
 
 class Status(IntEnum):
@@ -79,6 +83,14 @@ class Message(NamedTuple):
     update, ``sequence`` is the step of its clock, from 0; in its answer, how many steps of that clock are there, the
     flag LAST says that the worker has finished it, and ``before`` is the latest clock that any worker has finished. The
     answer has the wanted rows, of the state of ``clock``, if that state is there already.
+
+    An update may be the sum of several workers' of a host: its ``term`` says of how many others, whose own are empty,
+    and its version is the least of all.
+
+    An announcement has the clock, the step and the version of its update, in ``before`` the bytes that will leave the
+    sender's host, and as text the address of that host's server and the bytes a second that the host carries, 0 where
+    that is not known. The answer has in ``before`` the number of the transfer, and in ``sequence`` how many others'
+    updates its sender adds to its own.
 
     ``version`` counts the updates that the partition has applied: in an answer those until now, in an update those
     until the sender read what the update was computed from.

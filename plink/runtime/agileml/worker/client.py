@@ -12,6 +12,7 @@ partition by then; worker, clock and step tell a server that it has it already.
 """
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -28,6 +29,7 @@ from plink.runtime.agileml.transport.keys import Unauthenticated
 from plink.runtime.agileml.transport.records import ConnectionLost, Forged
 from plink.runtime.agileml.transport.store_config import StoreConfig
 from plink.runtime.agileml.transport.wire import INCLUDED, LAST, Kind, Message, Status, requests_by_partition
+from plink.runtime.agileml.worker.announcer import Announcer
 from plink.runtime.agileml.worker.cache import Cache, added_blocks
 
 _RETRY_S = 0.02
@@ -91,8 +93,10 @@ class Client:
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
         number too, and redoes its clock: what the servers had of it counts once. Where a clock may have several steps,
         each goes to one partition first, always the same: how many it has is how many there are, whoever did them.
+        Partition 0 comes last, so that an arbiter there sees the last byte arrive.
     :param primaries: of every partition.
     :param clock: the first that it works in.
+    :ivar announcer: asks whether and when an update may be sent; None: nobody need be asked.
     :ivar waiting: entered while servers are waited for.
     :ivar waited_s: until answers began to arrive, in all; what they bring takes its own time.
     """
@@ -112,7 +116,9 @@ class Client:
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._cancelled = self._renamed = False
         self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-        self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
+        self._unsent: Mapping[int, Message] | None = None  # the updates of a step that is not over yet
+        self.announcer: Announcer | None = None
+        self._admitted = False  # whether these may be sent
         self._least_state = -1  # that may be read, whatever the rule
         self._versions: dict[int, int] = {}  # of partitions, when this step first read them, or when the last was sent
         self._partitions_read: set[int] = set()  # partitions that this step has read
@@ -230,13 +236,18 @@ class Client:
             was before this clock.
         """
         if self._unsent is None:
-            self._unsent = self._updates(last)
+            self._unsent, self._admitted = self._updates(last), False
         last = any(message.flags & LAST for message in self._unsent.values())
         try:
+            self._unsent = self._admit(self._unsent)
             answers = self._send_step(dict(self._unsent), last)
         except (RolledBack, OtherSteps):
             self._unsent = None
+            if self.announcer is not None:
+                self.announcer.finished(sent=False)
             raise
+        if self.announcer is not None:
+            self.announcer.finished(sent=True)
         self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
         self._unsent = None
         self._versions |= {answer.partition: answer.version for answer in answers}
@@ -246,10 +257,21 @@ class Client:
             self.step += 1
         self._give(answers)
 
+    def _admit(self, updates: Mapping[int, Message]) -> Mapping[int, Message]:
+        """Return what is to be sent of a step's updates, once it may be."""
+        if self.announcer is not None and not self._admitted:
+            local = {number for number, primary in self.primaries().items() if self.announcer.home == primary.address}
+            announcement = self.announcer.announcement(updates, local)
+            if announcement is not None:
+                updates = self.announcer.admitted(self._ask_all({0: announcement})[0], updates)
+        self._admitted = True
+        return updates
+
     def _send_step(self, updates: dict[int, Message], last: bool) -> list[Message]:
         answers: list[Message] = []
         if self.rule.steps:
-            first = self.worker % self.layout.partitions
+            others = self.layout.partitions - 1
+            first = 1 + self.worker % others if others else 0
             answer = self._ask_all({first: updates.pop(first)})[first]
             answers.append(answer)
             steps, finished = answer.sequence, bool(answer.flags & LAST)
@@ -303,7 +325,8 @@ class Client:
         fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
         read, wanted = self._message(Kind.READ, self.needed_state), requests_by_partition(self.layout, fetched)
         request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
-        answers = self._ask_all(request)
+        ask = functools.partial(self._ask_all, request)
+        answers = ask() if self.announcer is None else self.announcer.read(request, ask)
         # A step is as old as its first read: later ones, as of progress, would make it look newer.
         self._versions |= {
             number: answer.version for number, answer in answers.items() if number not in self._partitions_read
@@ -334,7 +357,7 @@ class Client:
                 partition=number, version=self._versions.get(number, 0), blocks=blocks.get(number, ()),
                 wanted=rows.get(number, ()),
             )
-            for number in range(self.layout.partitions)
+            for number in reversed(range(self.layout.partitions))
         }  # fmt: skip
 
     def _message(self, kind: Kind, before: int) -> Message:

@@ -1,0 +1,78 @@
+"""What workers of one host do together: updates travel to the servers as one (MLfabric, Viswanathan and Akella 2020,
+section 5), and so do the models that they then read."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future
+from math import inf
+
+from plink.errors import PlinkError
+from plink.runtime.agileml.transport.wire import Message
+
+_JOIN_S = 2.0  # that a sender waits for the others, whose answers come with its own
+_SENT_S = 30.0  # that these wait for it: what they read next should have their updates
+_MAX_CLOSED = 64  # groups, of which a worker may not have noticed yet that they are closed
+
+Group = tuple[int, int, int]  # generation, the arbiter's term, number of the transfer
+Updates = Mapping[int, Message]  # of one step of a worker, by partition
+
+
+class LocalGroups:
+    """Where workers of one host leave their updates for the one that sends the sum; for any thread.
+
+    A worker leaves an update only after servers have counted its step, as an empty one. So it counts once or, where its
+    sender does not wait that long or is lost, never, as one that is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._left: dict[Group, list[Updates]] = {}
+        self._closed: dict[Group, float] = {}  # when, in this order
+        self._reads: dict[Hashable, tuple[float, Future[dict[int, Message]]]] = {}  # under way, since when
+
+    def leave(self, group: Group, updates: Updates) -> float:
+        """Leave a step's updates for the sender, and wait until it has sent them; return when it had."""
+        with self._changed:
+            if group not in self._closed:
+                self._left.setdefault(group, []).append(updates)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: group in self._closed, _SENT_S)
+            return self._closed.get(group, time.monotonic())
+
+    def join(self, group: Group, others: int) -> list[Updates]:
+        """Return what the others have left, once all have; what comes later is not sent."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._left.get(group, ())) >= others, _JOIN_S)
+            return self._left.pop(group, [])
+
+    def close(self, group: Group) -> None:
+        """Let the others go on: all is sent, or will not be."""
+        with self._changed:
+            self._left.pop(group, None)
+            self._closed[group] = time.monotonic()
+            if len(self._closed) > _MAX_CLOSED:
+                self._closed.pop(next(iter(self._closed)))
+            self._changed.notify_all()
+
+    def read(self, what: Hashable, since_s: float, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
+        """Return the answers to a read: those of another worker that asks the same now and began after a time, by
+        ``time.monotonic``; else one's own."""
+        own: Future[dict[int, Message]] = Future()
+        with self._changed:
+            begun_s, answers = self._reads.get(what, (-inf, own))
+            if begun_s < since_s:
+                self._reads[what] = time.monotonic(), own
+        if begun_s >= since_s:
+            with contextlib.suppress(PlinkError):
+                return answers.result()
+            return ask()
+        try:
+            own.set_result(ask())
+        except BaseException as error:
+            own.set_exception(error)
+        with self._changed:
+            if self._reads.get(what, (0.0, None))[1] is own:
+                del self._reads[what]
+        return own.result()
