@@ -73,7 +73,8 @@ class ElasticOptions:
         _CONSISTENCY, "How far workers may be apart. bsp (the default): all at one clock; ssp:N: N clocks "
         "ahead of the slowest; dssp:L:U: L to U, as waits are predicted; elastic-bsp:R: fast ones do up to R "
         "mini-batches between barriers; asp: nobody waits; ordered:N: as asp, but updates that are more than N "
-        "others late are dropped, and who sends when is planned (ordered:N:direct: it is not).", metavar="[bsp|ssp:N|...]")] = None
+        "others late are dropped, and who sends when is planned (ordered:N:direct: it is not).",
+        metavar="[bsp|ssp:N|...]")] = None
     shares: Annotated[str | None, option(
         _CONSISTENCY, "How the data is divided. slots (the default): by the workers of a host; speed: by "
         "how fast they turn out to be.", metavar="[slots|speed]")] = None
