@@ -19,8 +19,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "plink.api.advising": ("Advice", "AdviseRequest", "advise"),
-    "plink.api.balance": ("Balance", "BalanceRequest", "balance"),
+    "plink.features.advise.request": ("AdviseRequest", "BalanceRequest"),
+    "plink.features.advise.run": ("Advice", "advise"),
+    "plink.features.advise.balance": ("Balance", "balance"),
     "plink.features.analyse.request": ("ClusterRequest", "EmbedRequest"),
     "plink.features.analyse.run": ("cluster", "embed"),
     "plink.features.cost.request": ("CostRequest",),

@@ -1,9 +1,3 @@
-from plink.api.advising import Advice as Advice
-from plink.api.advising import AdviseRequest as AdviseRequest
-from plink.api.advising import advise as advise
-from plink.api.balance import Balance as Balance
-from plink.api.balance import BalanceRequest as BalanceRequest
-from plink.api.balance import balance as balance
 from plink.api.diagnosing import Examination as Examination
 from plink.api.diagnosing import diagnose as diagnose
 from plink.api.diagnosing import examine as examine
@@ -23,6 +17,12 @@ from plink.errors import NoAnswer as NoAnswer
 from plink.errors import PartlyDone as PartlyDone
 from plink.errors import PlinkError as PlinkError
 from plink.errors import UsageError as UsageError
+from plink.features.advise.balance import Balance as Balance
+from plink.features.advise.balance import balance as balance
+from plink.features.advise.request import AdviseRequest as AdviseRequest
+from plink.features.advise.request import BalanceRequest as BalanceRequest
+from plink.features.advise.run import Advice as Advice
+from plink.features.advise.run import advise as advise
 from plink.features.analyse.request import ClusterRequest as ClusterRequest
 from plink.features.analyse.request import EmbedRequest as EmbedRequest
 from plink.features.analyse.run import cluster as cluster

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.advising import ALL_INTERFACES, bcube_of
 from plink.api.algorithms import fabric_from, options_of, order_from
 from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import (
@@ -22,6 +21,7 @@ from plink.api.interfaces import (
     rail_names,
 )
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
+from plink.features.advise.run import ALL_INTERFACES, bcube_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.plan.request import PlanRequest

@@ -43,7 +43,7 @@ COMMANDS = {
         "Show what a collective costs on the measured network, by round and bottleneck.",
     ),
     "advise": (
-        "advise:advise",
+        "features.advise.command:advise",
         "Recommend the fastest algorithm and rank order for each message size on the measured network.",
     ),
     "plan": (

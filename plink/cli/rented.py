@@ -81,9 +81,9 @@ def document_of(state: "SpotState", folder: "Path") -> dict[str, Any]:
 
 def show_rented(document: dict[str, Any]) -> None:
     """Print what is held and why, and what it costs."""
-    from plink.cli.tables import show_table
     from plink.model.units import format_duration
     from plink.terminal.screen import print_lines
+    from plink.terminal.tables import show_table
 
     driver = "no driver runs" if document["driver"] is None else f"driver: process {document['driver']}"
     over = "; the job is over" if document["job_ended"] else ""

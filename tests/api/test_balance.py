@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from plink.api.balance import Balance, BalanceRequest, balance
 from plink.errors import NoAnswer
+from plink.features.advise.balance import Balance, balance
+from plink.features.advise.request import BalanceRequest
 from plink.model.network import network_from_json, read_network
 from solvers.balance_money import NetworkParts
 from tests.cli.test_hubs import network
@@ -55,12 +56,12 @@ def test_as_many_hubs_as_hide_it(tmp_path: Path) -> None:
 def test_nothing_overlaps(tmp_path: Path) -> None:
     result = of_step(2.5, tmp_path, overlap=0.0)
     assert all(form.exposed_s == form.exchange_s for form in result.forms)
-    assert {entry["need_gbps"] for entry in result.to_json()["balance"]["forms"]} == {None}
+    assert {entry["need_gbps"] for entry in result.stated().to_json()["balance"]["forms"]} == {None}
 
 
 def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
     """Two hosts have 1 Gbit/s with each other; as hubs they take no ranks, so they must gain more than that."""
-    document = network(0.9, tmp_path, 2).to_json()
+    document = network(0.9, tmp_path, 2).stated().to_json()
     document["hosts"] = [{"name": host["name"]} for host in document["hosts"]]
     wide = {8, 9}
     document["bandwidth_gbps"] = [
@@ -76,7 +77,7 @@ def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
 
 
 def test_rates_have_to_be_measured(tmp_path: Path) -> None:
-    document = json.loads(json.dumps(network(0.9, tmp_path).to_json()))
+    document = json.loads(json.dumps(network(0.9, tmp_path).stated().to_json()))
     del document["host_flows"]
     with pytest.raises(NoAnswer, match="plink probe") as raised:
         balance(network_from_json(document, "bare.json"), BalanceRequest(SIZE, 1.0))
@@ -88,7 +89,7 @@ def test_money_by_the_hour_and_by_parts(tmp_path: Path) -> None:
     network(0.9, tmp_path)
     path = tmp_path / ".plink/network.json"
     document = json.loads(path.read_text())
-    assert "money" not in of_step(2.5, tmp_path).to_json()
+    assert "money" not in of_step(2.5, tmp_path).stated().to_json()
     for host in document["hosts"]:
         host["price"] = 0.5
     path.write_text(json.dumps(document))
@@ -99,7 +100,7 @@ def test_money_by_the_hour_and_by_parts(tmp_path: Path) -> None:
     assert result.money(hub) == pytest.approx((4.5, 3600 * 8 / 2.5 / 4.5))
     assert result.money(flat) == pytest.approx((4.0, 3600 * 8 / 3.5 / 4.0), rel=1e-3)
     parts = NetworkParts(4117, 2796, 260, 164.66, 31.25, 8407, 162.5, 20)
-    bought = balance(read_network(path), BalanceRequest(SIZE, 2.5, parts=parts)).to_json()
+    bought = balance(read_network(path), BalanceRequest(SIZE, 2.5, parts=parts)).stated().to_json()
     assert bought["money"] == "bought"
     first = bought["balance"]["forms"][0]
     assert (first["form"], first["cost"]) == ("hub on fat-0", pytest.approx(parts.total(8, 1)))

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.clouds import network_of_cloud, three_tier
-from plink.api.advising import AdviseRequest, advise
 from plink.api.hubs import HUB_ALGORITHMS
+from plink.features.advise.request import AdviseRequest
+from plink.features.advise.run import advise
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.request import OrderRequest

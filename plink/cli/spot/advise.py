@@ -82,8 +82,8 @@ def _document(advice: "SpotAdvice") -> dict[str, Any]:
 
 def _show(document: dict[str, Any]) -> None:
     from plink.cli.spot.inputs import utc
-    from plink.cli.tables import show_table
     from plink.model.units import format_duration
+    from plink.terminal.tables import show_table
 
     now = "nothing works yet" if document["cost_per_work"] is None else f"{document['cost_per_work']:.4g} a core-hour"
     print(f"{utc(document['at_s'])} UTC: {now}")

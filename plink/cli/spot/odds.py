@@ -98,8 +98,8 @@ def _market(row: "MarketOdds") -> dict[str, Any]:
 
 
 def _show(document: dict[str, Any]) -> None:
-    from plink.cli.tables import show_table
     from plink.model.units import format_duration
+    from plink.terminal.tables import show_table
 
     rows = [
         (row["type"], row["zone"], f"{bid['delta']:.4f}", f"{bid['beta_15min']:.3f}", f"{bid['beta_30min']:.3f}",

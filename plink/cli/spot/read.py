@@ -126,7 +126,7 @@ def _document(histories: "Histories", market_file: "MarketFile | None") -> dict[
 
 def _show(document: dict[str, Any]) -> None:
     from plink.cli.spot.inputs import utc
-    from plink.cli.tables import show_table
+    from plink.terminal.tables import show_table
 
     if document["markets"]:
         rows = []

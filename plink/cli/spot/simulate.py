@@ -157,7 +157,7 @@ def _zones_document(simulation: "ZonesSimulation", seed: int) -> dict[str, Any]:
 
 
 def _show_zones(document: dict[str, Any]) -> None:
-    from plink.cli.tables import show_table
+    from plink.terminal.tables import show_table
 
     print(
         f"{document['nodes']} instances wanted for {document['hours']:,.1f} h; cost: of an hour of one working "
@@ -205,8 +205,8 @@ def _document(simulation: "SpotSimulation", request: "SimulationRequest") -> dic
 
 def _show(document: dict[str, Any]) -> None:
     from plink.cli.spot.inputs import utc
-    from plink.cli.tables import show_table
     from plink.model.units import format_duration
+    from plink.terminal.tables import show_table
 
     train = utc(document["train_until_s"])
     print(f"{document['starts']} jobs of {document['hours']:g} h in each zone; odds from before {train} UTC")

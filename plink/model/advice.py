@@ -1,13 +1,14 @@
-"""``plink.advice/1``: which algorithm in which order for which size."""
+"""Advice: which algorithm in which order for which size (``plink.advice/1``)."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Fingerprint, Interval, NonNegative, Positive, PositiveInt, Share
+from plink.documents.types import Count, Fingerprint, NonNegative, Positive, PositiveInt, Share
+from plink.model.document import UNSET, Document, Part, Unset
 
 
-class LineInSize(TypedDict):
+class LineInSize(Part, frozen=True, kw_only=True):
     """The time of an algorithm in an order: a line in the size; under simulated the line through its times at the
     smallest and the largest size."""
 
@@ -22,7 +23,7 @@ class LineInSize(TypedDict):
     """Microseconds a MB (1,000,000 bytes) on top."""
 
 
-class SizeRangeEntry(LineInSize):
+class AdvisedRange(LineInSize, frozen=True, kw_only=True):
     """The fastest for one stretch of sizes."""
 
     from_bytes: Count
@@ -31,18 +32,18 @@ class SizeRangeEntry(LineInSize):
     """Up to this size, from where the next is faster."""
 
 
-class SizeChoice(LineInSize):
+class SizeChoice(LineInSize, frozen=True, kw_only=True):
     """The fastest for one size."""
 
     size_bytes: PositiveInt
     """The size."""
     time_us: NonNegative
     """Its time, microseconds."""
-    interval_us: NotRequired[Interval | None]
+    interval_us: tuple[NonNegative, NonNegative] | None
     """Where a library's time is with a probability of 90 %, as `plink cost` states it."""
 
 
-class BalanceForm(TypedDict):
+class BalanceForm(Part, frozen=True, kw_only=True):
     """A form of a step's exchange."""
 
     form: str
@@ -51,7 +52,7 @@ class BalanceForm(TypedDict):
     """The algorithm."""
     order: str
     """The family of orders, as in lines."""
-    servers: list[str]
+    servers: tuple[str, ...]
     """The hosts that aggregate, where not all ranks do."""
     workers: PositiveInt
     """Ranks: without those of hosts that serve as hubs."""
@@ -72,13 +73,13 @@ class BalanceForm(TypedDict):
     """What the step does not hide, seconds."""
     step_s: Positive
     """The step with what it does not hide, seconds."""
-    cost: NotRequired[Positive]
+    cost: Positive | Unset = UNSET
     """Money an hour for what is rented, money for what is bought; missing without prices."""
-    work_per_money: NotRequired[Positive]
+    work_per_money: Positive | Unset = UNSET
     """Steps of single workers per money; bought: an hour and per 1000 of money."""
 
 
-class RackTimesEntry(TypedDict):
+class StatedRackTimes(Part, frozen=True, kw_only=True):
     """Hubs of several racks by links alone, one direction of an exchange, seconds."""
 
     flat_s: NonNegative
@@ -89,7 +90,7 @@ class RackTimesEntry(TypedDict):
     """Rack by rack, all phases at once."""
 
 
-class BalanceEntry(TypedDict):
+class StepBalance(Part, frozen=True, kw_only=True):
     """What a training step needs of the links in each form of its exchange, and what it hides."""
 
     parameter_bytes: PositiveInt
@@ -98,39 +99,37 @@ class BalanceEntry(TypedDict):
     """How long it computes, seconds."""
     overlap: Share
     """The share of it in which the exchange may go on."""
-    forms: Annotated[list[BalanceForm], Meta(min_length=1)]
+    forms: Annotated[tuple[BalanceForm, ...], Meta(min_length=1)]
     """The forms, that with the most work per time first."""
     hub_gbps: NonNegative | None
     """What all hubs need to carry together each way so that a step hides the exchange; null where nothing overlaps."""
-    by_rack: NotRequired[RackTimesEntry]
+    by_rack: StatedRackTimes | Unset = UNSET
     """Present where each of several racks has a hub."""
 
 
-class AdviceDocument(TypedDict):
+class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):
     """Which algorithm in which order for which size.
 
     Printed by `plink advise --json`.
     """
 
-    schema: Literal["plink.advice/1"]
-    """Kind and version of this file."""
-    model: Literal["alpha-beta", "contention", "simulated"]
+    model: Annotated[str, Meta(extra_json_schema={"enum": ["alpha-beta", "contention", "simulated"]})]
     """The cost model."""
     capacities: str
     """Where the capacities come from: measured, or how they were inferred."""
     network: Fingerprint
     """Fingerprint of the network."""
-    best: Annotated[list[SizeRangeEntry], Meta(min_length=1)]
+    best: Annotated[tuple[AdvisedRange, ...], Meta(min_length=1)]
     """The fastest, by ascending size."""
-    lines: Annotated[list[LineInSize], Meta(min_length=1)]
+    lines: Annotated[tuple[LineInSize, ...], Meta(min_length=1)]
     """All that were compared."""
-    sizes: Annotated[list[SizeChoice], Meta(min_length=1)]
+    sizes: Annotated[tuple[SizeChoice, ...], Meta(min_length=1)]
     """Round figures from the least size to the largest."""
     left_out: dict[str, str]
     """Algorithms without a cost, each with the reason."""
-    smoothed: NotRequired[bool]
+    smoothed: bool | Unset = UNSET
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
-    balance: NotRequired[BalanceEntry]
+    balance: StepBalance | Unset = UNSET
     """Present with `--parameters` and `--step`, or `--run`."""
-    money: NotRequired[Literal["rented", "bought"]]
+    money: Annotated[str, Meta(extra_json_schema={"enum": ["rented", "bought"]})] | Unset = UNSET
     """Present beside balance where there are prices: price= of the hosts, or those of parts."""

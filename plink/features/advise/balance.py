@@ -2,55 +2,29 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
-from plink.api.advising import ALL_INTERFACES, Advice, AdviseRequest, advise, bcube_of, order_and_options
 from plink.api.algorithms import fabric_from, order_from
 from plink.api.hubs import Ranks, with_hubs
 from plink.api.interfaces import fabric_of_algorithm
 from plink.errors import NoAnswer, UsageError
+from plink.features.advise.request import FORMS, BalanceRequest
+from plink.features.advise.run import ALL_INTERFACES, Advice, advise, bcube_of, order_and_options
+from plink.model.advice import BalanceForm, StatedAdvice, StatedRackTimes, StepBalance
+from plink.model.document import UNSET
 from plink.model.network import Network
 from solvers.balance import BusiestLink, RackTimes, busiest_link, rack_times, wide_hosts
-from solvers.balance_money import NetworkParts
 from solvers.costs.by_name import pattern_for, priced_options
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 from solvers.simulation.cost import cost_by_model
 
-FORMS = ("ring", "halving-doubling", "2lha", "flat", "ps")
 _MAX_HUBS = 8  # that are tried one more at a time
 _MIN_GAIN = 0.02  # of work by one more
-
-
-@dataclass(frozen=True)
-class BalanceRequest:
-    """A request for the balance of a step of ``step_s`` seconds that all-reduces ``parameter_bytes``; ``overlap``: the
-    share of the step in which the exchange may go on. ``parts``: what hosts and network cost to buy; None: hosts are
-    rented for their ``price=``. ``advise``: its sizes are not used."""
-
-    parameter_bytes: float
-    step_s: float
-    overlap: float = 1.0
-    parts: NetworkParts | None = None
-    advise: AdviseRequest = field(default_factory=lambda: AdviseRequest(algorithms=FORMS))
-
-    @property
-    def hidden_s(self) -> float:
-        """The seconds of a step in which the exchange may go on."""
-        return self.overlap * self.step_s
-
-    def check(self) -> None:
-        """:raises UsageError: for no bytes, no time, or a share that is none; as :meth:`AdviseRequest.check`."""
-        if not 0 < self.parameter_bytes < math.inf:
-            raise UsageError(f"--parameters {self.parameter_bytes:g}: give the bytes a step all-reduces, like 390MB")
-        if not 0 < self.step_s < math.inf:
-            raise UsageError(f"--step {self.step_s:g}: give how long a step computes, like 350ms")
-        if not 0 <= self.overlap <= 1:
-            raise UsageError(f"--overlap {self.overlap:g}: give a share of the step from 0 to 1")
-        self.advise.check()
 
 
 @dataclass(frozen=True)
@@ -80,17 +54,6 @@ class FormBalance:
     def name(self) -> str:
         """Name for people: the algorithm, and where it aggregates."""
         return f"{self.algo} on {', '.join(self.servers)}" if self.servers else self.algo
-
-    def to_json(self) -> dict[str, Any]:
-        """Return an entry of ``forms`` in ``plink.advice/1``."""
-        return {
-            "form": self.name, "algo": self.algo, "order": self.order, "servers": list(self.servers),
-            "workers": self.workers, "link": self.link.name, "equal_links": self.link.equals,
-            "link_bytes": round(self.link.bytes), "link_gbps": round(self.link.gbps, 6),
-            "need_gbps": round(self.need_gbps, 6) if math.isfinite(self.need_gbps) else None,
-            "exchange_s": round(self.exchange_s, 6), "exposed_s": round(self.exposed_s, 6),
-            "step_s": round(self.step_s, 6),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,21 +100,48 @@ class Balance:
         per_hour = 3600 * form.work
         return None if cost == 0 else (cost, per_hour / cost * (1000 if parts else 1))
 
-    def to_json(self) -> dict[str, Any]:
+    def stated(self) -> StatedAdvice:
         """Return the document ``plink.advice/1`` with ``balance``, and ``money`` where there are prices."""
-        request, by_rack, forms = self.request, self.by_rack, []
-        for form in self.forms:
-            money = self.money(form)
-            prices = {} if money is None else dict(zip(("cost", "work_per_money"), money, strict=True))
-            forms.append(form.to_json() | prices)
-        balance_of_step = {
-            "parameter_bytes": round(request.parameter_bytes), "step_s": request.step_s, "overlap": request.overlap,
-            "forms": forms,
-            "hub_gbps": round(self.hub_gbps, 6) if math.isfinite(self.hub_gbps) else None,
-            **({} if by_rack is None else {"by_rack": {key: round(value, 6) for key, value in vars(by_rack).items()}}),
-        }  # fmt: skip
-        source = {"money": "bought" if request.parts else "rented"} if "cost" in forms[0] else {}
-        return self.advice.to_json() | {"balance": balance_of_step} | source
+        request, racks, forms = self.request, self.by_rack, tuple(map(self._stated_form, self.forms))
+        is_priced = forms[0].cost is not UNSET
+        return structs.replace(
+            self.advice.stated(),
+            balance=StepBalance(
+                parameter_bytes=round(request.parameter_bytes),
+                step_s=request.step_s,
+                overlap=request.overlap,
+                forms=forms,
+                hub_gbps=_finite(self.hub_gbps),
+                by_rack=UNSET
+                if racks is None
+                else StatedRackTimes(**{key: round(value, 6) for key, value in vars(racks).items()}),
+            ),
+            money=("bought" if request.parts else "rented") if is_priced else UNSET,
+        )
+
+    def _stated_form(self, form: FormBalance) -> BalanceForm:
+        cost, work_per_money = self.money(form) or (UNSET, UNSET)
+        return BalanceForm(
+            form=form.name,
+            algo=form.algo,
+            order=form.order,
+            servers=form.servers,
+            workers=form.workers,
+            link=form.link.name,
+            equal_links=form.link.equals,
+            link_bytes=round(form.link.bytes),
+            link_gbps=round(form.link.gbps, 6),
+            need_gbps=_finite(form.need_gbps),
+            exchange_s=round(form.exchange_s, 6),
+            exposed_s=round(form.exposed_s, 6),
+            step_s=round(form.step_s, 6),
+            cost=cost,
+            work_per_money=work_per_money,
+        )
+
+
+def _finite(gbps: float) -> float | None:
+    return round(gbps, 6) if math.isfinite(gbps) else None
 
 
 def balance(network: Network, request: BalanceRequest) -> Balance:
@@ -160,7 +150,6 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
     :raises UsageError: for a request that cannot be met.
     :raises NoAnswer: when no rates were measured, a pair that all need was not, or nothing crosses a link.
     """
-    request.check()
     fabric, ranks = fabric_from(network, request.advise.smooth_latencies), order_from(network, None)
     if fabric.rate_gbps is None:
         raise NoAnswer(f"{network.location} has no measured rates of hosts or links; `plink probe HOSTS` measures them")

@@ -6,40 +6,31 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import plink
 from plink.errors import PlinkError, UsageError
+from plink.features.advise.request import FORMS, AdviseRequest, BalanceRequest
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
+from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from plink.api.advising import Advice
+    from plink.features.advise.run import Advice
     from solvers.advice import CostLine
 
 _MAX_TABLE_CHARS = 10_000  # characters: as wide as a table likes to be
-_SIZES = "1KB..1GB"
 _STEP = "Does a training step hide its exchange?"
 
 
+@takes(AdviseRequest)
 def advise(
-    network_file: Annotated[
-        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
-    ] = None,
+    request: AdviseRequest,
+    network_file: NetworkFile = None,
     size: Annotated[str | None, typer.Option(help="A message size, or a range of sizes; default 1KB..1GB.")] = None,
-    model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
     algos: Annotated[str | None, typer.Option(help="Only these algorithms, such as ring,2lha.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="An option of the algorithms: --set base=4, --set fan-out=3.")
-    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot times over sizes to this file (.svg, .png, .pdf).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the search for a ring (five seconds at most).")] = 0,
-    smooth_latencies: Annotated[
-        bool,
-        typer.Option(
-            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
-        ),
-    ] = False,
     parameters: Annotated[
         str | None, typer.Option(help="Bytes that a training step all-reduces: is it hidden?", rich_help_panel=_STEP)
     ] = None,
@@ -61,7 +52,7 @@ def advise(
     max_network_age: Annotated[
         str, typer.Option(help="Warn of a network that is older.", rich_help_panel=_STEP)
     ] = "24h",
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Recommend the fastest algorithm and rank order for each message size on the measured network.
 
@@ -70,30 +61,24 @@ def advise(
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
-    from plink.api.advising import AdviseRequest
-    from plink.api.advising import advise as recommend
-    from plink.model.request import parse_settings
     from plink.terminal.inputs import network_from
 
-    low, high = _range(size or _SIZES)
-    request = AdviseRequest(
-        low, high, model, options=parse_settings(set_ or []), seed=seed, smooth_latencies=smooth_latencies
-    )
+    if size is not None:
+        low, high = _range(size)
+        request = replace(request, min_bytes=low, max_bytes=high)
     if algos:
         request = replace(request, algorithms=tuple(algos.split(",")))
-    request.check()  # refuse before anything is read
     if plot is not None:
         _check_plot_path(plot, network_file or workspace.NETWORK)
     if run is not None:
-        from plink.cli.balance import recorded_step
+        from plink.features.advise.show_balance import recorded_step
 
         size_bytes, step_s = recorded_step(run)
         parameters, step = parameters or f"{size_bytes}", step or f"{step_s:.6f}"
     if parameters is not None or step is not None:
         if parameters is None or step is None or size is not None or plot is not None:
             raise UsageError("--parameters and --step go together, and without --size and --plot")
-        from plink.api.balance import FORMS, BalanceRequest
-        from plink.cli.balance import show_balance
+        from plink.features.advise.show_balance import show_balance
 
         request = request if algos else replace(request, algorithms=FORMS)
         if overlap is None:
@@ -104,14 +89,14 @@ def advise(
         return
     if overlap is not None or prices is not None:
         raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step, or --run")
-    advice = recommend(network_from(network_file), request)
+    advice = plink.advise(network_from(network_file), request)
     for algo, reason in advice.left_out.items():
         say(f"{algo} is left out: {reason}")
     if plot is not None:
         _plot(advice, plot)
         say(f"plot -> {plot}")
     if as_json:
-        print_json(advice.to_json())
+        print_json(advice.stated().to_json())
     else:
         _print(advice)
 

@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
+from plink.api.algorithms import fabric_from, options_of, order_from, rank_groups
 from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.errors import NoAnswer, UsageError
+from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
+from plink.model.advice import LineInSize, SizeChoice, AdvisedRange, StatedAdvice
+from plink.model.document import UNSET
 from plink.model.network import Network
-from plink.model.units import format_bytes
 from solvers.advice import (
     CostLine,
     Order,
@@ -32,14 +34,10 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import search_ring
-from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options
+from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import SimulatedCost
 
-# The algorithms as such; what libraries run are cases of these.
-_ALGORITHMS = (
-    "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
-)  # fmt: skip
 ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
@@ -48,37 +46,6 @@ _MAX_TRANSFERS = 300_000  # of one line, all sizes together: some 3 s
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
 _log = logging.getLogger("plink.advise")
-
-
-@dataclass(frozen=True)
-class AdviseRequest:
-    """A request for advice sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention``,
-    ``simulated`` or ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the
-    search for a ring; ``smooth_latencies``: round trips as an embedding fits them."""
-
-    min_bytes: float = 1e3
-    max_bytes: float = 1e9
-    model: str = "auto"
-    algorithms: Sequence[str] = _ALGORITHMS
-    options: OptionValues = field(default_factory=dict)
-    seed: int = 0
-    smooth_latencies: bool = False
-
-    def check(self) -> None:
-        """Refuse invalid sizes, algorithms or models.
-
-        :raises UsageError: for sizes, an algorithm or a model that cannot be.
-        """
-        if not 0 < self.min_bytes <= self.max_bytes:
-            sizes = f"{format_bytes(self.min_bytes)}..{format_bytes(self.max_bytes)}"
-            raise UsageError(f"--size {sizes}: give a size of more than 0 bytes, or a range like 1KB..1GB")
-        unknown = [name for name in self.algorithms if name not in ALGORITHMS]
-        if unknown or not self.algorithms:
-            raise UsageError(f"--algos {','.join(unknown)}: choose some of {', '.join(ALGORITHMS)}")
-        if self.model == "latency":
-            raise UsageError("--model latency knows no sizes; alpha-beta, contention and simulated do")
-        if self.seed < 0:
-            raise UsageError(f"--seed {self.seed}: cannot be negative")
 
 
 @dataclass(frozen=True)
@@ -109,28 +76,30 @@ class Advice:
         """Round sizes from the smallest to the largest: 1, 4, 16, ... times the first."""
         return _sizes_of(self.request)
 
-    def to_json(self) -> dict[str, Any]:
+    def stated(self) -> StatedAdvice:
         """Return the document ``plink.advice/1``."""
-        rows = [(size, self.best(size)) for size in self.sizes]
-        return {
-            "schema": "plink.advice/1",
-            "model": self.model,
-            "capacities": self.fabric.capacities,
-            "network": self.network.fingerprint(),
-            "best": [
-                {"from_bytes": round(s.from_bytes), "to_bytes": round(s.to_bytes)} | _line_json(s.line)
-                for s in self.stretches
-            ],
-            "lines": [_line_json(line) for line in self.lines],
-            "sizes": [
-                {"size_bytes": round(size)}
-                | _line_json(line)
-                | {"time_us": round(line.at(size), 3), "interval_us": self.interval_us(line, size)}
-                for size, line in rows
-            ],
-            "left_out": self.left_out,
-            **({"smoothed": True} if self.request.smooth_latencies else {}),
-        }
+        return StatedAdvice(
+            model=self.model,
+            capacities=self.fabric.capacities,
+            network=self.network.fingerprint(),
+            best=tuple(
+                AdvisedRange(from_bytes=round(each.from_bytes), to_bytes=round(each.to_bytes), **_line(each.line))
+                for each in self.stretches
+            ),
+            lines=tuple(LineInSize(**_line(line)) for line in self.lines),
+            sizes=tuple(
+                SizeChoice(
+                    size_bytes=round(size),
+                    time_us=round(line.at(size), 3),
+                    interval_us=self.interval_us(line, size),
+                    **_line(line),
+                )
+                for size in self.sizes
+                for line in (self.best(size),)
+            ),
+            left_out=self.left_out,
+            smoothed=self.request.smooth_latencies or UNSET,
+        )
 
 
 def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
@@ -140,9 +109,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     :raises UsageError: for a request that cannot be met. :raises NoAnswer: when a pair that all need was not measured.
     """
     request = request or AdviseRequest()
-    request.check()
-    if bcube_of(network) is not None and request.algorithms == _ALGORITHMS:
-        request = replace(request, algorithms=(*_ALGORITHMS, *ALL_INTERFACES))
+    if bcube_of(network) is not None and request.algorithms == ALL_ALGORITHMS:
+        request = replace(request, algorithms=(*ALL_ALGORITHMS, *ALL_INTERFACES))
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
@@ -318,7 +286,7 @@ def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dic
     return orders
 
 
-def _line_json(line: CostLine) -> dict[str, Any]:
+def _line(line: CostLine) -> dict[str, Any]:
     return {
         "algo": line.algo,
         "order": line.family,

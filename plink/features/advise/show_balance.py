@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink.cli.tables import show_table
 from plink.errors import InputError, UsageError
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
 from plink.terminal.screen import print_json, print_lines, say
+from plink.terminal.tables import show_table
 
 if TYPE_CHECKING:
-    from plink.api.balance import Balance, BalanceRequest, FormBalance
+    from plink.features.advise.balance import Balance, FormBalance
+    from plink.features.advise.request import BalanceRequest
     from solvers.balance_money import NetworkParts
 
 _MIN_GAIN = 1.02  # below it nothing gains
@@ -66,10 +67,9 @@ def show_balance(
 
     :param prices: of parts, a TOML file; None: hosts are rented.
     """
-    from plink.api.balance import balance
+    from plink.features.advise.balance import balance
     from plink.terminal.inputs import network_from
 
-    request.check()  # refuse before anything is read
     if prices is not None:
         request = replace(request, parts=read_parts(prices))
     network, path = network_from(network_file), network_file or workspace.NETWORK
@@ -79,7 +79,7 @@ def show_balance(
     for algo, reason in result.advice.left_out.items():
         say(f"{algo} is left out: {reason}")
     if as_json:
-        print_json(result.to_json())
+        print_json(result.stated().to_json())
     else:
         _print(result)
 

@@ -1,0 +1,1 @@
+"""Advice: the fastest algorithm and order for each size, and whether a training step hides its exchange."""
