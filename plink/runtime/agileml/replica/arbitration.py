@@ -85,15 +85,15 @@ class Arbitration:
         if self._state.tick_s <= now:
             self._step(TickDue(), version, now)
 
-    def arrived(self, message: Message, applied: int, version: int, now: float) -> UpdateCounts:
+    def arrived(self, message: Message, applied: int, version: int, now: float) -> UpdateCounts | None:
         """Note that an update is here, with all that its worker sent to other partitions before.
 
         :param applied: how many updates the partition has applied with it. :param version: of the partition before.
-        :returns: the counts of its transfer; zeros where that was not planned.
+        :returns: the counts of its transfer; zeros where that was not planned, None where it was not announced.
         """
         announcement = self._announcements.get(message.worker)
         if announcement is None or announcement.step != (message.clock, message.sequence):
-            return UpdateCounts()
+            return None
         del self._announcements[message.worker]
         granted = (each for each in self._state.transfers if announcement.event in each.members)
         transfer = next((each for each in granted if each.granted_s < inf), None)

@@ -408,8 +408,10 @@ class PartitionReplica:
         if taken and message.flags & DROPPED:
             self.updates += UpdateCounts(unsent=1)
         if self._arbiter is not None:
-            self.updates += self._arbiter.arrived(message, self.partition.version - version, version, self.now())
-            self.answer_waiting()
+            counts = self._arbiter.arrived(message, self.partition.version - version, version, self.now())
+            if counts is not None:
+                self.updates += counts
+                self.answer_waiting()
         if self.partition.clock > before or self.partition.overflow:
             self.changed()
         self.partition.check()

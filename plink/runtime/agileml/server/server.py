@@ -12,7 +12,6 @@ from pathlib import Path
 
 from plink.errors import PlinkError
 from plink.model.elastic.fields import DivergenceReport, UpdateCounts
-from plink.model.rules.ordered import Ordered
 from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.agileml.partition.partition import Partition, RejectedRequest
 from plink.runtime.agileml.partition.serialization import parts_of
@@ -121,8 +120,7 @@ class Server:
             return self._actors[number]
 
     def _arbiter(self, now: float) -> Arbitration:
-        assert isinstance(self.config.rule, Ordered)
-        return Arbitration(self.config.rule.max_delay, self.link_bytes_s, lambda line: self.note(line), now)
+        return Arbitration(int(self.config.max_delay or 0), self.link_bytes_s, lambda line: self.note(line), now)
 
     def open(
         self, number: int, workers: Mapping[int, int], *, generation: int = 0, term: int = 0, history: bool = False
