@@ -25,9 +25,11 @@ _HOMES = {
     "plink.features.analyse.run": ("cluster", "embed"),
     "plink.features.cost.request": ("CostRequest",),
     "plink.features.cost.run": ("cost",),
+    "plink.features.diagnose.request": ("DoctorRequest",),
+    "plink.features.diagnose.run": ("diagnose", "examine"),
     "plink.model.cost": ("CollectiveCost",),
+    "plink.model.diagnosis": ("Examination", "Finding", "Severity"),
     "plink.model.embedding": ("NetworkEmbedding",),
-    "plink.api.diagnosing": ("Examination", "diagnose", "examine"),
     "plink.api.elastic": ("ElasticObserver", "ElasticResult", "run_elastic"),
     "plink.api.elastic_request": ("ElasticRequest",),
     "plink.api.launching": ("LaunchRequest", "dry_run", "launch"),
@@ -51,7 +53,6 @@ _HOMES = {
     "runners.job.placement": ("RankLocation",),
     "runners.job.result": ("PlacementError", "RunResult"),
     "runners.job.runner": ("DryRun", "RunObserver"),
-    "solvers.diagnosis.finding": ("Finding", "Severity"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -259,7 +259,7 @@ def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
 
 def _report_results(measurements: "Measurements", in_time: bool) -> None:
     from plink.api.interfaces import interface_topology
-    from plink.cli.finding_lines import finding_line, interface_warnings
+    from plink.cli.finding_lines import interface_warnings
     from plink.model.hostlist import fold_hostlist
     from probes.measurements import NOT_TRIED
     from solvers.costs.fabric import is_uncertain
@@ -278,7 +278,7 @@ def _report_results(measurements: "Measurements", in_time: bool) -> None:
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
     findings = rate_findings(network)
     for finding in (*findings, *uncertain_groups(network)):
-        say(finding_line(finding))
+        say(finding.line)
     for warning in interface_warnings(network):
         say(warning)
     closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]
