@@ -1,6 +1,3 @@
-from plink.api.diagnosing import Examination as Examination
-from plink.api.diagnosing import diagnose as diagnose
-from plink.api.diagnosing import examine as examine
 from plink.api.elastic import ElasticObserver as ElasticObserver
 from plink.api.elastic import ElasticResult as ElasticResult
 from plink.api.elastic import run_elastic as run_elastic
@@ -29,6 +26,9 @@ from plink.features.analyse.run import cluster as cluster
 from plink.features.analyse.run import embed as embed
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
+from plink.features.diagnose.request import DoctorRequest as DoctorRequest
+from plink.features.diagnose.run import diagnose as diagnose
+from plink.features.diagnose.run import examine as examine
 from plink.features.order.request import OrderRequest as OrderRequest
 from plink.features.order.run import reorder as reorder
 from plink.features.plan.request import PlanRequest as PlanRequest
@@ -36,6 +36,9 @@ from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
 from plink.model.cost import CollectiveCost as CollectiveCost
+from plink.model.diagnosis import Examination as Examination
+from plink.model.diagnosis import Finding as Finding
+from plink.model.diagnosis import Severity as Severity
 from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.model.groups import Groups as Groups
 from plink.model.groups import read_groups as read_groups
@@ -56,7 +59,5 @@ from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
 from runners.job.runner import DryRun as DryRun
 from runners.job.runner import RunObserver as RunObserver
-from solvers.diagnosis.finding import Finding as Finding
-from solvers.diagnosis.finding import Severity as Severity
 
 __version__: str

@@ -82,7 +82,10 @@ def schema_of(name: str, kind: type) -> dict[str, Any]:
     (top,), definitions = msgspec.json.schema_components([kind])
     classes = {used.__name__: used for used in _used_by(kind)}
     for title, definition in definitions.items():
-        _describe(definition, classes[title])
+        if title in classes:
+            _describe(definition, classes[title])
+        else:  # an enumeration, described where it is used
+            definitions[title] = {"enum": definition["enum"]}
     body = _inlined(top, definitions)
     schema = schema_name(kind)
     title, _, about = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")

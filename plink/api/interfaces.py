@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.documents.network import InterfacesEntry
+from plink.model.diagnosis import Finding, Severity
 from plink.model.network import Network
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
 from solvers.costs.fabric import Fabric, over_rails
-from solvers.diagnosis.finding import Finding, Severity, merged
+from solvers.diagnosis.findings import merged
 from solvers.diagnosis.interfaces import slow_interfaces
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
 from solvers.schedules.catalogue import ALGORITHMS

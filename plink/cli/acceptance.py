@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from plink.cli.junit import Case
 from plink.errors import InputError, NoAnswer, printable
 from plink.model.benchmark_runs import BenchmarkRun, read_benchmark_runs
 from plink.model.units import format_bytes, format_us
+from plink.terminal.junit import Case
 from solvers.checking.agreement import MIN_ORDERS, Correlation, calibration, gain_of_best, rank_correlation
 from solvers.checking.regression import Tolerance, ranks_worse, slower
 

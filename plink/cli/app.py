@@ -19,11 +19,11 @@ COMMANDS = {
         "share.",
     ),
     "doctor": (
-        "doctor:doctor",
+        "features.diagnose.command:doctor",
         "Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).",
     ),
     "diff": (
-        "diff:diff",
+        "features.diagnose.command:diff",
         "Compare two probes: which hosts and links got slower beyond noise (exit code 1 on regressions).",
     ),
     "embed": (

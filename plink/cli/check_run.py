@@ -16,7 +16,6 @@ from plink.api.connecting import connector_for
 from plink.api.smoothing import device_for
 from plink.cli import calibration
 from plink.cli.acceptance import AcceptanceLimits, baseline_from, evaluate, show_check, timed
-from plink.cli.junit import Case, write_junit
 from plink.cli.order_benchmark import (
     BenchmarkConfig,
     PlannedBenchmark,
@@ -34,6 +33,7 @@ from plink.model.units import format_us
 from plink.records import workspace
 from plink.records.scratch import scratch_folder
 from plink.terminal.inputs import network_from
+from plink.terminal.junit import Case, write_junit
 from plink.terminal.screen import print_json, print_lines, say
 from runners.choice import runner_named
 from solvers.affinity import paia, triplets

@@ -1,50 +1,21 @@
 """Compare two networks: what got worse or better beyond noise, and other differences."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from plink.errors import NoAnswer
+from plink.model.comparison import ComparedCounts, ComparedFile, NetworkComparison
 from plink.model.network import Network, symmetrised
 from solvers.changes.aligned import Aligned, Labels, align, otherwise
 from solvers.changes.latency import round_trips
 from solvers.changes.loss import losses
-from solvers.changes.network_change import WORSE, ChangeThresholds, NetworkChange
+from solvers.changes.network_change import WORSE, ChangeThresholds
 from solvers.changes.paths import hops, missing
 from solvers.changes.rates import capacities, pair_rates
 from solvers.hierarchy.tiers import completed_far, groupings
 
 _MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used
-
-
-@dataclass(frozen=True)
-class NetworkComparison:
-    """The differences of two networks.
-
-    ``hosts`` are in both files. ``gone``: in the old file only; ``come``: in the new file only; ``moved``: at another
-    address now. ``pairs``, ``rates``, ``shared``: how many round trips, bandwidths and capacities were compared.
-    ``shift``: ratio of all round trips, new to old, also where it is too small to report. ``noise``: the median
-    standard error of a pair's change, a share. ``notes``: what could not be compared and for which reason, a sentence
-    each.
-    """
-
-    hosts: tuple[str, ...]
-    gone: tuple[str, ...]
-    come: tuple[str, ...]
-    moved: tuple[str, ...]
-    pairs: int
-    rates: int
-    shared: int
-    shift: float
-    noise: float
-    findings: tuple[NetworkChange, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def worse(self) -> int:
-        """Return how many changes are for the worse."""
-        return sum(finding.verdict == WORSE for finding in self.findings)
 
 
 def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComparison:
@@ -84,18 +55,36 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
             f"{old.location} and {new.location} have no measured pair in common"
             + "".join(f"; {note}" for note in notes)
         )
-    result = [
+    findings = (
         *trips.findings,
         *absent,
         *losses(aligned, groups, differ, limits),
         *rate_findings,
         *capacity_findings,
         *hops(aligned, groups),
-    ]
+    )
     return NetworkComparison(
-        aligned.names, aligned.gone, aligned.come, aligned.moved, trips.pairs, rates, shared_links, trips.shift,
-        trips.noise, tuple(result), tuple(notes),
-    )  # fmt: skip
+        ok=all(finding.verdict != WORSE for finding in findings),
+        old=_file(old),
+        new=_file(new),
+        threshold=limits.share,
+        floor_us=limits.floor_us,
+        hosts=aligned.names,
+        gone=aligned.gone,
+        come=aligned.come,
+        moved=aligned.moved,
+        compared=ComparedCounts(round_trips=trips.pairs, rates=rates, capacities=shared_links),
+        shift=round(trips.shift, 6),
+        noise=round(trips.noise, 6),
+        findings=findings,
+        notes=tuple(notes),
+    )
+
+
+def _file(network: Network) -> ComparedFile:
+    return ComparedFile(
+        file=network.location, measured_at=network.details.get("measured_at"), network=network.fingerprint()
+    )
 
 
 def _groupings(aligned: Aligned) -> Sequence[Labels]:

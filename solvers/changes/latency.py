@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.model.comparison import NetworkChange
 from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask
 from solvers.changes.causes import Cause, network_wide
-from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, NetworkChange, PairChanges, describe
+from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, PairChanges, describe
 from solvers.changes.noise import Noise, noise, own_noise
 
 _MAX_DRIFT_LOG = 0.1  # natural logarithm of the ratio between two probes: more is a change

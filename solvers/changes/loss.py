@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plink.model.comparison import NetworkChange
 from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask, Side
-from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, NetworkChange, PairChanges, describe
+from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, PairChanges, describe
 from solvers.changes.noise import Noise, chance
 
 _DEFAULT_SAMPLES = 100.0  # of a pair, where a file has no number

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.model.comparison import NetworkChange
+from plink.model.diagnosis import Severity
 from plink.model.network import Matrix
 from solvers.changes.aligned import Labels, Mask
 from solvers.changes.causes import Cause, Pairs, explain
 from solvers.changes.noise import Noise
 
 WORSE, BETTER, CHANGED = "worse", "better", "changed"
+UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
 
 
 @dataclass(frozen=True)
@@ -24,28 +27,6 @@ class ChangeThresholds:
     share: float = 0.25
     floor_us: float = 10.0
     loss: float = 0.001
-
-
-@dataclass(frozen=True)
-class NetworkChange:
-    """One change: what changed, of which hosts, from which value to which.
-
-    ``what``: ``latency`` (us), ``loss`` (share), ``rate`` (a pair's bandwidth, Gbit/s), ``capacity`` (of what a
-    group shares, Gbit/s), ``unmeasured``, ``hops``. ``where``: the kind of a :class:`~solvers.changes.causes.Cause`, of
-    ``hosts`` to ``others`` (none: to all others, or among themselves). ``old``, ``new``: the values of the pair whose
-    change is the median of the ``pairs`` that it explains, NaN where there is none. ``way``: direction of a capacity,
-    ``out`` or ``in``.
-    """
-
-    what: str
-    verdict: str
-    where: str
-    hosts: tuple[str, ...]
-    others: tuple[str, ...]
-    old: float
-    new: float
-    pairs: int
-    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,11 +72,37 @@ def describe(
 
     :param values: old values, new values, and the change by which pairs are ordered, shape (N, N) each.
     """
-    was = now = float("nan")
+    was = now = None
     if values is not None:
         old, new, by = (matrix[cause.pairs] for matrix in values)
         order = np.lexsort((old, np.round(-by if verdict == BETTER else by, 9)))  # of equal changes the middle value
         middle = order[len(order) // 2]
         was, now = float(old[middle]), float(new[middle])
     near, far = (tuple(names[host] for host in hosts) for hosts in (cause.near, cause.far))
-    return NetworkChange(what, verdict, cause.kind, near, far, was, now, len(cause.pairs[0]))
+    return NetworkChange(
+        what=what,
+        severity=severity_of(what, verdict, was, now),
+        verdict=verdict,
+        where=cause.kind,
+        hosts=near,
+        others=far,
+        old=None if was is None else round(was, 6),
+        new=None if now is None else round(now, 6),
+        unit=UNITS.get(what),
+        pairs=len(cause.pairs[0]),
+    )
+
+
+def severity_of(what: str, verdict: str, old: float | None, new: float | None) -> Severity:
+    """Return how severe a change is, as a diagnosis judges it: info unless it got worse.
+
+    Pairs that can no longer be measured are an error: a job between them fails.
+    """
+    if verdict != WORSE:
+        return Severity.INFO
+    if old is None or new is None:
+        return Severity.ERROR
+    if what == "loss":
+        return Severity.of_loss(new)
+    least, most = (old, new) if what == "latency" else (new, old)
+    return Severity.of_ratio(most / least) if least > 0 else Severity.ERROR

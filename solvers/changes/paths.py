@@ -5,9 +5,10 @@ from functools import partial
 
 import numpy as np
 
+from plink.model.comparison import NetworkChange
 from solvers.changes.aligned import Aligned, Labels, Mask, Side
 from solvers.changes.causes import Cause, explain
-from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange, describe, pairs_of
+from solvers.changes.network_change import BETTER, CHANGED, WORSE, describe, pairs_of
 
 
 def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from plink.model.comparison import NetworkChange
 from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Side
-from solvers.changes.network_change import BETTER, WORSE, ChangeThresholds, NetworkChange, PairChanges, describe
+from solvers.changes.network_change import BETTER, UNITS, WORSE, ChangeThresholds, PairChanges, describe, severity_of
 from solvers.changes.noise import noise
 
 _MAX_DRIFT_LOG = 0.2  # natural logarithm of the ratio between two probes: the precision of a few seconds of TCP
@@ -71,7 +72,21 @@ def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
             rose = new > old * (1 + limits.share) and new_low > old_high
             if fell or rose:
                 verdict = WORSE if fell else BETTER
-                findings.append(NetworkChange("capacity", verdict, "uplink", members, (), old, new, 1, way))
+                findings.append(
+                    NetworkChange(
+                        what="capacity",
+                        severity=severity_of("capacity", verdict, old, new),
+                        verdict=verdict,
+                        where="uplink",
+                        hosts=members,
+                        others=(),
+                        old=round(old, 6),
+                        new=round(new, 6),
+                        unit=UNITS["capacity"],
+                        pairs=1,
+                        way=way,
+                    )
+                )
     return findings, count, len(regrouped), lost
 
 

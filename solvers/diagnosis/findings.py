@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
+from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps, format_us
@@ -13,18 +15,11 @@ from solvers.changes.causes import explain
 from solvers.costs.fabric import fabric_of, is_uncertain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
-from solvers.diagnosis.finding import (
-    MIN_LOSS,
-    MIN_LOST_PROBES,
-    Finding,
-    Severity,
-    merged,
-    severity_of_loss,
-    severity_of_ratio,
-)
 from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
+_MIN_LOSS = 0.001  # of the probes: more slows TCP
+_MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
 TCP_ADVICE = "open it between the hosts (security group): jobs and bandwidths need it"
@@ -60,6 +55,18 @@ def diagnose(
     return merged(findings)
 
 
+def merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Return findings that differ in nothing but their hosts as one, the most severe first."""
+    by_cause: dict[tuple[object, ...], Finding] = {}
+    for finding in findings:
+        key = (finding.kind, finding.severity, finding.evidence, finding.advice)
+        first = by_cause.get(key)
+        hosts = finding.hosts if first is None else list(dict.fromkeys([*first.hosts, *finding.hosts]))
+        by_cause[key] = finding if first is None else replace(first, hosts=hosts, pairs=first.pairs + finding.pairs)
+    order = list(Severity)
+    return sorted(by_cause.values(), key=lambda finding: order.index(finding.severity))
+
+
 def alike_pairs(network: Network, groups: Groups) -> Groups:
     """Return what says which pairs usually have the same round trip: the groups, or, where hosts pass on what others
     send (a BCube), the number of hops of each pair, shape (N, N)."""
@@ -82,7 +89,7 @@ def _latencies(
         if second and not _is_slow(min(second), suspect, limits):
             continue
         evidence = f"{format_us(suspect.excess_us)} more than the usual {format_us(suspect.usual_us)} to all others"
-        severity = severity_of_ratio(1 + suspect.excess_us / suspect.usual_us)
+        severity = Severity.of_ratio(1 + suspect.excess_us / suspect.usual_us)
         advice = "exchange it, or look at its load and its NIC"
         measured = int(np.isfinite(cost[suspect.hosts[0]]).sum()) - 1
         evidence += f"; {format_us(min(second))} when measured again" if second else ""
@@ -242,7 +249,7 @@ def _losses(network: Network, groups: Groups) -> Iterator[Finding]:
             continue
         share = np.nan_to_num(loss)
         lost = np.full_like(share, np.inf) if samples is None else np.nan_to_num(samples) * share / (1 - share + 1e-9)
-        for i, j in np.argwhere((share > MIN_LOSS) & ((lost > MIN_LOST_PROBES - 0.5) | (share > 0.5))).tolist():
+        for i, j in np.argwhere((share > _MIN_LOSS) & ((lost > _MIN_LOST_PROBES - 0.5) | (share > 0.5))).tolist():
             # What is lost on the way from i to j is one path, whoever measured it.
             path = (i, j) if key == "loss_forward" else (j, i)
             losses[path] = max(float(share[i, j]), losses.get(path, 0.0))
@@ -254,7 +261,7 @@ def _losses(network: Network, groups: Groups) -> Iterator[Finding]:
         if len(members) > 1:
             evidence = f"up to {evidence}, on {len(members)} pairs"
         yield Finding(
-            "loss", severity_of_loss(losses[worst]), _named(location, names), evidence,
+            "loss", Severity.of_loss(losses[worst]), _named(location, names), evidence,
             "look for a full queue or a bad cable", len(members),
         )  # fmt: skip
 

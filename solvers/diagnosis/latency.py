@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.diagnosis.finding import FLOOR_US, MIN_SHARE
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
 
@@ -23,10 +22,10 @@ class DiagnosisThresholds:
     ``floor_us``. A pair is asymmetric beyond ``asymmetry`` of its faster direction, and both of the last.
     """
 
-    share: float = MIN_SHARE
+    share: float = 0.25
     sigmas: float = 6.0
     asymmetry: float = 0.3
-    floor_us: float = FLOOR_US
+    floor_us: float = 10.0  # hosts that are busy differ by as much
 
 
 @dataclass(frozen=True)

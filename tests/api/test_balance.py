@@ -61,7 +61,7 @@ def test_nothing_overlaps(tmp_path: Path) -> None:
 
 def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
     """Two hosts have 1 Gbit/s with each other; as hubs they take no ranks, so they must gain more than that."""
-    document = network(0.9, tmp_path, 2).stated().to_json()
+    document = network(0.9, tmp_path, 2).to_json()
     document["hosts"] = [{"name": host["name"]} for host in document["hosts"]]
     wide = {8, 9}
     document["bandwidth_gbps"] = [
@@ -77,7 +77,7 @@ def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
 
 
 def test_rates_have_to_be_measured(tmp_path: Path) -> None:
-    document = json.loads(json.dumps(network(0.9, tmp_path).stated().to_json()))
+    document = json.loads(json.dumps(network(0.9, tmp_path).to_json()))
     del document["host_flows"]
     with pytest.raises(NoAnswer, match="plink probe") as raised:
         balance(network_from_json(document, "bare.json"), BalanceRequest(SIZE, 1.0))

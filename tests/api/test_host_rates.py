@@ -8,10 +8,10 @@ import pytest
 
 import probes.host_flows
 from plink.api.host_rates import measure_host_rates, unreached_by_flows
+from plink.model.diagnosis import Finding
 from plink.model.network import Network
 from probes.host_flows import FlowSettings
 from probes.session import ProbeSession
-from solvers.diagnosis.finding import Finding
 from solvers.diagnosis.findings import rate_findings
 from tests.probes.fake_fleet import FakeFleet, session_of
 

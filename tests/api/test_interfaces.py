@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import plink
-from plink.api.diagnosing import diagnose
 from plink.api.interfaces import exchanges_on_switches, interface_topology, rail_names
 from plink.api.probe_request import ProbeRequest
 from plink.api.shared_links import measure_shared_links
 from plink.cli.job_order import Sources, job_order
+from plink.features.diagnose.run import diagnose
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes

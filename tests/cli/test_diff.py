@@ -149,8 +149,8 @@ def test_ci_annotation_of_an_empty_comparison(tmp_path: Path) -> None:
         (["--floor", "10"], "of which unit? Write 10us, or ms"),
         (["--floor", "2s"], "more than 1 s"),
         (["--floor", "ten"], "is not a duration"),
-        (["--threshold", "nan"], "--threshold nan: that is no number"),
-        (["--threshold", "0"], "--threshold 0: give a share, 0.01 to 100"),
+        (["--threshold", "nan"], "--threshold nan: it takes 0.01 to 100"),
+        (["--threshold", "0"], "--threshold 0: it takes 0.01 to 100"),
     ],
 )
 def test_limits_that_nothing_reaches_are_refused(words: list[str], message: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import plink
 from plink.errors import HostError, InputError, PlinkError
 from plink.model.hosts import Host, Hosts
 from plink.model.storage import write_document
@@ -54,9 +55,9 @@ def test_a_truth_is_one_for_the_schema_where_it_is_one_for_the_reader(changes: D
 class Examined(FakeFleet):
     """Eight hosts that are all this machine, but for what is wrong with each."""
 
-    def __init__(self) -> None:
+    def __init__(self, **facts: Any) -> None:
         super().__init__(self._answer)
-        self._facts = inspect("127.0.0.1", ["127.0.0.1"], lambda: None)
+        self._facts = inspect("127.0.0.1", ["127.0.0.1"], lambda: None) | facts
         self._requests = itertools.count()
 
     def start(self, hosts: Hosts, settings: Document, on_start: Any, limit_s: float) -> dict[str, HostError]:
@@ -101,7 +102,7 @@ def test_a_diagnosis_of_hosts(capsys: pytest.CaptureFixture[str], tmp_path: Path
     """All of the command but agents and lines to them."""
     fleet = Examined()
     monkeypatch.setattr("probes.session.Fleet", lambda connector, program: fleet)
-    monkeypatch.setattr("plink.api.diagnosing.connector_for", lambda hosts, accept: None)
+    monkeypatch.setattr("plink.features.diagnose.run.connector_for", lambda hosts, accept: None)
     (tmp_path / "hosts.txt").write_text("".join(f"h{i} address=10.0.0.{i}\n" for i in range(8)))
     with pytest.raises(PlinkError):
         printed(capsys, "doctor", str(tmp_path / "hosts.txt"))
@@ -127,6 +128,22 @@ def test_a_diagnosis_of_hosts(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert complaints("doctor", document) == ["$.hosts.h0.mtu"]
 
 
+def test_a_host_that_reports_no_facts_is_named(tmp_path: Path, monkeypatch: Any) -> None:
+    """What a document cannot say is refused in one line; keys that it does not know are left out."""
+    (tmp_path / "hosts.txt").write_text("".join(f"h{i} address=10.0.0.{i}\n" for i in range(8)))
+    monkeypatch.setattr("plink.features.diagnose.run.connector_for", lambda hosts, accept: None)
+    for facts, refusal in (({"kernel": 6}, r"^h\d: kernel: expected text, got 6$"), ({"colour": "green"}, None)):
+        fleet = Examined(**facts)
+        monkeypatch.setattr("probes.session.Fleet", lambda connector, program, fleet=fleet: fleet)
+        if refusal:
+            with pytest.raises(InputError, match=refusal):
+                plink.examine(plink.read_hosts(tmp_path / "hosts.txt"))
+        else:
+            examination = plink.examine(plink.read_hosts(tmp_path / "hosts.txt"))
+            assert described("doctor", examination.to_json())
+            assert "colour" not in examination.to_json()["hosts"]["h0"]
+
+
 def test_a_diagnosis_of_a_network(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document: Document = {"schema": "plink.network/1", "hosts": [{"name": "a"}, {"name": "b"}]}
     write_document(tmp_path / "n.json", document | {"latency_us": [[0, 5], [5, 0]]})
@@ -143,7 +160,7 @@ def test_kinds_of_findings_are_those_of_the_source() -> None:
     root = FOLDER.parents[1]
     calls = [
         node
-        for path in ("plink/api/diagnosing.py", "plink/api/interfaces.py", "solvers/diagnosis/findings.py")
+        for path in ("plink/features/diagnose/run.py", "plink/api/interfaces.py", "solvers/diagnosis/findings.py")
         for node in ast.walk(ast.parse((root / path).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding"
     ]

@@ -14,7 +14,7 @@ from plink.api.hubs import hubs_limited_by_cores, with_hubs
 from plink.api.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
-from plink.model.advice import LineInSize, SizeChoice, AdvisedRange, StatedAdvice
+from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
 from plink.model.network import Network
 from solvers.advice import (

@@ -200,7 +200,9 @@ def remarks_of(network: Network, groups: TieredGroups) -> tuple[Remark, ...]:
     if network.interfaces is None:
         findings = diagnose(network, groups.of, {})
     else:
-        from plink.api.diagnosing import diagnose as diagnose_interfaces_too  # brings probing, which others do without
+        from plink.features.diagnose.run import (
+            diagnose as diagnose_interfaces_too,  # brings probing, which others do without
+        )
 
         findings = diagnose_interfaces_too(network)
     return tuple(

@@ -1,10 +1,9 @@
 """From pairs that changed to findings: what is large enough, what holds, and how it is told."""
 
-import math
-
 import numpy as np
 import pytest
 
+from plink.model.document import UNSET
 from plink.model.network import Matrix
 from solvers.changes.causes import Cause
 from solvers.changes.network_change import BETTER, CHANGED, WORSE, PairChanges, describe
@@ -90,12 +89,11 @@ def test_a_finding_has_names_and_nothing_where_there_is_no_matrix() -> None:
     cause = Cause("link", (0, 1), (2, 3), (np.array([0, 0, 1]), np.array([2, 3, 3])))  # 2, 3 and 13
     result = describe(cause, list("wxyz"), "latency", WORSE, (rows, 2 * rows, rows))
     assert (result.what, result.verdict, result.where) == ("latency", WORSE, "link")
-    assert (result.hosts, result.others, result.pairs, result.way) == (("w", "x"), ("y", "z"), 3, "")
+    assert (result.hosts, result.others, result.pairs, result.way) == (("w", "x"), ("y", "z"), 3, UNSET)
     assert (result.old, result.new) == (3, 6)
     lone = Cause("pair", (1,), (3,), (np.array([1]), np.array([3])))
     result = describe(lone, list("wxyz"), "unmeasured", BETTER)
-    assert math.isnan(result.old)
-    assert math.isnan(result.new)
+    assert (result.old, result.new, result.unit) == (None, None, None)
     assert describe(lone, list("wxyz"), "hops", CHANGED, (rows, rows, rows)).new == 13
 
 

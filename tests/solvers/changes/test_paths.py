@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.comparison import NetworkChange
 from plink.model.network import Matrix
 from solvers.changes.aligned import align
-from solvers.changes.network_change import NetworkChange
 from solvers.changes.paths import hops, missing
 from tests.solvers.changes.files import even, flat, named
 
@@ -29,7 +29,7 @@ def lacks(old: Matrix, new: Matrix, **details: Any) -> list[tuple[str, str, tupl
     """What is missing in the new file, or was in the old one; ``details`` of the new one."""
     names = "abcdefgh"[: len(old)]
     result = missing(align(named(names, old), named(names, new, **details)), [])
-    assert all(item.what == "unmeasured" and math.isnan(item.old) and math.isnan(item.new) for item in result)
+    assert all(item.what == "unmeasured" and item.old is item.new is None for item in result)
     return [(item.verdict, item.where, item.hosts, item.others) for item in result]
 
 

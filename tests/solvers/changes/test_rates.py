@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from plink.errors import InputError
+from plink.model.comparison import NetworkChange
+from plink.model.diagnosis import Severity
 from plink.model.network import Matrix, Network
 from solvers.changes.aligned import align
-from solvers.changes.network_change import ChangeThresholds, NetworkChange
+from solvers.changes.network_change import ChangeThresholds
 from solvers.changes.rates import capacities, pair_rates
 from tests.solvers.changes.files import named
 
@@ -103,12 +105,20 @@ def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[NetworkC
     return capacities(align(old, new), ChangeThresholds(share=share))
 
 
+def change(severity: str, verdict: str, old: float, new: float, way: str) -> NetworkChange:
+    """Of what a and b share, between them and the others."""
+    return NetworkChange(
+        what="capacity", severity=Severity(severity), verdict=verdict, where="uplink", hosts=("a", "b"), others=(),
+        old=old, new=new, unit="Gbit/s", pairs=1, way=way,
+    )  # fmt: skip
+
+
 def test_what_a_group_shares_is_compared_in_both_ways() -> None:
     result, count, regrouped, lost = both(shared(group()), shared(group(out=2.0, into=16.0)))
     assert (count, regrouped, lost) == (2, 0, 0)
     assert result == [
-        NetworkChange("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 2.0, 1, "out"),
-        NetworkChange("capacity", "better", "uplink", ("a", "b"), (), 8.0, 16.0, 1, "in"),
+        change("error", "worse", 4.0, 2.0, "out"),
+        change("info", "better", 8.0, 16.0, "in"),
     ]
 
 
@@ -176,7 +186,7 @@ def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
     nothing = shared(group(out=0, out_gbps=[0, 0.5]))
     result, count, _, lost = both(shared(group()), nothing)
     assert (count, lost) == (2, 0)
-    assert result == [NetworkChange("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
+    assert result == [change("error", "worse", 4.0, 0.0, "out")]
     assert [item.verdict for item in both(nothing, shared(group()))[0]] == ["better"]
     assert both(nothing, nothing)[0] == []
 

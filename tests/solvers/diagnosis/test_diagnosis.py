@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.model.diagnosis import Finding
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, to_rows
-from solvers.diagnosis.finding import Finding
 from solvers.diagnosis.findings import diagnose
 from solvers.diagnosis.latency import DiagnosisThresholds, known_good
 from solvers.hierarchy.tiers import nearest_tier

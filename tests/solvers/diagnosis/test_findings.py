@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.diagnosis import Finding
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
-from solvers.diagnosis.finding import Finding
 from solvers.diagnosis.findings import diagnose
 
 N = 6

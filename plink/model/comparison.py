@@ -1,35 +1,26 @@
-"""``plink.diff/1``: what changed between two network files, beyond noise."""
+"""Comparison of two measured networks (``plink.diff/1``)."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, NonNegative, Positive, PositiveInt
+from plink.documents.types import Count, Fingerprint, NonNegative, Positive, PositiveInt
+from plink.model.diagnosis import Severity
+from plink.model.document import UNSET, Document, Part, Unset
 
 
-class OldFileEntry(TypedDict):
-    """The file that is compared with."""
-
-    file: str
-    """Its name as it was given."""
-    measured_at: str | None
-    """When it was measured, UTC; null where the file does not say."""
-    network: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{16}$")]
-    """Fingerprint of what was measured."""
-
-
-class NewFileEntry(TypedDict):
-    """The file that is compared."""
+class ComparedFile(Part, frozen=True, kw_only=True):
+    """Network file that is compared."""
 
     file: str
     """Its name as it was given."""
     measured_at: str | None
     """When it was measured, UTC; null where the file does not say."""
-    network: Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{16}$")]
+    network: Fingerprint
     """Fingerprint of what was measured."""
 
 
-class ComparedEntry(TypedDict):
+class ComparedCounts(Part, frozen=True, kw_only=True):
     """How much both files have."""
 
     round_trips: Count
@@ -40,68 +31,75 @@ class ComparedEntry(TypedDict):
     """Capacities of groups, each way by itself, that were compared."""
 
 
-class ChangeEntry(TypedDict):
-    """One change beyond noise."""
+class NetworkChange(Part, frozen=True, kw_only=True):
+    """Change beyond noise."""
 
-    what: Literal["latency", "loss", "rate", "capacity", "unmeasured", "hops"]
+    what: Annotated[
+        str, Meta(extra_json_schema={"enum": ["latency", "loss", "rate", "capacity", "unmeasured", "hops"]})
+    ]
     """What changed: round trips, loss, bandwidths of pairs, what a group shares, whether it is measured, routers on the
     way."""
-    severity: Literal["error", "warning", "info"]
+    severity: Severity
     """error: twice as slow or more, 1 % lost or more, or no longer measured; warning: less; info: did not get worse."""
-    verdict: Literal["worse", "better", "changed"]
+    verdict: Annotated[str, Meta(extra_json_schema={"enum": ["worse", "better", "changed"]})]
     """changed: neither (hops)."""
-    where: Literal["network", "host", "link", "inside", "group", "uplink", "within", "between", "pair"]
+    where: Annotated[
+        str,
+        Meta(
+            extra_json_schema={
+                "enum": ["network", "host", "link", "inside", "group", "uplink", "within", "between", "pair"]
+            }
+        ),
+    ]
     """The cause: the whole network; a host; hosts to others; among hosts; hosts to all; hosts to all others; all pairs
     within groups; all pairs between groups; one pair."""
-    hosts: Annotated[list[str], Meta(min_length=1)]
+    hosts: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Whose it is."""
-    others: list[str]
+    others: tuple[str, ...]
     """The far side of a link or a pair, else empty."""
     old: NonNegative | None
-    """Median over the pairs before, in `unit`; null where there is nothing to say."""
+    """Before, in `unit`, of the pair whose change is the median of the pairs; null where there is nothing to say."""
     new: NonNegative | None
     """The same now."""
-    unit: Literal["us", "share", "Gbit/s", "hops"] | None
+    unit: Annotated[str | None, Meta(extra_json_schema={"enum": ["us", "share", "Gbit/s", "hops", None]})]
     """Of `old` and `new`."""
     pairs: PositiveInt
     """How many pairs it explains."""
-    way: NotRequired[Literal["out", "in"]]
+    way: Annotated[str, Meta(extra_json_schema={"enum": ["out", "in"]})] | Unset = UNSET
     """Of a capacity: which way."""
 
 
-class DiffDocument(TypedDict):
-    """What changed between two network files, beyond noise.
+class NetworkComparison(Document, frozen=True, kw_only=True, tag="plink.diff/1"):
+    """Changes between two network files, beyond noise.
 
     Printed by `plink diff --json`.
     """
 
-    schema: Literal["plink.diff/1"]
-    """Kind and version of this file."""
     ok: bool
     """Whether nothing got worse."""
-    old: OldFileEntry
+    old: ComparedFile
     """The file that is compared with."""
-    new: NewFileEntry
+    new: ComparedFile
     """The file that is compared."""
     threshold: Positive
     """The smallest relative change that is named: 0.25 is 1.25 times as long, or a rate of 1 / 1.25."""
     floor_us: NonNegative
     """By how much a round trip must change besides, microseconds."""
-    hosts: Annotated[list[str], Meta(min_length=2)]
+    hosts: Annotated[tuple[str, ...], Meta(min_length=2)]
     """Hosts that both files name."""
-    gone: list[str]
+    gone: tuple[str, ...]
     """Hosts that only the old file names."""
-    come: list[str]
+    come: tuple[str, ...]
     """Hosts that only the new file names."""
-    moved: list[str]
+    moved: tuple[str, ...]
     """Hosts that are at another address now."""
-    compared: ComparedEntry
+    compared: ComparedCounts
     """How much both files have."""
     shift: Positive
     """How many times as long round trips take throughout; a pair's change is judged with this taken out."""
     noise: NonNegative
     """Median standard error of a pair's change of its round trip, a share."""
-    findings: list[ChangeEntry]
+    findings: tuple[NetworkChange, ...]
     """What changed, each cause once; per kind the one that explains most first, single pairs last."""
-    notes: list[str]
+    notes: tuple[str, ...]
     """What could not be compared, and why."""

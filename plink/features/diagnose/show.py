@@ -1,27 +1,26 @@
-"""Show the result of ``plink diff``: a table in which similar findings share a line.
+"""Lines of findings; a comparison as a table, in which similar changes share a line, and as test cases for CI."""
 
-Imported by the command when it runs: it needs the solvers.
-"""
-
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from plink.cli.junit import Case
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
 from plink.errors import printable
+from plink.model.comparison import ComparedFile, NetworkChange, NetworkComparison
+from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import fold_hostlist
-from plink.model.network import Network
 from plink.model.units import format_gbps, format_us
+from plink.terminal.junit import Case
 from plink.terminal.screen import print_lines
-from solvers.changes.compare import NetworkComparison
-from solvers.changes.network_change import BETTER, CHANGED, WORSE, NetworkChange
-from solvers.diagnosis.changes import severity_of_change
-from solvers.diagnosis.finding import Severity
 
 _TableRow = tuple[str, str, str, str, str, str, str]
 _MAX_ROWS = 16
 _MAX_SEPARATE_ROWS = 3  # findings of a kind that get a line each
 _MAX_NAMES_CHARS = 60  # characters for the names of hosts
-_VERDICTS = (WORSE, CHANGED, BETTER)
+_VERDICTS = ("worse", "changed", "better")
 _SEVERITIES = list(Severity)
 # What can get worse, as CI names it.
 _KINDS = {
@@ -33,13 +32,21 @@ _KINDS = {
 }
 
 
-def show(comparison: NetworkComparison, networks: tuple[Network, Network]) -> None:
-    """Print the comparison."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+def failing_count(findings: Iterable[Finding | NetworkChange], fail_on: str) -> str:
+    """Return how many findings are as severe as ``fail_on``, like ``2 errors, 1 warning``; empty without any."""
+    counts = Counter(finding.severity for finding in findings)
+    failing = _SEVERITIES[: _SEVERITIES.index(Severity(fail_on)) + 1]
+    return ", ".join(_count(counts[severity], severity) for severity in failing if counts[severity])
 
-    before, after = (_file_title(network) for network in networks)
+
+def _count(number: int, severity: str) -> str:
+    plural = "s" if number > 1 and severity != "info" else ""
+    return f"{number} {severity}{plural}"
+
+
+def print_comparison(comparison: NetworkComparison) -> None:
+    """Print a table of the changes, and what else is to say of both files."""
+    before, after = (_file_title(file) for file in (comparison.old, comparison.new))
     print_lines(f"{before} -> {after}: {len(comparison.hosts)} hosts, {_compared_text(comparison)}")
     rows = _rows(comparison)
     if rows:
@@ -59,7 +66,7 @@ def cases(comparison: NetworkComparison) -> list[Case]:
     """Return a JUnit test case for each kind of regression; its lines are the findings."""
     results = []
     for what, name in _KINDS.items():
-        worse = [row for row in _rows(comparison, what) if row[1] == WORSE]
+        worse = [row for row in _rows(comparison, what) if row[1] == "worse"]
         lines = [" ".join(part for part in (location, kind, f"{old} -> {new}" if old or new else "", detail) if part)
                  for *_, location, kind, old, new, detail in worse]  # fmt: skip
         results.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
@@ -67,15 +74,16 @@ def cases(comparison: NetworkComparison) -> list[Case]:
 
 
 def _compared_text(comparison: NetworkComparison) -> str:
-    parts = [f"{comparison.pairs} pairs' round trips"]
-    parts += [f"{comparison.rates} pairs' bandwidths"] if comparison.rates else []
-    parts += [f"{comparison.shared} shared capacities"] if comparison.shared else []
+    compared = comparison.compared
+    parts = [f"{compared.round_trips} pairs' round trips"]
+    parts += [f"{compared.rates} pairs' bandwidths"] if compared.rates else []
+    parts += [f"{compared.capacities} shared capacities"] if compared.capacities else []
     return ", ".join(parts)
 
 
-def _file_title(network: Network) -> str:
-    when = network.details.get("measured_at")
-    return f"{network.location} ({when[:16].replace('T', ' ')})" if isinstance(when, str) else network.location
+def _file_title(compared: ComparedFile) -> str:
+    when = compared.measured_at
+    return f"{compared.file} ({when[:16].replace('T', ' ')})" if isinstance(when, str) else compared.file
 
 
 def _remarks(comparison: NetworkComparison) -> list[str]:
@@ -83,7 +91,7 @@ def _remarks(comparison: NetworkComparison) -> list[str]:
     if not comparison.findings:
         lines.append("nothing changed beyond noise")
     throughout = any(finding.where == "network" and finding.what == "latency" for finding in comparison.findings)
-    if comparison.pairs and not throughout and abs(comparison.shift - 1) >= 0.02:
+    if comparison.compared.round_trips and not throughout and abs(comparison.shift - 1) >= 0.02:
         lines.append(
             f"round trips take {comparison.shift:.2f} times as long throughout: too little to name, and left out"
         )
@@ -100,8 +108,8 @@ def _rows(comparison: NetworkComparison, what: str | None = None) -> list[_Table
     findings = [finding for finding in comparison.findings if what in (None, finding.what)]
 
     def kind(finding: NetworkChange) -> tuple[int, int, str, str, str]:
-        severity = _SEVERITIES.index(severity_of_change(finding))
-        return severity, _VERDICTS.index(finding.verdict), finding.what, finding.where, finding.way
+        severity, verdict = _SEVERITIES.index(finding.severity), _VERDICTS.index(finding.verdict)
+        return severity, verdict, finding.what, finding.where, finding.way or ""
 
     order = {key: k for k, key in enumerate(dict.fromkeys(map(kind, findings)))}
     arranged = sorted(findings, key=lambda finding: (kind(finding)[:2], order[kind(finding)]))
@@ -117,7 +125,7 @@ def _rows(comparison: NetworkComparison, what: str | None = None) -> list[_Table
 
 def _finding_row(finding: NetworkChange) -> _TableRow:
     return (
-        severity_of_change(finding).value,
+        finding.severity.value,
         finding.verdict,
         _location(finding),
         _kind_text(finding),
@@ -136,7 +144,7 @@ def _group_row(similar: Sequence[NetworkChange]) -> _TableRow:
     else:
         location = f"{len(similar)} {_PLURALS.get(first.where, first.where)}, such as {_location(largest)}"
     row = _finding_row(largest)
-    return (*row[:2], location, *row[3:6], f"up to {row[6]}" if first.old == first.old else row[6])
+    return (*row[:2], location, *row[3:6], row[6] if first.old is None else f"up to {row[6]}")
 
 
 _PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "groups", "group": "groups"}
@@ -163,13 +171,13 @@ def _kind_text(finding: NetworkChange) -> str:
         "loss": "loss",
         "rate": "bandwidth",
         "capacity": f"shared, way {finding.way}",
-        "unmeasured": "measured again" if finding.verdict == BETTER else "not measured now",
+        "unmeasured": "measured again" if finding.verdict == "better" else "not measured now",
         "hops": "hops",
     }[finding.what]
 
 
-def _value(what: str, value: float) -> str:
-    if value != value:
+def _value(what: str, value: float | None) -> str:
+    if value is None:
         return ""
     if what == "latency":
         return format_us(value)
@@ -179,9 +187,7 @@ def _value(what: str, value: float) -> str:
 
 
 def _ratio(finding: NetworkChange) -> float:
-    if not (finding.old > 0 and finding.new > 0):
-        return 1.0
-    return finding.new / finding.old
+    return finding.new / finding.old if finding.old and finding.new else 1.0
 
 
 def _change(finding: NetworkChange) -> list[str]:

@@ -6,17 +6,20 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from plink.api.connecting import Progress, connector_for
 from plink.api.host_rates import measure_host_rates, unreached_by_flows
 from plink.api.interfaces import interface_findings
 from plink.api.shared_links import label_groups, measure_shared_links
+from plink.documents.codec import convert
 from plink.errors import UsageError
+from plink.features.diagnose.request import DoctorRequest
+from plink.model.diagnosis import Examination, Finding, HostFacts, Severity
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from probes.host_flows import FlowSettings
@@ -30,8 +33,7 @@ from probes.plan import AllPairs
 from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
-from solvers.diagnosis.finding import FLOOR_US, Finding, Severity, merged
-from solvers.diagnosis.findings import TCP_ADVICE, Remeasured, alike_pairs
+from solvers.diagnosis.findings import TCP_ADVICE, Remeasured, alike_pairs, merged
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
 
@@ -46,6 +48,7 @@ _CHECK_S = 10.0  # for what the hosts report, and for each protocol
 _LIMITS_UP_TO = 16  # hosts
 _HELLO_S = 1.5  # shorter than a probe's: pairs that cannot reach each other cost that much each
 _MAX_CLOCK_OFFSET_S = 1.0  # beyond it, logs of hosts and certificates do not match
+_GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 # Jobs need TCP; probes can do without UDP or ICMP.
 _PROTOCOLS = {
     "stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR),
@@ -53,40 +56,28 @@ _PROTOCOLS = {
 _log = logging.getLogger("plink.doctor")
 
 
-@dataclass(frozen=True)
-class Examination:
-    """Result of an examination. ``facts``: what each host reports, by name; ``findings``: what is wrong."""
-
-    facts: dict[str, dict[str, Any]]
-    findings: list[Finding]
-
-
-def diagnose(network: Network, floor_us: float = FLOOR_US) -> list[Finding]:
-    """Return the findings of a network's measurements, the most severe first.
-
-    :param floor_us: a round trip's excess of fewer microseconds is not named.
-    """
+def diagnose(network: Network, request: DoctorRequest | None = None) -> list[Finding]:
+    """Return the findings of a network's measurements, the most severe first."""
+    request = request or DoctorRequest()
     labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
-    findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=floor_us))
+    findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=request.floor_us))
     return merged([*findings, *interface_findings(network)])
 
 
 def examine(
-    hosts: Hosts,
-    accept_new_host_keys: bool = False,
-    progress: Progress = lambda what, done, total: None,
-    floor_us: float = FLOOR_US,
+    hosts: Hosts, request: DoctorRequest | None = None, *, progress: Progress = lambda what, done, total: None
 ) -> Examination:
     """Check hosts (SSH, Python, clocks, MTU, tools) and measure between them. Suspects are measured again, each
     against a healthy host.
 
-    :param floor_us: as of :func:`diagnose`.
-
+    :param progress: is told of ``connecting``, ``measuring``, ``host rates``, ``interfaces`` and ``shared links``.
     :raises UsageError: for one host. :raises PlinkError: when fewer than two hosts can be measured.
+    :raises InputError: when a host reports something else than facts.
     """
+    request = request or DoctorRequest()
     if len(hosts) < 2:
         raise UsageError(f"one host ({hosts.names[0]}) has no network to diagnose; give at least two")
-    connector = connector_for(hosts, accept_new_host_keys)
+    connector = connector_for(hosts, request.accept_new_host_keys)
     measurements = Measurements(hosts)
     names = hosts.names
     settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
@@ -96,7 +87,7 @@ def examine(
             ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale
         )  # fmt: skip
         with limit.of_check():
-            facts = inspect_all(session)
+            facts = _facts_by_name(session)
         for host in session.agents.keys() - lost.keys():
             if names[host] not in facts:
                 session.scheduler.mark_lost(host, "its agent stopped answering")
@@ -110,6 +101,7 @@ def examine(
             progress("measuring", done, plan.max_pairs)
         reached = set(np.flatnonzero(np.isfinite(measurements.latency).any(axis=1)).tolist())
         cut = {pair for pair in measurements.missing() if reached.issuperset(pair)}
+        reached_by: dict[str, dict[str, bool]] = {name: {} for name in facts}
 
         def check(method: str) -> None:
             with limit.of_check() as is_over:
@@ -117,7 +109,7 @@ def examine(
                 hosts_tried = through if is_over() else session.agents.keys() - lost.keys()
             limit.faulty |= not through.issuperset(session.agents.keys() - lost.keys())
             for host in hosts_tried:
-                facts[names[host]].setdefault("reached_by", {})[method] = host in through
+                reached_by[names[host]][method] = host in through
 
         check("stamp")
         in_time, flow_settings = limit.in_time, FlowSettings(accept_s=_HELLO_S)
@@ -125,14 +117,16 @@ def examine(
         if in_time():
             unreached = unreached_by_flows(measurements)
             for host in session.agents.keys() - lost.keys():
-                facts[names[host]].setdefault("reached_by", {})["tcp"] = host not in unreached
+                reached_by[names[host]]["tcp"] = host not in unreached
         measure_interfaces(session, flow_settings, lambda *done: progress("interfaces", *done), in_time)
         measure_shared_links(session, SharedLinkSettings(), lambda *done: progress("shared links", *done), in_time)
-        network, limits = measurements.network(), DiagnosisThresholds(floor_us=floor_us)
+        network, limits = measurements.network(), DiagnosisThresholds(floor_us=request.floor_us)
         groups = label_groups(network.latency_us)
         remeasured = _retest_suspects(session, network, groups, limits)
         check("icmp")  # last, for it matters least
-        findings = list(_findings_from_facts(facts, inspect_all(session)))
+        for name, ways in reached_by.items():
+            facts[name] = replace(facts[name], reached_by=ways or UNSET)
+        findings = list(_findings_from_facts(facts, _facts_by_name(session)))
         findings += interface_findings(network)
         measured = _pairs_measured(network)
         _log.info("%d hosts reached, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
@@ -141,7 +135,7 @@ def examine(
         Finding("unreachable", Severity.ERROR, [names[host]], reason, "try `ssh HOST`, then plink doctor again")
         for host, reason in sorted(lost.items())
     ]
-    return Examination(facts, merged(unreachable + findings))
+    return Examination.of(facts, merged(unreachable + findings))
 
 
 class _TimeLimit:
@@ -179,9 +173,14 @@ def _pairs_measured(network: Network) -> int:
     return int(np.isfinite(network.rtt_us[rows, columns]).sum())
 
 
-def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> Iterator[Finding]:
+def _facts_by_name(session: ProbeSession) -> dict[str, HostFacts]:
+    """Return the facts of each host that answers, by its name."""
+    return {name: convert(HostFacts, answer, name) for name, answer in inspect_all(session).items()}
+
+
+def _findings_from_facts(before: dict[str, HostFacts], after: dict[str, HostFacts]) -> Iterator[Finding]:
     """Yield what is wrong by the hosts' own reports before and after the measurements."""
-    mtus = {name: fact["mtu"] for name, fact in before.items() if fact.get("mtu")}
+    mtus = {name: fact.mtu for name, fact in before.items() if fact.mtu}
     common_mtu = max(set(mtus.values()), key=list(mtus.values()).count, default=None)
     advice = f"set it: ip link set dev IFACE mtu {common_mtu}"
     for name, mtu in mtus.items():
@@ -189,26 +188,25 @@ def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dic
             evidence = f"MTU {mtu}, the others have {common_mtu}"
             yield Finding("MTU mismatch", Severity.ERROR, [name], evidence, advice)
     for name, fact in before.items():
-        reached_by = fact.get("reached_by", {})
+        reached_by = fact.reached_by or {}
         for method, through in reached_by.items() if any(reached_by.values()) else ():  # else the whole host is cut off
             protocol, severity = _PROTOCOLS[method]
             if not through:
                 advice = "open it between the hosts (security group), or `plink probe --method auto`"
                 advice = TCP_ADVICE if method == "tcp" else advice
                 yield Finding("closed", severity, [name], f"{protocol} is blocked", advice)
-        if not fact.get("stamps", True):
+        if fact.stamps is False:
             evidence, advice = "the kernel stamps no packets", "latencies there are less exact"
             yield Finding("no kernel timestamps", Severity.INFO, [name], evidence, advice)
-        if fact.get("clocksource") not in (None, "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"):
+        if fact.clocksource and fact.clocksource not in _GOOD_CLOCKS:
             advice = "a slow clock: see /sys/devices/system/clocksource/clocksource0/available_clocksource"
-            yield Finding("clock source", Severity.INFO, [name], f"{fact['clocksource']} is in use", advice)
-        if fact.get("governor") in ("powersave", "ondemand", "conservative"):
-            evidence, advice = f"CPU frequency governor {fact['governor']}", "cpupower frequency-set -g performance"
+            yield Finding("clock source", Severity.INFO, [name], f"{fact.clocksource} is in use", advice)
+        if fact.governor in ("powersave", "ondemand", "conservative"):
+            evidence, advice = f"CPU frequency governor {fact.governor}", "cpupower frequency-set -g performance"
             yield Finding("governor", Severity.INFO, [name], evidence, advice)
+        now = after.get(name, fact).counters or {}
         increases = {
-            key: after[name]["counters"][key] - value
-            for key, value in fact.get("counters", {}).items()
-            if name in after and after[name]["counters"].get(key, value) > value
+            key: now[key] - value for key, value in (fact.counters or {}).items() if now.get(key, value) > value
         }
         if increases:
             evidence = ", ".join(f"{key} rose by {value}" for key, value in increases.items())
@@ -217,12 +215,13 @@ def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dic
     yield from _clock_offsets(before, after)
 
 
-def _clock_offsets(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> Iterator[Finding]:
+def _clock_offsets(before: dict[str, HostFacts], after: dict[str, HostFacts]) -> Iterator[Finding]:
     """Yield hosts whose clock is far from the others' (of two hosts: from this machine's)."""
     offsets = {}
     for name, fact in before.items():
         # An answer that waited makes a clock look slow, so the larger of two offsets is the nearer.
-        clock_offsets = [facts["clock_offset_s"] for facts in (fact, after.get(name, {})) if "clock_offset_s" in facts]
+        both = [each.clock_offset_s for each in (fact, after.get(name, fact))]
+        clock_offsets = [offset_s for offset_s in both if offset_s is not UNSET]
         if clock_offsets:
             offsets[name] = max(clock_offsets)
     usual = statistics.median(offsets.values()) if len(offsets) > 2 else 0.0

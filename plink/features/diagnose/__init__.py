@@ -1,0 +1,1 @@
+"""Diagnoses of hosts and networks: what is wrong now, and what changed between two measurements."""
