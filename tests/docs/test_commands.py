@@ -35,8 +35,9 @@ def test_targets_of_make_exist() -> None:
             for typed in block.typed:
                 for words in commands(typed.line):
                     if words[0] == "make":
+                        # Recipes that call make run even here: without the check of types, which takes minutes.
                         done = subprocess.run(
-                            ["make", "--dry-run", "--always-make", *words[1:]],
+                            ["make", "--dry-run", "--always-make", "TYPES=:", "TYPES_END=:", *words[1:]],
                             cwd=ROOT, capture_output=True, text=True, check=False,
                         )  # fmt: skip
                         assert done.returncode == 0, f"{page.name}:{block.number}: {done.stderr}"
