@@ -169,7 +169,11 @@ def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, t
         state = replace(state, waiting=tuple(each for each in state.waiting if each.worker != event.worker))
         for transfer in state.transfers:
             if not transfer.parts and any(member.worker == event.worker for member in transfer.members):
-                state = _cancelled(state, transfer, answers)
+                others = tuple(member for member in transfer.members if member.worker != event.worker)
+                if transfer.granted_s == inf:  # they wait for another plan
+                    state = replace(_cancelled(state, transfer, []), waiting=(*state.waiting, *others))
+                else:
+                    state = _cancelled(state, transfer, answers)
         answers = [answer for answer in answers if answer != DropUpdate(event.worker)]
     if isinstance(event, Announced):
         alone = Transfer(state.next_number, event.host, None, event.size_bytes, (event,), at_once=True)

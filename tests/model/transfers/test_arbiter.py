@@ -247,6 +247,25 @@ def test_short_transfers_are_granted_at_once() -> None:
     assert arbiter.verdicts == [True] * 3 + [False] * 5
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_partner_of_a_lost_worker_is_still_sent(lost: int) -> None:
+    """Both were to travel as one, and were not granted yet."""
+    arbiter = server()
+    arbiter.send(Announced(7, 3, 2 * SIZE_BYTES, 0), 0.0)
+    for worker in range(2):
+        assert arbiter.send(Announced(worker, 0, SIZE_BYTES, 0), 0.0) == ()
+    arbiter.send(TickDue(), arbiter.state.tick_s)
+    assert [transfer.members for transfer in arbiter.state.transfers if len(transfer.members) == 2]
+    answers, now = list(arbiter.send(Lost(lost), 0.15)), 0.15
+    while now < 1.0:
+        now += 0.01
+        answers += arbiter.send(TickDue(), now)
+    assert DropUpdate(1 - lost) not in answers
+    granted = [member.worker for answer in answers if isinstance(answer, Transfer) for member in answer.members]
+    assert 1 - lost in granted
+    assert lost not in granted
+
+
 def committed_of(bound: int, versions: dict[int, list[int]], local_groups: bool) -> int:
     """How many updates are committed of those that wait behind another transfer when the server is at version 5, by
     host and version."""
