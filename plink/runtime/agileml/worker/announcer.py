@@ -47,22 +47,29 @@ class Announcer:
         if answer.flags & DROPPED:
             return {number: self._emptied(update, DROPPED) for number, update in updates.items()}
         if answer.flags & GROUPED:
-            self._group, self._for_others = group, updates
+            self._group = group
+            self._for_others = {number: update for number, update in updates.items() if self._content(update)}
             return {number: self._emptied(update, 0) for number, update in updates.items()}
         if answer.sequence:
             self._group = group
             others = self._groups.join(group, answer.sequence)
-            return {number: self._added_up([each[number] for each in (updates, *others)]) for number in updates}
+            return {
+                number: self._added_up([each[number] for each in (updates, *others) if number in each])
+                for number in updates
+            }
         return updates
 
-    def finished(self, sent: bool) -> None:
-        """End the step: let others go on for whom this worker has sent, or wait for the one that sends for this."""
+    def finished(self, sent: bool, given_up: Callable[[], bool] = lambda: False) -> None:
+        """End the step: let others go on for whom this worker has sent, or wait for the one that sends for this.
+
+        :param given_up: whether this worker is to wait no longer.
+        """
         group, for_others, self._group, self._for_others = self._group, self._for_others, None, None
         self._read_since_s = time.monotonic()
         if group is not None and for_others is None:
-            self._groups.close(group)
+            self._groups.close(group, sent)
         elif group is not None and for_others is not None and sent:
-            self._read_since_s = self._groups.leave(group, for_others)
+            self._read_since_s = self._groups.leave(group, for_others, given_up)
 
     def read(self, request: Updates, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
         """Return the answers to reads, by partition; of those that another worker of the host has asked since."""

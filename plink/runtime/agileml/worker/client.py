@@ -247,7 +247,7 @@ class Client:
                 self.announcer.finished(sent=False)
             raise
         if self.announcer is not None:
-            self.announcer.finished(sent=True)
+            self.announcer.finished(sent=True, given_up=lambda: self._cancelled)
         self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
         self._unsent = None
         self._versions |= {answer.partition: answer.version for answer in answers}
@@ -313,7 +313,9 @@ class Client:
         self._cancelled = True
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Nobody waits for what this worker has not sent."""
+        if self.announcer is not None:
+            self.announcer.finished(sent=False)
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
