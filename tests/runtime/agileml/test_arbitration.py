@@ -323,6 +323,28 @@ def test_what_is_not_sent_for_others_is_counted_and_nobody_waits(
     assert made.client(2, clock=1).read("m", [1])[0, 0] == sent
 
 
+def test_partition_0_is_sent_after_all_others_whoever_serves_them() -> None:
+    """Or the arbiter would take links for faster than they are, and grant the next while bytes travel."""
+    with store(Layout((Table("m", 8000, 2),), 8), Ordered(max_delay=2), servers=2) as made:
+        made.open(1)
+        for partition in range(1, 8, 1):
+            if made.primaries[partition] == made.primaries[0]:
+                hand_over(made.servers[0], partition, made.servers[1].address, 1)
+                made.primaries[partition] = replace(made.primaries[partition], address=made.servers[1].address, term=1)
+        made.client(0).push()
+        client, seen = made.client(0, clock=1), list[list[int]]()
+
+        def note(line: str) -> None:
+            if '"Arrived"' in line:
+                seen.append([made.servers[1].actor(number).partition.version for number in range(1, 8)])
+
+        made.servers[0].note = note
+        client.announcer = Announcer(made.layout, "10.0.0.9:1", 1e6, LocalGroups())
+        client.update("m", range(8000), np.ones((8000, 2)))
+        client.push(last=False)
+        assert seen == [[1] * 7]
+
+
 def test_worker_that_is_given_up_waits_for_no_sender() -> None:
     groups = LocalGroups()
     groups.leave((0, 0, 1), {0: Message(Kind.UPDATE, 0)}, lambda: True)

@@ -15,13 +15,14 @@ _MAX_UNANNOUNCED = 128  # steps between questions, while the answers are that tr
 class Announcer:
     """Announcements of one worker.
 
-    :ivar home: the address of its host's server. :param bytes_s: what its host sends in a second; 0: it is not known.
+    :ivar home: the address of its host's server. :ivar planned: whether this step's updates are a planned transfer.
+    :param bytes_s: what its host sends in a second; 0: it is not known.
     :param groups: of its host, all of whose workers share it.
     """
 
     def __init__(self, layout: Layout, home: str, bytes_s: float, groups: LocalGroups) -> None:
         self._reserved, self.home, self._bytes_s, self._groups = layout.reserved, home, bytes_s, groups
-        self._unannounced = self._left = 0
+        self._unannounced, self._left, self.planned = 0, 0, False
         self._group: Group | None = None  # that this step belongs to
         self._for_others: Updates | None = None  # what another worker is to send
         self._read_since_s = time.monotonic()  # what is read since then has all updates in its name
@@ -31,7 +32,7 @@ class Announcer:
 
         :param local: partitions that are served on this host: what goes there takes no link.
         """
-        any_update = updates[0]
+        any_update, self.planned = updates[0], False
         if self._left or not any_update.clock or not any(map(self._content, updates.values())):
             self._left = max(0, self._left - 1)
             return None
@@ -42,7 +43,7 @@ class Announcer:
     def admitted(self, answer: Message, updates: Updates) -> Updates:
         """Return what is to be sent of the updates by the arbiter's answer."""
         self._unannounced = min(_MAX_UNANNOUNCED, 2 * self._unannounced + 1) if answer.flags & UNPLANNED else 0
-        self._left = self._unannounced
+        self._left, self.planned = self._unannounced, not answer.flags & UNPLANNED
         group = answer.generation, answer.term, answer.before
         if answer.flags & DROPPED:
             return {number: self._emptied(update, DROPPED) for number, update in updates.items()}
