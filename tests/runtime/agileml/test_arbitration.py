@@ -113,6 +113,20 @@ def test_announcements_that_cannot_be_read_are_refused(made: Store, wrong: dict[
     assert announce(made, 0, **wrong).status is Status.REFUSED
 
 
+def test_sums_of_more_updates_than_workers_are_refused(made: Store) -> None:
+    answer = send(made, 0, term=WORKERS)
+    assert answer.status is Status.REFUSED
+    assert send(made, 0, term=WORKERS - 2).status is Status.OK
+
+
+def test_delays_of_a_sum_count_one_for_each_update(made: Store) -> None:
+    """The first of them is committed when one other update is."""
+    send(made, 0)
+    send(made, 1, term=1)
+    counts = made.servers[0].updates()
+    assert (counts.applied, counts.total, counts.largest) == (3, 0 + 1 + 2, 2)
+
+
 def test_nobody_is_asked_under_direct() -> None:
     with store(LAYOUT, Ordered(max_delay=2, direct=True)) as made:
         made.open(WORKERS)
