@@ -6,9 +6,11 @@ the server or to a host that adds up, or drop it. What plans get wrong (rates, d
 the same, because what arrives is checked once more.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+
+import numpy as np
 
 from plink.model.transfers.aggregation import Aggregator, best_first, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
@@ -137,6 +139,10 @@ class ArbiterState:
         hosts = len(self.rates) // 2
         return transfer.source, 2 * hosts if transfer.target is None else hosts + transfer.target
 
+    def unit(self, announced: Announced) -> tuple[int, int]:
+        """Return what is the same for updates that may travel as one."""
+        return (announced.host, announced.clock) if self.local_groups else (-1, announced.worker)
+
     def seconds(self, transfer: Transfer, now: float) -> float:
         """Return how long a transfer takes alone."""
         return transfer.size_bytes / min(self.rates[way].at(now) for way in self.ways(transfer))
@@ -163,7 +169,11 @@ def step(state: ArbiterState, event: Event, now: float) -> tuple[ArbiterState, t
         state = replace(state, waiting=tuple(each for each in state.waiting if each.worker != event.worker))
         for transfer in state.transfers:
             if not transfer.parts and any(member.worker == event.worker for member in transfer.members):
-                state = _cancelled(state, transfer, answers)
+                others = tuple(member for member in transfer.members if member.worker != event.worker)
+                if transfer.granted_s == inf:  # they wait for another plan
+                    state = replace(_cancelled(state, transfer, []), waiting=(*state.waiting, *others))
+                else:
+                    state = _cancelled(state, transfer, answers)
         answers = [answer for answer in answers if answer != DropUpdate(event.worker)]
     if isinstance(event, Announced):
         alone = Transfer(state.next_number, event.host, None, event.size_bytes, (event,), at_once=True)
@@ -258,6 +268,29 @@ def _free_capacity(state: ArbiterState, now: float, planned: bool) -> FreeCapaci
     return free
 
 
+def _units(
+    state: ArbiterState, in_time: Sequence[Announced], places: Mapping[Announced, int]
+) -> list[tuple[Announced, ...]]:
+    """Return what travels as one, as far as all stay in time: the server judges a sum by its oldest, so those that join
+    an older one have to be there as early.
+
+    :param places: the last place, from 1, at which each may be committed; ``in_time`` rises by it.
+    """
+    due = [min(len(in_time), places[each]) for each in in_time]
+    slack = np.arange(len(in_time) + 1) - np.cumsum(np.bincount(due, minlength=len(in_time) + 1))
+    units, by_host = list[list[Announced]](), dict[tuple[int, int], list[Announced]]()
+    for each, place in zip(reversed(in_time), reversed(due), strict=True):
+        unit = by_host.get(state.unit(each), [])
+        moved = slack[place : min(len(in_time), places[unit[0]])] if unit else slack[:0]
+        if unit and (moved >= len(unit)).all():
+            moved -= len(unit)
+        else:
+            unit = by_host[state.unit(each)] = []
+            units.append(unit)
+        unit.insert(0, each)
+    return sorted(map(tuple, reversed(units)), key=lambda unit: places[unit[0]])
+
+
 def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterState:
     """Order and group what waits, when the server will soon have received what it was to receive."""
     server, hosts = len(state.rates) - 1, len(state.rates) // 2
@@ -269,17 +302,23 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
     due_s = free.first_free_s(server, now) - BATCH_S
     if not waiting or due_s > now:
         return replace(state, waiting=waiting, tick_s=due_s if waiting else inf)
-    by_host: dict[tuple[int, int], list[Announced]] = {}
-    for each in sorted(waiting, key=lambda each: each.version):
-        by_host.setdefault((each.host, each.clock) if state.local_groups else (-1, each.worker), []).append(each)
-    units = [tuple(unit) for unit in by_host.values()]
+    places = {each: state.bound + each.version - ahead + 1 for each in waiting}
+    outs, sizes = np.array([each.host for each in waiting]), np.array([each.size_bytes for each in waiting])
+    last = dict[tuple[int, int], tuple[float, int, int]]()  # of a unit: when it arrives, its age, and whose turn it is
+    for each, arrival_s in zip(waiting, free.arrivals(outs, server, sizes, now).tolist(), strict=True):
+        key = state.unit(each)
+        rank = (arrival_s, -each.version, (key[0] + ahead) % hosts)
+        last[key] = max(last.get(key, rank), rank)
+    in_time: list[Announced] = []
+    for each in sorted(waiting, key=lambda each: places[each]):
+        in_time.append(each)
+        if len(in_time) > places[each]:  # one too many: of what would arrive last, so that others stay whole
+            in_time.remove(left_out := max(in_time, key=lambda each: last[state.unit(each)]))
+            answers.append(DropUpdate(left_out.worker))
+    units = _units(state, in_time, places)
     updates = [
-        Update(
-            unit[0].host, max(each.size_bytes for each in unit),
-            min(state.bound + each.version - ahead - k for k, each in enumerate(unit)) + len(unit), len(unit),
-        )
-        for unit in units
-    ]  # fmt: skip
+        Update(unit[0].host, max(each.size_bytes for each in unit), places[unit[0]], len(unit)) for unit in units
+    ]
     order = ordered(updates, free, server, now)
     answers += [DropUpdate(member.worker) for k in order.dropped for member in units[k]]
     total_bytes = sum(update.size_bytes for update in updates)

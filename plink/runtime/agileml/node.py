@@ -34,7 +34,7 @@ from plink.model.divergence import parse_divergence
 from plink.model.elastic import reports
 from plink.model.elastic import requests as r
 from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
-from plink.model.elastic.fields import DivergenceReport, ShardMap, StageThresholds, TrafficCounters
+from plink.model.elastic.fields import DivergenceReport, ShardMap, StageThresholds, TrafficCounters, UpdateCounts
 from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, NodeMessage, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
@@ -79,6 +79,7 @@ class Node:
     def __init__(self, app: App[Any], channel: ControlChannel) -> None:
         self._app, self._channel = app, channel
         self._server: Server | None = None
+        self._groups = LocalGroups()
         self._workers: WorkerThreads | None = None
         self._helping: HostRebalancing | None = None
         self._loaded: LoadedShards[Any] = LoadedShards(app)
@@ -221,7 +222,7 @@ class Node:
             config = StoreConfig(job_layout(self._app, request.partitions), keys, rule, bound)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
             self._server.note, self._server.link_bytes_s = self._log, request.link_bytes_s
-            home, rate, groups = self._server.address, request.link_bytes_s, LocalGroups()
+            home, rate, groups = self._server.address, request.link_bytes_s, self._groups
 
             def client(number: int, clock: int, generation: int) -> Client:
                 made = Client(config, number, self._primaries, clock=clock, generation=generation, timeouts=_TIMEOUTS)
@@ -377,7 +378,9 @@ class Node:
 
     def _traffic(self) -> TrafficCounters:
         total, server = TRAFFIC.total(), self._server
-        return total if server is None else msgspec.structs.replace(total, updates=server.updates())
+        if server is None:
+            return total
+        return msgspec.structs.replace(total, updates=server.updates() + UpdateCounts(unsent=self._groups.unsent))
 
     def _watch_partitions(self) -> None:
         while not self._ending:

@@ -247,6 +247,70 @@ def test_short_transfers_are_granted_at_once() -> None:
     assert arbiter.verdicts == [True] * 3 + [False] * 5
 
 
+@pytest.mark.parametrize("lost", [0, 1])
+def test_partner_of_a_lost_worker_is_still_sent(lost: int) -> None:
+    """Both were to travel as one, and were not granted yet."""
+    arbiter = server()
+    arbiter.send(Announced(7, 3, 2 * SIZE_BYTES, 0), 0.0)
+    for worker in range(2):
+        assert arbiter.send(Announced(worker, 0, SIZE_BYTES, 0), 0.0) == ()
+    arbiter.send(TickDue(), arbiter.state.tick_s)
+    assert [transfer.members for transfer in arbiter.state.transfers if len(transfer.members) == 2]
+    answers, now = list(arbiter.send(Lost(lost), 0.15)), 0.15
+    while now < 1.0:
+        now += 0.01
+        answers += arbiter.send(TickDue(), now)
+    assert DropUpdate(1 - lost) not in answers
+    granted = [member.worker for answer in answers if isinstance(answer, Transfer) for member in answer.members]
+    assert 1 - lost in granted
+    assert lost not in granted
+
+
+def committed_of(bound: int, versions: dict[int, list[int]], local_groups: bool) -> int:
+    """How many updates are committed of those that wait behind another transfer when the server is at version 5, by
+    host and version."""
+    state = replace(
+        start(bound, (RATE_BYTES_S,) * (2 * HOSTS + 1)), aggregators=0, local_groups=local_groups, version=5
+    )
+    arbiter, workers, under_way = Server(state, version=5), itertools.count(), list[Transfer]()
+
+    def send(event: Event, now: float) -> None:
+        under_way.extend(answer for answer in arbiter.send(event, now) if isinstance(answer, Transfer))
+        under_way.sort(key=lambda each: each.end_s)
+
+    send(Announced(99, HOSTS - 1, 4 * SIZE_BYTES, 5), 0.0)
+    for host, each in versions.items():
+        for version in each:
+            send(Announced(next(workers), host, SIZE_BYTES, version), 0.001)
+    while under_way:
+        if arbiter.state.tick_s < under_way[0].end_s:
+            send(TickDue(), arbiter.state.tick_s)
+        else:
+            arrives = under_way.pop(0)
+            send(Arrived(arrives.number), arrives.end_s)
+            oldest = min(member.version for member in arbiter.members)
+            assert arbiter.version - 1 - oldest <= bound  # as real servers judge a sum
+    assert not arbiter.state.waiting
+    assert all(arbiter.verdicts)
+    return len(arbiter.committed)
+
+
+@pytest.mark.parametrize(
+    ("bound", "versions"),
+    [
+        (7, {0: [5] * 8}),
+        (6, {0: [5] * 8}),
+        (2, {0: [5] * 4}),
+        (6, {0: [5] * 4, 1: [5] * 4}),  # one of them has to leave out some
+        (5, {0: [1, 5, 5]}),  # the old one has to come first, and would make the others too old
+        (5, {0: [2, 5], 1: [2, 5]}),
+    ],
+)  # fmt: skip
+def test_groups_lose_no_update_that_would_be_in_time_alone(bound: int, versions: dict[int, list[int]]) -> None:
+    alone = committed_of(bound, versions, local_groups=False)
+    assert committed_of(bound, versions, local_groups=True) >= alone > 1
+
+
 def test_what_is_announced_anew_replaces_what_was_announced_before() -> None:
     """As after a failure of the server: the grant before is void, the answer is to the announcement after."""
     arbiter = server()

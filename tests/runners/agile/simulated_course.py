@@ -13,6 +13,7 @@ KINDS = ("join", "join", "bulk", "reliable", "warn", "warn", "tight", "kill", "k
 def job_of(
     seed: int, folder: str = "", rough: bool = False, rebalance: bool = False, rule: str = "bsp",
     by_speed: bool = False, optimiser: Optimiser | None = None, dtype: str = "int64",
+    slots: tuple[int, ...] = (1, 1, 2, 3),
 ) -> SimulatedJob:  # fmt: skip
     """A job with all that will happen to it.
 
@@ -22,6 +23,7 @@ def job_of(
     :param by_speed: shards go by speed; every third host takes three times as long.
     :param optimiser: that servers apply to what workers add.
     :param dtype: of what is counted.
+    :param slots: of hosts, of which each has one at random.
     """
     chance = random.Random(seed * 7919 + 13)
     reliable, transient = chance.choice([1, 1, 2, 3]), chance.choice([0, 1, 3, 4, 6])
@@ -34,7 +36,7 @@ def job_of(
         seed, "r" * reliable + "t" * transient, partitions=chance.randint(1, 5), shards=chance.choice([3, 8, 13]),
         clocks=chance.choice([10, 20, 40] if rebalance else [20, 40, 80]),
         rough=chance.choice([0.002, 0.02]) if rough else 0.0, settings=settings, grains=grains,
-        optimiser=optimiser, dtype=dtype,
+        optimiser=optimiser, dtype=dtype, slots=slots,
         shard_s=(lambda host, clock: 0.012 if host % 3 == 2 else 0.004) if by_speed else None,
     )  # fmt: skip
     at = 0.0

@@ -35,7 +35,7 @@ class Stuck(AssertionError):
 class SimulatedJob:
     """:param tiers: a letter a host, r or t. ``rough``: now and then a word between two servers is lost. ``shard_s``:
     how long a worker of a host takes for a shard at a clock; then each has one worker. ``watch``: is called after
-    everything that happens. ``dtype``: of what is counted."""
+    everything that happens. ``dtype``: of what is counted. ``slots``: of hosts, of which each has one at random."""
 
     seed: int
     tiers: str
@@ -49,6 +49,7 @@ class SimulatedJob:
     dtype: str = "int64"
     watch: Callable[["SimulatedJob"], None] = lambda job: None
     shard_s: Callable[[int, int], float] | None = None
+    slots: tuple[int, ...] = (1, 1, 2, 3)
     now: float = 0.0
     log: list[str] = field(default_factory=list)
     ended: tuple[int, str] | None = None
@@ -112,7 +113,7 @@ class SimulatedJob:
 
     def _host(self, tier: str) -> Member:
         number = len(self._members_by_number)
-        slots = self.random.choice([1, 1, 2, 3]) if self.shard_s is None else 1
+        slots = self.random.choice(self.slots) if self.shard_s is None else 1
         member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(

@@ -43,6 +43,7 @@ class Net:
         self.servers: dict[str, SimulatedServer] = {}
         self.traffic: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
         self.applied = self.dropped = 0  # updates of the program's tables, of all servers
+        self.left = self.summed = 0  # updates that were left for another worker, and that one has sent
         self.notes: list[str] = []
 
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:

@@ -8,6 +8,7 @@ from plink.model.consistency import Rule
 from plink.model.elastic.codec import encode_message
 from plink.model.elastic.reports import Failed, WorkerFinished
 from plink.model.rules.dssp import DSSP
+from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.agileml.arrays.layout import run_of
 from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, INCLUDED, LAST, Kind, Wanted
@@ -196,6 +197,7 @@ class SimulatedWorker:
         self._is_dropped = self._is_left = False
         self._group, self._missing, self._patience = (0, 0, 0), 0, 0
         self._others: list[dict[int, tuple[int, int]]] = []
+        self._travels_s = 0.0
 
     def _announce(self) -> None:
         """Wait until the step may be sent, or may not, where that is asked."""
@@ -212,7 +214,7 @@ class SimulatedWorker:
             self._is_dropped = bool(answer.flags & DROPPED)
             self._is_left = bool(answer.flags & GROUPED)
             self._group, self._missing = (answer.generation, answer.term, answer.before), answer.sequence
-            self._patience = 40
+            self._patience, self._travels_s = 40, size / ASSUMED_BYTES_S * (not answer.flags & (DROPPED | GROUPED))
         self._does = self._join
         self._join()
 
@@ -224,7 +226,7 @@ class SimulatedWorker:
             return
         self._others = self._host.groups.pop(self._group, []) if self._missing else []
         self._missing, self._does = 0, self._update
-        self._update()
+        self._soon(self._travels_s)
 
     def _update(self) -> None:
         """A step; some partitions at a time: another host may be lost, or this one, before all have it."""
@@ -253,7 +255,9 @@ class SimulatedWorker:
         if self._left:
             self._soon(self._host.net.delay(0.001, 0.02))
             return
+        self._host.net.summed += len(self._others)
         if self._is_left:
+            self._host.net.left += 1
             self._host.groups.setdefault(self._group, []).append(dict(self._seen))
         self._forget_answer()
         if not last:

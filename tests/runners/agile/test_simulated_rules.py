@@ -13,6 +13,7 @@ import pytest
 from plink.elastic import AdamW
 from plink.model.elastic.fields import UpdateCounts
 from tests.runners.agile.simulated_course import job_of, run_exactly
+from tests.runners.agile.simulated_job import SimulatedJob
 
 COURSES = 5
 HELPERS, BY_SPEED = {"rebalance": True}, {"by_speed": True}
@@ -25,8 +26,9 @@ CASES = [
 ]  # fmt: skip
 
 
-def run_course(rule: str, seed: int, folder: Path, options: dict[str, Any]) -> None:
-    """One course, of which a third has checkpoints, and half loses messages between servers."""
+def run_course(rule: str, seed: int, folder: Path, options: dict[str, Any]) -> SimulatedJob:
+    """One course; a third of them has checkpoints, and half loses messages between servers. It is returned when it is
+    over."""
     job = job_of(seed, str(folder) if seed % 3 == 0 else "", rough=seed % 2 == 0, rule=rule, **options)
     run_exactly(job)
     counts = sum((host.server.updates() for host in job.hosts.values() if host._server is not None), UpdateCounts())
@@ -35,6 +37,14 @@ def run_course(rule: str, seed: int, folder: Path, options: dict[str, Any]) -> N
         assert counts.largest <= int(rule.split(":")[1])
         assert counts.applied
         assert not (counts.unsent and rule.endswith(":direct"))
+    return job
+
+
+def test_courses_have_sums_and_lose_some(tmp_path: Path) -> None:
+    """Or they would say nothing of workers of a host that travel as one."""
+    jobs = [run_course("ordered:9", seed, tmp_path / str(seed), {"slots": (3, 4)}) for seed in (5, 7, 8, 13)]
+    assert sum(job.net.summed for job in jobs) > 10 * len(jobs)
+    assert any(job.net.left > job.net.summed for job in jobs)
 
 
 @pytest.mark.parametrize("seed", range(COURSES))

@@ -1,6 +1,7 @@
 """Workers that ask before they send: grants wait as reads do, and whatever happens to the arbiter nobody is stuck."""
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
@@ -17,8 +18,8 @@ from plink.runtime.agileml.arrays.row_blocks import RowBlock
 from plink.runtime.agileml.replica.arbitration import Arbitration
 from plink.runtime.agileml.transport.wire import DROPPED, GROUPED, UNPLANNED, Kind, Message, Status
 from plink.runtime.agileml.worker.announcer import Announcer
-from plink.runtime.agileml.worker.client import Unanswered
-from plink.runtime.agileml.worker.local_groups import LocalGroups
+from plink.runtime.agileml.worker.client import Client, Unanswered
+from plink.runtime.agileml.worker.local_groups import Group, LocalGroups, Updates
 from tests.runtime.agileml.arbiter_log import replayed
 from tests.runtime.agileml.stores import HANGS_S, Store, hand_over, store, together, wait_for
 
@@ -110,6 +111,20 @@ def test_waiting_worker_learns_of_a_roll_back(made: Store) -> None:
 def test_announcements_that_cannot_be_read_are_refused(made: Store, wrong: dict[str, Any]) -> None:
     made.primaries[0] = made.primaries[wrong.get("partition", 0)]
     assert announce(made, 0, **wrong).status is Status.REFUSED
+
+
+def test_sums_of_more_updates_than_workers_are_refused(made: Store) -> None:
+    answer = send(made, 0, term=WORKERS)
+    assert answer.status is Status.REFUSED
+    assert send(made, 0, term=WORKERS - 2).status is Status.OK
+
+
+def test_delays_of_a_sum_count_one_for_each_update(made: Store) -> None:
+    """The first of them is committed when one other update is."""
+    send(made, 0)
+    send(made, 1, term=1)
+    counts = made.servers[0].updates()
+    assert (counts.applied, counts.total, counts.largest) == (3, 0 + 1 + 2, 2)
 
 
 def test_nobody_is_asked_under_direct() -> None:
@@ -243,9 +258,112 @@ def test_read_that_failed_is_asked_again_by_the_other() -> None:
 def test_update_left_too_late_is_not_sent() -> None:
     """Nobody waits for a sender that has gone on."""
     groups, group = LocalGroups(), (0, 0, 1)
-    groups.close(group)
-    groups.leave(group, {})
+    groups.close(group, sent=True)
+    groups.leave(group, {}, lambda: False)
     assert groups.join(group, 0) == []
+
+
+class Impatient(LocalGroups):
+    """The sender does not wait for who leaves an update."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+
+    def leave(self, *arguments: Any) -> float:
+        assert self.over.wait(HANGS_S)
+        return super().leave(*arguments)
+
+    def join(self, group: Group, others: int) -> list[Updates]:
+        return super().join(group, 0)
+
+    def close(self, *arguments: Any) -> None:
+        super().close(*arguments)
+        self.over.set()
+
+
+class GivenUp(LocalGroups):
+    """The sender is given up when it has all updates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.senders: list[Client] = []
+
+    def join(self, group: Group, others: int) -> list[Updates]:
+        left = super().join(group, others)
+        self.senders[0].give_up()
+        return left
+
+
+@pytest.mark.parametrize(("kind", "sent"), [(Impatient, 1), (GivenUp, 0)])
+def test_what_is_not_sent_for_others_is_counted_and_nobody_waits(
+    made: Store, kind: type[LocalGroups], sent: int
+) -> None:
+    """Worker 0 was to send the update of worker 1, too."""
+    groups, lines = kind(), list[str]()
+    for server in made.servers:
+        server.note = lines.append
+    announce(made, 3, text="10.0.0.3:1 1e12")
+    pair = [made.client(worker, clock=1) for worker in range(2)]
+    if isinstance(groups, GivenUp):
+        groups.senders.append(pair[0])
+    for client in pair:
+        client.announcer = Announcer(LAYOUT, "10.0.0.9:1", 1e6, groups)
+        client.update("m", range(3000), np.ones((3000, 2)))
+
+    def are_announced(number: int) -> bool:
+        return sum('"Announced"' in line for line in lines) == number
+
+    def first() -> None:
+        try:
+            pair[0].push(last=False)
+        except Unanswered:
+            pair[0].close()  # as whoever runs it does
+
+    def second() -> None:
+        wait_for(lambda: are_announced(2))
+        begun = time.monotonic()
+        pair[1].push(last=False)
+        assert time.monotonic() - begun < 30.0
+        assert pair[1].step == 1
+
+    def release() -> None:
+        wait_for(lambda: are_announced(3))
+        send(made, 3)
+
+    together(first, second, release)
+    counts = sum((server.updates() for server in made.servers), UpdateCounts(unsent=groups.unsent))
+    assert (counts.applied, counts.dropped, counts.unsent) == (sent * PARTITIONS + 1, 0, PARTITIONS)
+    assert made.client(2, clock=1).read("m", [1])[0, 0] == sent
+
+
+def test_partition_0_is_sent_after_all_others_whoever_serves_them() -> None:
+    """Or the arbiter would take links for faster than they are, and grant the next while bytes travel."""
+    with store(Layout((Table("m", 8000, 2),), 8), Ordered(max_delay=2), servers=2) as made:
+        made.open(1)
+        for partition in range(1, 8, 1):
+            if made.primaries[partition] == made.primaries[0]:
+                hand_over(made.servers[0], partition, made.servers[1].address, 1)
+                made.primaries[partition] = replace(made.primaries[partition], address=made.servers[1].address, term=1)
+        made.client(0).push()
+        client, seen = made.client(0, clock=1), list[list[int]]()
+
+        def note(line: str) -> None:
+            if '"Arrived"' in line:
+                seen.append([made.servers[1].actor(number).partition.version for number in range(1, 8)])
+
+        made.servers[0].note = note
+        client.announcer = Announcer(made.layout, "10.0.0.9:1", 1e6, LocalGroups())
+        client.update("m", range(8000), np.ones((8000, 2)))
+        client.push(last=False)
+        assert seen == [[1] * 7]
+
+
+def test_worker_that_is_given_up_waits_for_no_sender() -> None:
+    groups = LocalGroups()
+    groups.leave((0, 0, 1), {0: Message(Kind.UPDATE, 0)}, lambda: True)
+    assert groups.unsent == 1
+    assert groups.join((0, 0, 1), 0) == []
 
 
 def arbitration(lines: list[str], bound: int = 2) -> Arbitration:

@@ -390,6 +390,8 @@ class PartitionReplica:
         return self.partition.version + message.term - message.version  # of the last that it adds up, at most
 
     def _update(self, message: Message) -> Message:
+        if message.term >= max(1, len(self.partition.members)):
+            raise RejectedRequest(f"a sum of {1 + message.term} updates, of {len(self.partition.members)} workers")
         delay, dropped = self._delay(message), False
         if delay is not None and self._max_delay is not None and not 0 <= delay <= self._max_delay:
             # The step counts all the same, and what plink itself notes with it: only the program's part is left out.
@@ -403,8 +405,8 @@ class PartitionReplica:
         if taken and queued and self.outgoing:
             self.outgoing.add([queued])
         if taken and delay is not None:
-            for _ in range(members):
-                self.updates = self.updates.with_one(None if dropped else delay)
+            for later in range(members):  # `delay` is the last one's
+                self.updates = self.updates.with_one(None if dropped else delay - later)
         if taken and message.flags & DROPPED:
             self.updates += UpdateCounts(unsent=1)
         if self._arbiter is not None:

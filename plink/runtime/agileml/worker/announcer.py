@@ -15,13 +15,14 @@ _MAX_UNANNOUNCED = 128  # steps between questions, while the answers are that tr
 class Announcer:
     """Announcements of one worker.
 
-    :ivar home: the address of its host's server. :param bytes_s: what its host sends in a second; 0: it is not known.
+    :ivar home: the address of its host's server. :ivar planned: whether this step's updates are a planned transfer.
+    :param bytes_s: what its host sends in a second; 0: it is not known.
     :param groups: of its host, all of whose workers share it.
     """
 
     def __init__(self, layout: Layout, home: str, bytes_s: float, groups: LocalGroups) -> None:
         self._reserved, self.home, self._bytes_s, self._groups = layout.reserved, home, bytes_s, groups
-        self._unannounced = self._left = 0
+        self._unannounced, self._left, self.planned = 0, 0, False
         self._group: Group | None = None  # that this step belongs to
         self._for_others: Updates | None = None  # what another worker is to send
         self._read_since_s = time.monotonic()  # what is read since then has all updates in its name
@@ -31,7 +32,7 @@ class Announcer:
 
         :param local: partitions that are served on this host: what goes there takes no link.
         """
-        any_update = updates[0]
+        any_update, self.planned = updates[0], False
         if self._left or not any_update.clock or not any(map(self._content, updates.values())):
             self._left = max(0, self._left - 1)
             return None
@@ -42,27 +43,34 @@ class Announcer:
     def admitted(self, answer: Message, updates: Updates) -> Updates:
         """Return what is to be sent of the updates by the arbiter's answer."""
         self._unannounced = min(_MAX_UNANNOUNCED, 2 * self._unannounced + 1) if answer.flags & UNPLANNED else 0
-        self._left = self._unannounced
+        self._left, self.planned = self._unannounced, not answer.flags & UNPLANNED
         group = answer.generation, answer.term, answer.before
         if answer.flags & DROPPED:
             return {number: self._emptied(update, DROPPED) for number, update in updates.items()}
         if answer.flags & GROUPED:
-            self._group, self._for_others = group, updates
+            self._group = group
+            self._for_others = {number: update for number, update in updates.items() if self._content(update)}
             return {number: self._emptied(update, 0) for number, update in updates.items()}
         if answer.sequence:
             self._group = group
             others = self._groups.join(group, answer.sequence)
-            return {number: self._added_up([each[number] for each in (updates, *others)]) for number in updates}
+            return {
+                number: self._added_up([each[number] for each in (updates, *others) if number in each])
+                for number in updates
+            }
         return updates
 
-    def finished(self, sent: bool) -> None:
-        """End the step: let others go on for whom this worker has sent, or wait for the one that sends for this."""
+    def finished(self, sent: bool, given_up: Callable[[], bool] = lambda: False) -> None:
+        """End the step: let others go on for whom this worker has sent, or wait for the one that sends for this.
+
+        :param given_up: whether this worker is to wait no longer.
+        """
         group, for_others, self._group, self._for_others = self._group, self._for_others, None, None
         self._read_since_s = time.monotonic()
         if group is not None and for_others is None:
-            self._groups.close(group)
+            self._groups.close(group, sent)
         elif group is not None and for_others is not None and sent:
-            self._read_since_s = self._groups.leave(group, for_others)
+            self._read_since_s = self._groups.leave(group, for_others, given_up)
 
     def read(self, request: Updates, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
         """Return the answers to reads, by partition; of those that another worker of the host has asked since."""

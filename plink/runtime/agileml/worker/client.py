@@ -93,7 +93,7 @@ class Client:
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
         number too, and redoes its clock: what the servers had of it counts once. Where a clock may have several steps,
         each goes to one partition first, always the same: how many it has is how many there are, whoever did them.
-        Partition 0 comes last, so that an arbiter there sees the last byte arrive.
+        Partition 0 comes after all others where a transfer is planned: the arbiter there sees its last byte arrive.
     :param primaries: of every partition.
     :param clock: the first that it works in.
     :ivar announcer: asks whether and when an update may be sent; None: nobody need be asked.
@@ -247,7 +247,7 @@ class Client:
                 self.announcer.finished(sent=False)
             raise
         if self.announcer is not None:
-            self.announcer.finished(sent=True)
+            self.announcer.finished(sent=True, given_up=lambda: self._cancelled)
         self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
         self._unsent = None
         self._versions |= {answer.partition: answer.version for answer in answers}
@@ -281,7 +281,9 @@ class Client:
             if last != (finished and self.step + 1 == steps) or self.step >= steps:
                 count = f"{steps} steps" if finished else f"{steps} steps or more"
                 raise OtherSteps(f"clock {self.now} of worker {self.worker} has {count}")
-        return [*answers, *self._ask_all(updates).values()]
+        planned = self.announcer is not None and self.announcer.planned
+        at_last = {0: updates.pop(0)} if planned and 0 in updates else {}  # servers do not wait for each other
+        return [*answers, *self._ask_all(updates).values(), *self._ask_all(at_last).values()]
 
     def roll_back(self, clock: int, generation: int) -> None:
         """Forget everything after ``clock``; the next is the one after it."""
@@ -313,7 +315,9 @@ class Client:
         self._cancelled = True
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Nobody waits for what this worker has not sent."""
+        if self.announcer is not None:
+            self.announcer.finished(sent=False)
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
