@@ -235,7 +235,7 @@ def test_invalid_rules_are_refused_in_one_line(options: tuple[str, ...], message
     assert done.stderr.count("\n") == 1
 
 
-def test_summary_has_the_updates_and_their_delays(tmp_path: Path) -> None:
+def test_summary_states_updates_and_delays(tmp_path: Path) -> None:
     """In numbers that add up, and as the schema says."""
     log = ElasticLog(tmp_path / "log")
     log.add(ControllerEvent(0.0, "started", rule="ordered:6"))

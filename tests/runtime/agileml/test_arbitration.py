@@ -127,7 +127,7 @@ def test_delays_of_a_sum_count_one_for_each_update(made: Store) -> None:
     assert (counts.applied, counts.total, counts.largest) == (3, 0 + 1 + 2, 2)
 
 
-def test_nobody_is_asked_under_direct() -> None:
+def test_direct_rule_has_no_arbiter() -> None:
     with store(LAYOUT, Ordered(max_delay=2, direct=True)) as made:
         made.open(WORKERS)
         assert announce(made, 0).status is Status.REFUSED
@@ -235,7 +235,7 @@ def test_reads_of_a_host_are_shared_where_they_have_the_update_of_both() -> None
     assert mine is shared_one is first
 
 
-def test_read_that_failed_is_asked_again_by_the_other() -> None:
+def test_failed_shared_read_is_repeated_by_the_other_worker() -> None:
     groups, began, end = LocalGroups(), threading.Event(), threading.Event()
 
     def fails() -> dict[int, Message]:
