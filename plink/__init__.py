@@ -19,12 +19,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "plink.api.elastic": ("ElasticObserver", "ElasticResult", "run_elastic"),
-    "plink.api.elastic_request": ("ElasticRequest",),
-    "plink.api.launching": ("LaunchRequest", "dry_run", "launch"),
+    "plink.features.elastic.run": ("ElasticObserver", "run_elastic"),
+    "plink.features.elastic.request": ("ElasticRequest",),
+    "plink.features.launch.run": ("LaunchRequest", "dry_run", "launch"),
     "plink.api.probe_request": ("ProbeRequest",),
     "plink.api.probing": ("probe",),
-    "plink.api.recording": ("RecordRequest",),
+    "plink.features.launch.recording": ("RecordRequest",),
     "plink.errors": ("HostError", "InputError", "NoAnswer", "PartlyDone", "PlinkError", "UsageError"),
     "plink.features.advise.balance": ("Balance", "balance"),
     "plink.features.advise.request": ("AdviseRequest", "BalanceRequest"),
@@ -43,6 +43,7 @@ _HOMES = {
     "plink.features.report.run": ("render_report",),
     "plink.model.cost": ("CollectiveCost",),
     "plink.model.diagnosis": ("Examination", "Finding", "Severity"),
+    "plink.model.elastic.summary": ("ElasticResult",),
     "plink.model.embedding": ("NetworkEmbedding",),
     "plink.model.groups": ("Groups", "read_groups"),
     "plink.model.hosts": ("Host", "Hosts", "parse_hosts", "read_hosts"),

@@ -1,13 +1,5 @@
-from plink.api.elastic import ElasticObserver as ElasticObserver
-from plink.api.elastic import ElasticResult as ElasticResult
-from plink.api.elastic import run_elastic as run_elastic
-from plink.api.elastic_request import ElasticRequest as ElasticRequest
-from plink.api.launching import LaunchRequest as LaunchRequest
-from plink.api.launching import dry_run as dry_run
-from plink.api.launching import launch as launch
 from plink.api.probe_request import ProbeRequest as ProbeRequest
 from plink.api.probing import probe as probe
-from plink.api.recording import RecordRequest as RecordRequest
 from plink.errors import HostError as HostError
 from plink.errors import InputError as InputError
 from plink.errors import NoAnswer as NoAnswer
@@ -29,6 +21,13 @@ from plink.features.cost.run import cost as cost
 from plink.features.diagnose.request import DoctorRequest as DoctorRequest
 from plink.features.diagnose.run import diagnose as diagnose
 from plink.features.diagnose.run import examine as examine
+from plink.features.elastic.request import ElasticRequest as ElasticRequest
+from plink.features.elastic.run import ElasticObserver as ElasticObserver
+from plink.features.elastic.run import run_elastic as run_elastic
+from plink.features.launch.recording import RecordRequest as RecordRequest
+from plink.features.launch.run import LaunchRequest as LaunchRequest
+from plink.features.launch.run import dry_run as dry_run
+from plink.features.launch.run import launch as launch
 from plink.features.order.request import OrderRequest as OrderRequest
 from plink.features.order.run import reorder as reorder
 from plink.features.plan.request import PlanRequest as PlanRequest
@@ -39,6 +38,7 @@ from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.diagnosis import Examination as Examination
 from plink.model.diagnosis import Finding as Finding
 from plink.model.diagnosis import Severity as Severity
+from plink.model.elastic.summary import ElasticResult as ElasticResult
 from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.model.groups import Groups as Groups
 from plink.model.groups import read_groups as read_groups

@@ -84,7 +84,7 @@ COMMANDS = {
     "runs": ("runs:app", "List the jobs that `plink launch` ran here, the latest first."),
     "autotune": ("autotune:app", "Show what `plink launch --autotune` measured and decided."),
     "elastic": (
-        "elastic.app:app",
+        "features.elastic.command:app",
         "Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and sum up what it did.",
     ),
     "spot": (
@@ -180,7 +180,7 @@ def _add(app: typer.Typer, name: str, location: str) -> None:
     if attribute == _GROUP:
         app.add_typer(target, name=name)
     elif name in _PROGRAM_FIRST:
-        from plink.cli.job_options import PROGRAM_FIRST
+        from plink.features.launch.request import PROGRAM_FIRST
 
         app.command(name, context_settings=PROGRAM_FIRST)(target)
     else:

@@ -2,22 +2,26 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from plink.cli.job_options import JobOptions, option, takes
 from plink.errors import UsageError
+from plink.features.launch.request import JobRequest
+from plink.terminal.options import takes
 
 _MEASURE_PANEL, _ACCEPTANCE_PANEL, _RESULTS_PANEL = "Benchmark on the hosts", "Acceptance limits", "Results"
 _ALGO, _SIZE, _ORDERS, _REPEATS, _TIMEOUT_S = "gloo", "16MB", 10, 3, 1800.0
 
 
-@takes(
-    "env", "python", "interface", "timeout", "accept_new_host_keys", "dry_run", "as_json",
-)  # fmt: skip
+def option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    """Return an option under that heading of the help."""
+    return typer.Option(*names, rich_help_panel=panel, help=text, **more)
+
+
+@takes(JobRequest, only="env python interface timeout_s accept_new_host_keys dry_run as_json")
 def check(
-    options: JobOptions,
+    options: JobRequest,
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
@@ -89,8 +93,8 @@ def check(
         raise UsageError("--calibrate goes with --measure, or with NETWORK and --results")
     measure_options = {
         "--algo": algo, "--size": size, "--set": set_, "--orders": orders, "--repeats": repeats,
-        "--dry-run": options.dry_run or None, "--python": options.python, "--env": options.env,
-        "--interface": options.interface, "--timeout": options.timeout,
+        "--dry-run": options.dry_run or None, "--python": options.python, "--env": options.env or None,
+        "--interface": options.interface, "--timeout": options.timeout_s,
         "--accept-new-host-keys": options.accept_new_host_keys or None,
         **({} if network_file is not None and results is not None else {"--model": model}),
         **({} if truth is not None else {"--seed": seed}),
@@ -118,7 +122,7 @@ def check(
         check_runnable(name)
     config = BenchmarkConfig(
         parse_bytes(_SIZE if size is None else size), "auto" if model is None else model, orders or _ORDERS,
-        repeats or _REPEATS, seed or 0, tuple(set_ or ()), options.environment, options.python,
+        repeats or _REPEATS, seed or 0, tuple(set_ or ()), dict(options.env), options.python,
         options.interface, options.timeout_s or _TIMEOUT_S,
     )  # fmt: skip
     if config.size_bytes < 4:

@@ -1,36 +1,21 @@
 """``plink compare``."""
 
-from typing import Annotated
-
-from plink.cli.job_options import KEEP_HOSTS_ORDER, Arguments, JobOptions, Program, option, takes
 from plink.errors import UsageError
+from plink.features.compare.request import CompareRequest
+from plink.features.launch.request import KEEP_HOSTS_ORDER, Arguments, JobRequest, Program
+from plink.terminal.options import takes
 from plink.terminal.screen import say
 
-_PANEL = "Comparison"
 _MAX_SINGLE_RING = 3  # hosts
 
 
 @takes(
-    "hosts_file", "order", "algo", "runner", "launcher_args", "env", "python", "workdir", "sync", "interface",
-    "timeout", "settings", "accept_new_host_keys", "log_dir", "tail", "as_json",
-)  # fmt: skip
-def compare(
-    program: Program,
-    options: JobOptions,
-    args: Arguments = None,
-    pairs: Annotated[int, option(_PANEL, "Number of runs in each order.", min=1)] = 5,
-    metric: Annotated[
-        str | None,
-        option(
-            _PANEL,
-            "Metric in the program's output: 'loss: ([0-9.]+)', or a key of a JSON line; default: that of "
-            "plink.report_metric, else a time of steps, else the run's duration.",
-        ),
-    ] = None,
-    higher_is_better: Annotated[
-        bool, option(_PANEL, "The metric is a rate, not a time: larger is better.", "--higher-is-better")
-    ] = False,
-) -> None:
+    JobRequest,
+    CompareRequest,
+    only="hosts_file order algo runner launcher_args env python workdir sync interface timeout_s settings "
+    "accept_new_host_keys log_dir tail as_json",
+)
+def compare(options: JobRequest, request: CompareRequest, program: Program, args: Arguments = None) -> None:
     """Run a program in the given order and in plink's, alternately, and report the speed-up (an A/B test).
 
     The gain has a 95 % interval. Runs are recorded like those of `plink
@@ -38,24 +23,22 @@ def compare(
 
     Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
     """
-    from plink.cli.comparing import ComparisonRequest, compare_orders
+    from plink.cli.comparing import compare_orders
     from plink.cli.job_setup import new_job
     from plink.cli.metrics import metric_from
 
     if options.order == KEEP_HOSTS_ORDER:
         raise UsageError(f"--order {KEEP_HOSTS_ORDER}: both orders are run; omit the option")
-    if higher_is_better and metric is None:
-        raise UsageError("--higher-is-better goes with --metric")
-    if metric is not None:
-        metric_from(metric)  # refused before hosts are probed, which takes long
+    if request.metric is not None:
+        metric_from(request.metric)  # refused before hosts are probed, which takes long
     if (ring := _only_ring(options)) is not None:
         say(ring)
         return
     setup = new_job(program, args or [], options, options.runner or "ssh")
-    compare_orders(setup, ComparisonRequest(pairs, metric, higher_is_better))
+    compare_orders(setup, request)
 
 
-def _only_ring(options: JobOptions) -> str | None:
+def _only_ring(options: JobRequest) -> str | None:
     """Return why there is nothing to compare: few hosts form one ring, whatever their order."""
     from plink.model.hosts import read_hosts
     from plink.model.network import read_network

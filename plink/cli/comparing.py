@@ -5,13 +5,14 @@ Imported by that command, when it runs: it needs the runners and the solvers.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from plink.api.recording import RecordRequest
 from plink.cli.launching import JobSetup, report_failure, run
 from plink.cli.metrics import Metric, detected_metric, metric_from
 from plink.errors import PlinkError
+from plink.features.compare.request import CompareRequest
+from plink.features.launch.recording import RecordRequest
 from plink.model.storage import write_document
 from plink.records import workspace
 from plink.terminal.screen import print_json, print_lines, say
@@ -23,17 +24,7 @@ _MAX_LINES_PER_RANK = 2000
 _RUN_SECONDS = Metric("time of whole runs", "s", lambda lines: None)
 
 
-@dataclass(frozen=True)
-class ComparisonRequest:
-    """A paired comparison. ``pairs``: how often each order is run; ``metric``: where the program reports how it did,
-    None: what its output has, else how long the job took."""
-
-    pairs: int
-    metric: str | None
-    higher_is_better: bool
-
-
-def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
+def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
     """Run both orders alternately and print the gain with its interval.
 
     :raises PlinkError: when a run fails or reports no metric.
@@ -131,7 +122,7 @@ def _run_once(setup: JobSetup, order_name: str, pair: int) -> tuple[str, float, 
 
 
 def _document(
-    comparison: ComparisonRequest, metric: Metric, values: Mapping[str, list[float]], runs: list[dict[str, Any]]
+    comparison: CompareRequest, metric: Metric, values: Mapping[str, list[float]], runs: list[dict[str, Any]]
 ) -> dict[str, Any]:
     baseline, optimised = (values[name][: comparison.pairs] for name in ("given", "plink"))
     gain = paired_gain(baseline, optimised, comparison.higher_is_better)

@@ -113,10 +113,6 @@ def _computed_order(
 ) -> tuple[Network, Hosts]:
     """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
     too old."""
-    if sources.algo is not None:
-        from plink.features.order.request import OrderRequest
-
-        OrderRequest(sources.algo)  # refuses what is none
     reason = None  # to measure
     if network is None or not _same_hosts(network.hosts, baseline):
         reason = (

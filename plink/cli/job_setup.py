@@ -5,20 +5,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from plink.api.launching import AutotuneRequest, LaunchRequest
-from plink.api.preflight import PreflightRequest
-from plink.api.recording import RecordRequest
-from plink.cli.job_options import (
-    KEEP_HOSTS_ORDER,
-    PIPELINE_SETTINGS,
-    JobOptions,
-    LaunchSettings,
-    launch_settings,
-    misplaced,
-)
 from plink.cli.job_order import JobOrder, Sources, job_order
 from plink.cli.launching import JobSetup, dry_run_shown
 from plink.errors import UsageError
+from plink.features.launch.preflight import PreflightRequest
+from plink.features.launch.recording import RecordRequest
+from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplaced
+from plink.features.launch.run import AutotuneRequest, LaunchRequest
 from plink.model.hosts import HUB, Host, Hosts
 from plink.model.plan_file import is_plan
 from plink.records.pipeline_log import PipelineLog
@@ -30,13 +23,17 @@ from runners.job.job import Job
 _UNCHECKED = (KUBERNETES, "slurm")
 
 
-def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> JobSetup:
+def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> JobSetup:
     """Return the job, with its hosts ordered first where needed.
 
     :raises PlinkError: for options that cannot be, as :func:`job_order` and :func:`backend_for` do, and for hosts that
         cannot run it.
     """
-    settings = options.check(runner)
+    options.check(runner)
+    if options.backend is not None:
+        from plink.cli.aggregating import check_backend
+
+        check_backend(options.backend, options.settings.autotune_every_s if options.autotune else None)
     if late := misplaced(program, args):
         say(f"{late} follows {program} and so is its argument; options of plink go before the program")
     in_pods = runner == KUBERNETES  # where nothing of this machine's folders and interpreters holds
@@ -45,9 +42,9 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
         args=tuple(args),
         workdirs=(options.workdir,) if options.workdir else (".",) if in_pods else (os.getcwd(), "~"),
         pythons=(options.python,) if options.python else ("python3",) if in_pods else (sys.executable, "python3"),
-        env=options.environment,
+        env=dict(options.env),
     )
-    job = with_options(job, options, settings)
+    job = options.applied(job)
     request = launch_request(runner, options)
     if options.pipeline is not None:
         from plink.cli.pipeline.restarting import restartable
@@ -55,20 +52,18 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
 
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)
-        job = pipelined(replace(job, env=dict(order.environment)), plan, options, settings)
+        job = pipelined(replace(job, env=dict(order.environment)), plan, options)
         request = replace(request, pipeline_log=PipelineLog(), program=program)
         predicted_s = (plan.details.get("predicted") or {}).get("minibatch_s")
         setup = replace(set_up(job, order, request, options), predicted_s=predicted_s)
-        return restartable(setup, settings.restarts)
+        return restartable(setup, options.settings.restarts)
     for name in ("checkpoint", "restore"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name}: goes with --pipeline")
-    for word in options.settings or []:
-        if word.partition("=")[0] in PIPELINE_SETTINGS:
-            raise UsageError(f"--set {word}: goes with --pipeline")
+    options.settings.check("--pipeline")
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
-    sources = _sources(options, settings)
+    sources = _sources(options)
 
     def check(hosts: Hosts) -> None:
         if runner not in _UNCHECKED:
@@ -78,7 +73,7 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
     return set_up(replace(job, env=dict(order.environment)), order, request, options, sources.plan_file)
 
 
-def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest | None = None) -> LaunchRequest:
+def launch_request(runner: str, options: JobRequest, autotune: AutotuneRequest | None = None) -> LaunchRequest:
     """Return how the job is started; its run is recorded."""
     order = options.pipeline or options.order or f"plink ({options.algo or 'ring'})"
     note = {"python": options.python, "order": str(order)}
@@ -88,14 +83,14 @@ def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest |
 
 
 def set_up(
-    job: Job, order: JobOrder, request: LaunchRequest, options: JobOptions, plan_file: Path | None = None
+    job: Job, order: JobOrder, request: LaunchRequest, options: JobRequest, plan_file: Path | None = None
 ) -> JobSetup:
     """Return the job with its backend; ``--env`` wins over all else.
 
     :param request: with Autotune of the masters that it has, where no backend is typed that has others.
     :raises PlinkError: as :func:`backend_for` does.
     """
-    settings = launch_settings(options.settings or [])
+    settings = options.settings
     env, autotune, hosts = dict(job.env), request.autotune, order.hosts
     if options.backend is not None:
         from plink.cli.aggregating import backend_for
@@ -116,23 +111,10 @@ def set_up(
     if order.network is not None and settings.preflight != "off":
         preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")
     request = replace(request, identities=order.identities, autotune=autotune, preflight=preflight)
-    return JobSetup(replace(job, env=env | options.environment), hosts, order.baseline, request, options)
+    return JobSetup(replace(job, env=env | dict(options.env)), hosts, order.baseline, request, options)
 
 
-def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job:
-    """Return the job with the options that were typed."""
-    return replace(
-        job,
-        timeout_s=options.timeout_s or job.timeout_s,
-        interface=options.interface or job.interface,
-        master_port=settings.master_port or job.master_port,
-        allow_version_mismatch=settings.allow_version_mismatch or job.allow_version_mismatch,
-        sync=options.sync or job.sync,
-        launcher_args=options.launcher_words or job.launcher_args,
-    )
-
-
-def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:
+def _sources(options: JobRequest) -> Sources:
     order = None if options.order in (None, KEEP_HOSTS_ORDER) else Path(str(options.order))
     planned = order is not None and is_plan(order)
     return Sources(
@@ -140,13 +122,13 @@ def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:
         order_file=None if planned else order,
         plan_file=order if planned else None,
         keep_order=options.order == KEEP_HOSTS_ORDER,
-        max_age_s=settings.max_network_age_s,
+        max_age_s=options.settings.max_network_age_s,
         algo=options.algo,
         accept_new_host_keys=options.accept_new_host_keys,
     )
 
 
-def _local(options: JobOptions) -> JobOrder:
+def _local(options: JobRequest) -> JobOrder:
     """Return this machine as the only host."""
     if options.hosts_file or options.order:
         raise UsageError("--runner local runs every rank on this machine; omit --hosts and --order (--slots N)")

@@ -2,15 +2,12 @@
 
 import typer
 
-from plink.cli.job_options import Arguments, JobOptions, Program, takes
+from plink.features.launch.request import Arguments, JobRequest, Program
+from plink.terminal.options import takes
 
 
-@takes(
-    "hosts_file", "order", "algo", "runner", "slots", "launcher_args", "env", "python", "workdir", "sync", "interface",
-    "timeout", "backend", "autotune", "pipeline", "checkpoint", "restore", "settings", "accept_new_host_keys",
-    "log_dir", "tail", "dry_run", "as_json",
-)  # fmt: skip
-def launch(program: Program, options: JobOptions, args: Arguments = None) -> None:
+@takes(JobRequest)
+def launch(options: JobRequest, program: Program, args: Arguments = None) -> None:
     """Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.
 
     Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK,

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from plink.api.launching import LaunchRequest, dry_run, launch
-from plink.cli.job_options import JobOptions
+from plink.features.launch.request import JobRequest
+from plink.features.launch.run import LaunchRequest, dry_run, launch
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from plink.terminal.screen import print_json, print_lines, progress, say, say_error
@@ -29,7 +29,7 @@ class JobSetup:
     hosts: Hosts
     baseline: Hosts
     request: LaunchRequest
-    options: JobOptions
+    options: JobRequest
     predicted_s: float | None = None
     restart: "Callable[[RunResult], Restart]" = lambda result: Restart()
     resume_hint: Callable[[], str | None] = lambda: None

@@ -4,18 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plink.api.launching import AutotuneRequest
-from plink.cli.job_options import JobOptions
 from plink.cli.job_order import JobOrder
-from plink.cli.job_setup import launch_request, set_up, with_options
+from plink.cli.job_setup import launch_request, set_up
 from plink.cli.launching import JobSetup
 from plink.errors import InputError, UsageError
+from plink.features.launch.request import JobRequest
+from plink.features.launch.run import AutotuneRequest
 from plink.records import workspace
 from plink.records.runs import ELASTIC, Run, run_named
 from runners.job.job import Job
 
 
-def recorded_job(name: str, options: JobOptions) -> JobSetup:
+def recorded_job(name: str, options: JobRequest) -> JobSetup:
     """Return the job of the run whose id begins so, or ``last``; typed options win.
 
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
@@ -30,7 +30,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
     folder = _value(run, "sync", (str,), None)
     sync = options.sync or (None if folder is None else Path(folder))
     options = replace(options, sync=sync, python=_value(run, "python", (str,), None))
-    settings = options.check(runner)
+    options.check(runner)
     hosts = run.hosts()
     job = Job(
         program=run.text("program"),
@@ -46,7 +46,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
     )
     order = JobOrder(hosts, hosts, run.machines())
     request = launch_request(runner, options, _autotune(run))
-    return set_up(with_options(job, options, settings), order, request, options)
+    return set_up(options.applied(job), order, request, options)
 
 
 def _autotune(run: Run) -> AutotuneRequest | None:

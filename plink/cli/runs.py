@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.job_options import JobOptions, takes
 from plink.errors import printable
+from plink.features.launch.request import JobRequest
 from plink.records import workspace
+from plink.terminal.options import takes
 from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
@@ -63,12 +64,13 @@ def show(
 
 @app.command("rerun")
 @takes(
-    "runner", "launcher_args", "backend", "autotune", "env", "sync", "interface", "timeout", "settings",
-    "accept_new_host_keys", "log_dir", "tail", "dry_run", "as_json",
-)  # fmt: skip
+    JobRequest,
+    only="runner launcher_args backend autotune env sync interface timeout_s settings accept_new_host_keys log_dir "
+    "tail dry_run as_json",
+)
 def rerun(
+    options: JobRequest,
     name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
-    options: JobOptions,
 ) -> None:
     """Run a job again: same program, hosts, order, folder, environment, limits and runner; typed options win.
 

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink.cli.job_options import Arguments, JobOptions, Program, takes
 from plink.errors import PlinkError, UsageError
+from plink.features.launch.request import Arguments, JobRequest, Program
 from plink.records import workspace
+from plink.terminal.options import takes
 from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
@@ -17,18 +18,19 @@ if TYPE_CHECKING:
 
 
 @takes(
-    "hosts_file", "order", "algo", "launcher_args", "backend", "env", "python", "workdir", "interface", "timeout",
-    "settings", "accept_new_host_keys", "log_dir", "tail", "dry_run", "as_json",
-)  # fmt: skip
-def submit(program: Program, options: JobOptions, args: Arguments = None) -> None:
+    JobRequest,
+    only="hosts_file order algo launcher_args backend env python workdir interface timeout_s settings "
+    "accept_new_host_keys log_dir tail dry_run as_json",
+)
+def submit(options: JobRequest, program: Program, args: Arguments = None) -> None:
     """Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.
 
     --dry-run shows the script.
 
     Example: plink submit --launcher-args "-A team -t 2:00:00" train.py --epochs 3
     """
-    from plink.api.launching import runner_for
     from plink.cli.job_setup import new_job
+    from plink.features.launch.run import runner_for
     from plink.model.hosts import render_hosts
     from plink.model.storage import write_text
     from runners.job.result import new_id
@@ -87,7 +89,7 @@ def _check_utf8(script: str) -> None:
         raise UsageError(f"{word} is not UTF-8, and a batch script is text; put it into a file") from None
 
 
-def _launch_arguments(job: "Job", options: JobOptions, folder: Path) -> list[str]:
+def _launch_arguments(job: "Job", options: JobRequest, folder: Path) -> list[str]:
     """Return the launch as it would be typed, without the variables of ``--env``."""
     values = {
         "--hosts": str(folder / "hosts.txt"),
@@ -95,11 +97,11 @@ def _launch_arguments(job: "Job", options: JobOptions, folder: Path) -> list[str
         "--workdir": job.workdirs[0],
         "--python": options.python,
         "--interface": job.interface,
-        "--timeout": options.timeout,
+        "--timeout": None if options.timeout_s is None else f"{options.timeout_s!r}s",
         "--log-dir": None if options.log_dir is None else str(options.log_dir.absolute()),
         "--tail": None if options.tail is None else str(options.tail),
     }
     words = [f"{name}={value}" for name, value in values.items() if value is not None]
-    words += [f"--set={setting}" for setting in options.settings or []]
+    words += [f"--set={setting}" for setting in options.settings.typed]
     words += [f"--launcher-args={shlex.join(job.launcher_args)}"] if job.launcher_args else []
     return ["--runner=slurm", *words, "--", job.program, *job.args]

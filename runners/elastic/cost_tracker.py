@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import HostPeriod, members_of
 from plink.records.elastic_log import HostEvent
 from plink.records.iteration_values import IterationValues
@@ -25,24 +26,22 @@ class CostTracker:
         elif line["what"] == "rolled back":
             self._iterations.keep_while(lambda clock: clock <= line["clock"])
 
-    def so_far(self, at: float) -> dict[str, Any] | None:
+    def so_far(self, at: float) -> TotalCost | None:
         """Return :func:`spent` until a time, of hosts that are there still; None where no host ever had a price. The
         log's times are rounded: what it has is over."""
         now = max([at, *(event.at for event in self._hosts)])
         cost = spent(members_of(self._hosts, now), len(self._iterations))
-        return None if cost["total"] is None else cost
+        return None if cost.total is None else cost
 
 
-def spent(members: Iterable[HostPeriod], iterations: int) -> dict[str, Any]:
+def spent(members: Iterable[HostPeriod], iterations: int) -> TotalCost:
     """Return what a run cost in all and per iteration, both None where no host has a price, and the hosts that have
     none."""
     held = [Held(member.joined.host, member.joined.price, ((member.joined.at, member.until),)) for member in members]
     cost = cost_of(held, iterations)
-    return {
-        "total": _rounded(cost.total),
-        "per_iteration": _rounded(cost.per_unit),
-        "without_price": list(cost.without_price),
-    }
+    return TotalCost(
+        total=_rounded(cost.total), per_iteration=_rounded(cost.per_unit), without_price=tuple(cost.without_price)
+    )
 
 
 def _rounded(money: float | None) -> float | None:

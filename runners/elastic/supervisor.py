@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.elastic.codec import Envelope, encode_request
 from plink.model.elastic.reports import Failed, Hello, Log, NodeMessage, Notice, OtherVersion
@@ -321,7 +323,7 @@ class Supervisor:
         """Add the cost to a status: only the supervisor knows all hosts and iterations, across controllers."""
         if status["stage"] is None:
             return status
-        return {**status, "cost": self._cost.so_far(self._clock() - self._began)}
+        return {**status, "cost": msgspec.to_builtins(self._cost.so_far(self._clock() - self._began))}
 
     def _log_end_of(self, number: int) -> None:
         """Log the end of a host, unless a controller has."""

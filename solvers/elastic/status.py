@@ -21,7 +21,7 @@ def status(state: State, now: float) -> dict[str, Any]:
         "controller": state.term,
         "checkpoint": None if last is None else last.clock, "waits": waits,
         "replication": replication.status(state), **progress.status(state.progress),
-        "updates": sum((each.updates for each in state.traffic.counters.values()), UpdateCounts()).to_json(),
+        "updates": sum((each.updates for each in state.traffic.counters.values()), UpdateCounts()).summary(),
     }  # fmt: skip
 
 

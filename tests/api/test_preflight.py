@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from plink.api.preflight import PreflightRequest, check_network
 from plink.errors import PlinkError
+from plink.features.launch.preflight import PreflightRequest, check_network
 from runners.job.runner import Flow, FlowResults
 from tests.solvers.diagnosis.test_ring_check import HOST_GBPS, NAMES, network
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from plink.api.spot_process import DriverProcess, SpotRequest, checked_max_hosts
-from plink.cli.elastic.job import Rental
 from plink.errors import InputError, PartlyDone, PlinkError, UsageError
+from plink.features.elastic.session import Rental
 from plink.model.hosts import Host, Hosts
 from tests.cli.test_spot_drive import ENTRIES, PROVIDER, recorded
 from tests.conftest import typed
@@ -287,7 +287,7 @@ def rental_of(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> Re
     """What a job rents, with this program for its driver."""
     run = recorded(folder, ENTRIES[:8])
     argv = [sys.executable, "-c", program.format(run=run, folder=folder, parent=os.getpid())]
-    monkeypatch.setattr("plink.cli.elastic.job.driver_command", lambda request, name: argv)
+    monkeypatch.setattr("plink.features.elastic.session.driver_command", lambda request, name: argv)
     rental = Rental(SpotRequest(run / "spot" / "market.toml"), print)
     rental.start(run)
     return rental

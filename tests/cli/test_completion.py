@@ -116,11 +116,11 @@ def test_completion_imports_nothing_heavy(folder: Path) -> None:
 
 def test_the_words_are_those_that_the_commands_take() -> None:
     """They stand in the module so that nothing has to be imported for them."""
+
     from plink.api.probe_request import METHODS
-    from plink.cli.elastic.control import HostTierChoice
-    from plink.cli.job_options import RunnerName, launch_settings
-    from plink.cli.manifests import ObjectKind
-    from plink.model.hosts import TIERS
+    from plink.cli.manifests import KINDS as OBJECT_KINDS
+    from plink.features.launch.request import RUNNERS as LAUNCH_RUNNERS
+    from plink.features.launch.request import launch_settings
     from plink.model.schedule import COLLECTIVES
     from runners.choice import NAMES as RUNNERS
     from runners.hostfiles import FORMATS
@@ -134,9 +134,8 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     values = completion.VALUES
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert values["--method"] == METHODS
-    assert tuple(RunnerName) == RUNNERS
-    assert tuple(HostTierChoice) == TIERS
-    assert tuple(ObjectKind) == KINDS
+    assert LAUNCH_RUNNERS == RUNNERS
+    assert OBJECT_KINDS == KINDS
     options = set(Options.__dataclass_fields__) - {"groups", "weights"}
     for setting, value in zip(values["launch --set"], ("1h", "strict", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
-from plink.cli.elastic.screen import view
-from plink.cli.elastic.status import status_lines
+from plink.features.elastic.screen import view
+from plink.features.elastic.show import status_lines
 from plink.model.elastic.fields import UpdateCounts
+from plink.model.elastic.status import ElasticStatus
 from tests.conftest import typed
 
 COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
@@ -24,9 +26,9 @@ def status(**more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def seen(status: dict[str, Any]) -> str:
+def seen(document: dict[str, Any]) -> str:
     """The live view's lines, and those of `plink elastic status`."""
-    console = Console(width=200)
+    status, console = msgspec.convert({"run": "a", **document}, ElasticStatus), Console(width=200)
     with console.capture() as capture:
         console.print(view(status, []))
     return capture.get() + "\n".join(status_lines(status))
@@ -63,10 +65,10 @@ def test_updates_are_in_the_status() -> None:
     """Once there were any, also where all of them were dropped."""
     counts = UpdateCounts().with_one(0).with_one(3).with_one(None)
     assert "2 applied, 1 dropped (33.3%); delay 1.5, at most 3 (0: 50%, 2-3: 50%)" in seen(
-        status(updates=counts.to_json())
+        status(updates=counts.summary())
     )
-    assert "0 applied, 1 dropped (100.0%)" in seen(status(updates=UpdateCounts(dropped=1).to_json()))
-    assert "dropped" not in seen(status(updates=UpdateCounts().to_json()))
+    assert "0 applied, 1 dropped (100.0%)" in seen(status(updates=UpdateCounts(dropped=1).summary()))
+    assert "dropped" not in seen(status(updates=UpdateCounts().summary()))
 
 
 def test_a_dry_run_says_what_it_did_not_check(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from plink.cli.app import command
-from plink.cli.job_options import JobOptions, LaunchSettings, launch_settings
 from plink.cli.log_handler import PANEL
 from plink.errors import UsageError
+from plink.features.launch.request import JobRequest, LaunchSettings, launch_settings
 from tests.cli.files import refusal
 from tests.conftest import typed
 
@@ -51,7 +51,7 @@ def test_launch_has_few_options_and_others_the_same_ones() -> None:
         ("elastic run --stage-thresholds auto x.py", "--stage-thresholds auto needs --host-bandwidth"),
         ("elastic run --heartbeat-timeout 1ms x.py", "--heartbeat-timeout 0.001s: 1s at least"),
         ("elastic run --checkpoint-every 1s x.py", "--checkpoint-every goes with --checkpoint DIR"),
-        ("elastic run --runner torchrun x.py", "'torchrun' is not one of 'ssh', 'local', 'slurm', 'kubernetes'"),
+        ("elastic run --runner torchrun x.py", "--runner torchrun: choose one of ssh, local, slurm, kubernetes"),
     ],
 )
 def test_bad_options_are_refused_in_one_line(words: str, complaint: str, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_settings() -> None:
 @pytest.mark.parametrize(
     ("word", "complaint"),
     [
-        ("masterport=1", "write NAME=VALUE, with one of max-network-age, preflight, master-port"),
+        ("masterport=1", "write NAME=VALUE, with one of max-network-age, master-port"),
         ("preflight=yes", "preflight= and off, warn or strict"),
         ("colour=red", "write NAME=VALUE"),
         ("master-port=65536", "master-port= and a port, 0 to 65535"),
@@ -88,11 +88,11 @@ def test_invalid_settings_are_refused(word: str, complaint: str) -> None:
 
 
 def test_a_strict_preflight_needs_agents() -> None:
-    assert JobOptions(settings=["preflight=strict"]).check("ssh").preflight == "strict"
+    JobRequest(settings=launch_settings(["preflight=strict"])).check("ssh")
     with pytest.raises(UsageError, match="--set preflight=strict needs plink's agents"):
-        JobOptions(settings=["preflight=strict"]).check("mpirun")
+        JobRequest(settings=launch_settings(["preflight=strict"])).check("mpirun")
 
 
 def test_settings_of_autotune_need_it() -> None:
     with pytest.raises(UsageError, match="--set autotune-every=1s: goes with --autotune"):
-        JobOptions(settings=["autotune-every=1s"]).check("ssh")
+        JobRequest(settings=launch_settings(["autotune-every=1s"])).check("ssh")

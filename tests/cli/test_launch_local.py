@@ -115,7 +115,7 @@ def test_dry_run_starts_nothing(tmp_path: Path, script: str) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--runner", "teleport", "x"], "'teleport' is not one of 'ssh', 'local'"),
+        (["--runner", "teleport", "x"], "--runner teleport: choose one of ssh, local"),
         (["--runner", "local", "--hosts", "hosts.txt", "x"], "--runner local runs every rank on this machine"),
         (["--hosts", "hosts.txt", "--order", "given", "--timeout", "0", "x"], "'0' leaves no time for anything"),
         (["--hosts", "hosts.txt", "--env", "A;touch x=1", "x"], "write NAME=VALUE"),

@@ -31,7 +31,7 @@ def test_bad_options_are_refused_before_probing(words: tuple[str, ...], named: s
     (("--runner", "locla", "t.py"), "did you mean local?"),
     (("--algo", "rnig", "t.py"), "did you mean ring?"),
     (("--backend", "rnig", "t.py"), "did you mean ring?"),
-    (("--slots", "0", "t.py"), "1 or more"),
+    (("--slots", "0", "t.py"), "it takes 1 to 65536"),
     (("--slots", "four", "t.py"), "a whole number"),
 ])  # fmt: skip
 def test_what_other_launchers_call_it_leads_to_the_option_here(words: tuple[str, ...], named: str) -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from plink.api.launching import LaunchRequest
 from plink.cli import launching
-from plink.cli.job_options import JobOptions
 from plink.cli.pipeline.restarting import restartable
+from plink.features.launch.request import JobRequest
+from plink.features.launch.run import LaunchRequest
 from plink.model.hosts import Host, Hosts
 from plink.records.pipeline_log import PipelineLog
 from plink.runtime.pipeline import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
@@ -37,7 +37,7 @@ def test_interrupt_says_how_to_go_on(
 
     monkeypatch.setattr(launching, "launch", interrupted)
     hosts = Hosts((Host("a", "127.0.0.1", slots=2),))
-    setup = launching.JobSetup(Job("train.py", env=env), hosts, hosts, LaunchRequest(pipeline_log=log), JobOptions())
+    setup = launching.JobSetup(Job("train.py", env=env), hosts, hosts, LaunchRequest(pipeline_log=log), JobRequest())
     with pytest.raises(KeyboardInterrupt):
         launching.start(restartable(setup, 3))
     err = capsys.readouterr().err

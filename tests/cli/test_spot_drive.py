@@ -325,7 +325,10 @@ def test_hint_after_an_interrupt_is_the_whole_command(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plink.cli.spot.drive.live_job", lambda run: (SimpleNamespace(id="abcd"), {}))
+    monkeypatch.setattr(
+        "plink.features.elastic.control.live_job",
+        lambda run: (SimpleNamespace(id="abcd"), SimpleNamespace(to_json=dict)),
+    )
     monkeypatch.setattr("plink.api.spot_driving.drive_spot", interrupted)
     with pytest.raises(KeyboardInterrupt):
         drive(tmp_path / "my market.toml", "last", None, 40.0, 6.0, "2h", 100)

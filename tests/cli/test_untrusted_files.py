@@ -147,7 +147,7 @@ def test_a_note_is_one_line_of_its_log(tmp_path: Path, monkeypatch: pytest.Monke
 
     folders: list[Path] = []
     logs: list[str] = []
-    monkeypatch.setattr("plink.api.elastic.Supervisor", Noting)
+    monkeypatch.setattr("plink.features.elastic.run.Supervisor", Noting)
     observer = library.ElasticObserver(on_start=folders.append)
     hosts = library.Hosts((library.Host("a", "127.0.0.1"),))
     library.run_elastic(library.Job("app.py"), hosts, library.ElasticRequest("local"), observer)

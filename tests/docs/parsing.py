@@ -21,8 +21,8 @@ def refusal(words: list[str]) -> str:
         while True:
             context = node.make_context(name, list(words), parent=context)
             if not hasattr(node, "commands"):
-                if (request_from := getattr(node.callback, "request_from", None)) is not None:
-                    request_from(context.params)
+                if (requests_from := getattr(node.callback, "requests_from", None)) is not None:
+                    requests_from(context.params)
                 return _values(context.params)
             words = [*context._protected_args, *context.args]
             if not words:  # a group that lists something by itself (plink runs), or shows its help
@@ -66,7 +66,7 @@ def _each(read: Callable[[str], object]) -> Callable[[str], None]:
 
 
 def _settings(value: str) -> None:
-    from plink.cli.job_options import launch_settings
+    from plink.features.launch.request import launch_settings
 
     launch_settings([value])
 

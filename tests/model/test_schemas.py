@@ -25,7 +25,7 @@ from tests.model.schemas import FOLDER, Document, complaints, described, printed
 from tests.runners.child_jobs import ChildJobs
 
 # JSON lines: a schema is of a document, and their readers know each line.
-LOGS = {"elastic/1", "autotune/1", "spot-journal/1"}
+LOGS = {"elastic-log/1", "autotune/1", "spot-journal/1"}
 
 
 @pytest.fixture(scope="module")

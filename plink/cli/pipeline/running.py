@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from plink.cli.job_options import JobOptions, LaunchSettings
 from plink.cli.job_order import JobOrder
 from plink.errors import InputError, PlinkError, UsageError
+from plink.features.launch.request import JobRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline
@@ -31,7 +31,7 @@ _DROPPED_KEYS = ("predicted", "compared", "constraints", "lower_bound_s", "gap",
 _DROPPED_STAGE_KEYS = ("predicted",)
 
 
-def check_options(program: str, options: JobOptions) -> None:
+def check_options(program: str, options: JobRequest) -> None:
     """Refuse what a pipeline does not take.
 
     :raises UsageError: for the first such thing.
@@ -43,7 +43,7 @@ def check_options(program: str, options: JobOptions) -> None:
             raise UsageError(f"--pipeline: omit --{name}; the plan has hosts and ranks")
 
 
-def pipeline_order(plan_file: Path, options: JobOptions, runner: str) -> tuple[PipelinePlan, JobOrder]:
+def pipeline_order(plan_file: Path, options: JobRequest, runner: str) -> tuple[PipelinePlan, JobOrder]:
     """Return the plan, proven, and its hosts in rank order; hosts that it leaves idle take no part, and that is said.
 
     :raises PlinkError: when it is not proven, or of other hosts.
@@ -91,11 +91,12 @@ def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
     return Hosts(tuple(members), baseline.lab)
 
 
-def pipelined(job: Job, plan: PipelinePlan, options: JobOptions, settings: LaunchSettings) -> Job:
+def pipelined(job: Job, plan: PipelinePlan, options: JobRequest) -> Job:
     """Return the job whose ranks each train their stage of the user's program.
 
     :raises UsageError: for settings of checkpoints without a folder.
     """
+    settings = options.settings
     if options.checkpoint is None and (settings.checkpoint_every is not None or settings.restarts):
         raise UsageError("--set checkpoint-every and restarts go with --checkpoint DIR")
     timeout_s = settings.message_timeout_s

@@ -32,8 +32,8 @@ def advise(
     Example: plink spot advise market.toml --prices prices.json
     """
     from plink.api.spot import advise_spot
-    from plink.cli.elastic.history import history_from
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
+    from plink.features.elastic.summary import history_from
     from plink.model.spot.market_file import read_market_file
 
     time = None if at is None else parse_time(at, "--at")

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.cli.elastic.live import RunId, live_job
 from plink.cli.spot.inputs import MarketPath, OptionalPricePaths
 from plink.errors import PlinkError, UsageError
+from plink.terminal.options import RunId
 from plink.terminal.screen import say, say_error
 
 if TYPE_CHECKING:
@@ -80,18 +80,20 @@ def drive(
 
     if Path(run).is_file() and not market.exists():
         raise UsageError(f"MARKET comes first: plink spot drive {shlex.join([run, str(market)])}")
+    from plink.features.elastic.control import live_job
+
     chosen, job = live_job(run)
     histories = histories_from(prices) if prices else Histories()
     options = max_total, max_hourly, None if deadline is None else parse_limit(deadline), iterations, fallback
     request = DriveRequest(market, histories, *options, supervised)
     folder = workspace.RUNS / chosen.id
     if dry_run:
-        dry_run_spot(folder, dict(job), request, say_error)
+        dry_run_spot(folder, job.to_json(), request, say_error)
         return
     command = shlex.join(["plink", *SpotRequest(market, tuple(prices or ()), *options).words(chosen.id)])
     screen = _Screen()
     try:
-        drive_spot(folder, dict(job), request, say, screen.show)
+        drive_spot(folder, job.to_json(), request, say, screen.show)
     except KeyboardInterrupt:
         say_error(_left_behind(chosen.id, command, screen.state))
         raise

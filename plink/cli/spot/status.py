@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.elastic.live import RunId
+from plink.terminal.options import RunId
 from plink.terminal.screen import print_json
 
 
@@ -14,7 +14,7 @@ def status(run: RunId, as_json: Annotated[bool, typer.Option("--json", help="Pri
     Example: plink spot status last
     """
     from plink.api.spot_state import spot_state
-    from plink.cli.rented import document_of, show_rented
+    from plink.features.spot.rented import document_of, show_rented
     from plink.records import workspace
     from plink.records.runs import run_named
 

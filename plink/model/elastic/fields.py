@@ -1,9 +1,11 @@
 """Types of the fields of messages, with the values that are allowed, and records that several messages share."""
 
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
+
+from plink.model.elastic.summary import DelayCount, UpdatesSummary
 
 _LARGEST = (1 << 63) - 1
 MAX_DELAY_BINS = 32
@@ -55,25 +57,25 @@ class UpdateCounts(Struct, frozen=True, forbid_unknown_fields=True):
         sums = (getattr(self, name) + getattr(other, name) for name in self.__struct_fields__[3:])
         return UpdateCounts(delays, self.total + other.total, largest, *sums)
 
-    def to_json(self) -> dict[str, Any] | None:
+    def summary(self) -> UpdatesSummary | None:
         """Return them for a person or a program of theirs; None where there was no update."""
         if not self.applied + self.dropped + self.unsent:
             return None
         bounds = [(1 << place >> 1, (1 << place) - 1) for place in range(len(self.delays))]
-        return {
-            "applied": self.applied,
-            "dropped": self.dropped,
-            "unsent": self.unsent,
-            "mean_delay": round(self.total / self.applied, 3) if self.applied else None,
-            "largest_delay": self.largest if self.applied else None,
-            "delays": [
-                {"least": least, "most": min(most, self.largest), "updates": updates}
+        return UpdatesSummary(
+            applied=self.applied,
+            dropped=self.dropped,
+            unsent=self.unsent,
+            mean_delay=round(self.total / self.applied, 3) if self.applied else None,
+            largest_delay=self.largest if self.applied else None,
+            delays=tuple(
+                DelayCount(least=least, most=min(most, self.largest), updates=updates)
                 for (least, most), updates in zip(bounds, self.delays, strict=True)
-            ],
-            "planned": self.planned,
-            "grouped": self.grouped,
-            "lateness": round(self.took_s / self.planned_s, 3) if self.planned_s else None,
-        }
+            ),
+            planned=self.planned,
+            grouped=self.grouped,
+            lateness=round(self.took_s / self.planned_s, 3) if self.planned_s else None,
+        )
 
 
 class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):

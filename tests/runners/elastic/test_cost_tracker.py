@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Entry, HostEvent, Iteration, RollBackLogEntry
 from runners.elastic.cost_tracker import CostTracker, spent
@@ -21,7 +22,7 @@ def host(at: float, name: str, number: int, event: str) -> HostEvent:
     return HostEvent(at, name, number, "transient", 1, event, PRICES[name])  # type: ignore[arg-type]
 
 
-def live(entries: list[Entry], at: float) -> dict[str, Any] | None:
+def live(entries: list[Entry], at: float) -> TotalCost | None:
     """By the lines as a controller says them."""
     spending = CostTracker()
     for entry in entries:
@@ -31,10 +32,10 @@ def live(entries: list[Entry], at: float) -> dict[str, Any] | None:
 
 def test_host_and_iteration_costs() -> None:
     entries: list[Entry] = [host(0, "c", 0, "joined"), host(0, "a", 1, "joined"), host(1800, "a", 1, "left")]
-    assert live(entries, 3600) == {"total": 3.25, "per_iteration": None, "without_price": []}
+    assert live(entries, 3600) == TotalCost(total=3.25, per_iteration=None, without_price=())
     entries += [Iteration(at, number, 1.0, 1, 2, number) for at, number in ((10, 0), (20, 1))]
     entries += [RollBackLogEntry(30, 0, 1, 1), host(3600, "b", 2, "joined")]
-    assert live(entries, 7200) == {"total": 6.25, "per_iteration": 6.25, "without_price": ["b"]}
+    assert live(entries, 7200) == TotalCost(total=6.25, per_iteration=6.25, without_price=("b",))
 
 
 def test_without_a_price_there_is_none() -> None:
@@ -44,7 +45,7 @@ def test_without_a_price_there_is_none() -> None:
 
 
 def test_a_time_of_the_log_that_was_rounded_up_is_over() -> None:
-    assert live([host(1.001, "a", 0, "joined")], 1.0008) == {"total": 0.0, "per_iteration": None, "without_price": []}
+    assert live([host(1.001, "a", 0, "joined")], 1.0008) == TotalCost(total=0.0, per_iteration=None, without_price=())
 
 
 moments = st.lists(
@@ -68,7 +69,7 @@ def test_it_is_what_the_log_comes_to(calls: list[Any]) -> None:
     history = history_of(entries)
     afterwards = spent(history.members, len(history.completed))
     result = live(entries, history.seconds)
-    assert result == (None if afterwards["total"] is None else afterwards)
+    assert result == (None if afterwards.total is None else afterwards)
 
 
 def test_status_survives_a_change_of_controller(paper: Paper) -> None:
@@ -85,7 +86,7 @@ def test_status_survives_a_change_of_controller(paper: Paper) -> None:
     cost = answered(paper)["cost"]
     assert 10 <= cost["total"] < 15
     assert abs(cost["per_iteration"] - cost["total"] / 2) < 1e-4
-    assert cost["without_price"] == ["h0", "h1"]
+    assert cost["without_price"] == ("h0", "h1")
     assert "cost" not in answered(paper, stage=None)
 
 

@@ -1,19 +1,23 @@
-"""``plink.elastic-summary/1``: what an elastic run did and cost."""
+"""Documents of an elastic run that has ended: how (``plink.elastic/1``), what it did and cost
+(``plink.elastic-summary/1``)."""
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, NonNegative
+from plink.model.document import UNSET, Document, Part, Unset
 
 
-class EndEntry(TypedDict):
+class RunEnd(Part, frozen=True, kw_only=True):
     """How it ended; null while it runs, and where its log was cut off."""
 
     why: str
     code: int
 
 
-class StageSummary(TypedDict):
+class StageSummary(Part, frozen=True, kw_only=True):
     """A stretch of time in one stage."""
 
     stage: Literal[1, 2, 3]
@@ -21,43 +25,36 @@ class StageSummary(TypedDict):
     median_s: NonNegative
 
 
-class HostSummary(TypedDict):
+class HostSummary(Part, frozen=True, kw_only=True):
     """What one host did."""
 
     host: str
-    tier: Literal["reliable", "transient"] | None
-    price: NonNegative | None
-    held_s: NonNegative | None
-    sent_bytes: Count | None
-    received_bytes: Count | None
-    computed_s: NonNegative | None
-    waited_s: NonNegative | None
-    steps: Count | None
+    tier: Literal["reliable", "transient"] | None = None
+    price: NonNegative | None = None
+    held_s: NonNegative | None = None
+    sent_bytes: Count | None = None
+    received_bytes: Count | None = None
+    computed_s: NonNegative | None = None
+    waited_s: NonNegative | None = None
+    steps: Count | None = None
 
 
-class EventSummary(TypedDict):
-    """One event of the run."""
-
-    at: NonNegative
-    what: Literal["host", "rolled back", "controller"]
-
-
-class TotalCostEntry(TypedDict):
+class TotalCost(Part, frozen=True, kw_only=True):
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
 
     total: NonNegative | None
     per_iteration: NonNegative | None
-    without_price: list[str]
+    without_price: tuple[str, ...]
 
 
-class HintEntry(TypedDict):
+class RuleHint(Part, frozen=True, kw_only=True):
     """A rule that would have taken less time, and the share of the time that it would have saved."""
 
     rule: str
     saved: NonNegative
 
 
-class DelayEntry(TypedDict):
+class DelayCount(Part, frozen=True, kw_only=True):
     """How many updates had a delay of `least` to `most`."""
 
     least: Count
@@ -65,7 +62,7 @@ class DelayEntry(TypedDict):
     updates: Count
 
 
-class UpdatesEntry(TypedDict):
+class UpdatesSummary(Part, frozen=True, kw_only=True):
     """Updates of asynchronous workers, one a step and partition: how many were applied, how many dropped because they
     were too old when they arrived, and how many before they were sent. Their delay is how many others the partition
     applied between the read that an update was computed from and itself; null where none was applied."""
@@ -75,34 +72,35 @@ class UpdatesEntry(TypedDict):
     unsent: Count
     mean_delay: NonNegative | None
     largest_delay: Count | None
-    delays: list[DelayEntry]
+    delays: tuple[DelayCount, ...]
     planned: Count
     grouped: Count
     lateness: NonNegative | None
 
 
-class ReplicationEntry(TypedDict):
+class ReplicationSummary(Part, frozen=True, kw_only=True):
     """What servers pushed to replicas: rounds, and bytes of vectors. ``bound``: of --divergence, null without; the L2
     norm of the difference between parameters and replicas, as of the last report, and the largest so far."""
 
     rounds: Count
     bytes: Count
     bound: str | None
-    distance: NotRequired[NonNegative]
+    distance: NonNegative | Unset = UNSET
     largest_distance: NonNegative
 
 
-class ElasticSummaryDocument(TypedDict):
+NOTHING_REPLICATED = ReplicationSummary(rounds=0, bytes=0, bound=None, largest_distance=0.0)
+
+
+class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-summary/1"):
     """What an elastic run did and cost.
 
     Printed by `plink elastic summary --json`.
     """
 
-    schema: Literal["plink.elastic-summary/1"]
-    """Kind and version of this file."""
     seconds: NonNegative
     """Until when the log tells, from the run's beginning."""
-    end: EndEntry | None
+    end: RunEnd | None
     """How it ended; null while it runs, and where its log was cut off."""
     iterations: Count
     """Iterations that count."""
@@ -110,9 +108,9 @@ class ElasticSummaryDocument(TypedDict):
     """Iterations that roll-backs undid."""
     objective: float | None
     """The last that is known."""
-    stages: list[StageSummary]
+    stages: tuple[StageSummary, ...]
     """Iterations that count and their median time, by stage."""
-    hosts: list[HostSummary]
+    hosts: tuple[HostSummary, ...]
     """Each host: its price per hour, how long it took part, what it sent and received, seconds that a worker of it
     computed and waited for others in iterations that count, and its steps; null where that is not known."""
     rule: str | None
@@ -121,21 +119,45 @@ class ElasticSummaryDocument(TypedDict):
     """How the data was divided: slots or speed; null where the log does not tell."""
     waited: NonNegative | None
     """Share of the workers' time that they waited for others; null where nothing was measured."""
-    updates: UpdatesEntry | None
+    updates: UpdatesSummary | None
     """Updates of asynchronous workers (--rule asp, ordered:N, elastic-bsp:R), as hosts reported last; null under
     other rules."""
     moved: NonNegative
     """Share of the work that workers did for others (--rebalance), of a mean iteration."""
     help: dict[str, dict[str, NonNegative]]
     """By host that was helped: which share of its work workers of which hosts did for it, of a mean iteration."""
-    hint: HintEntry | None
+    hint: RuleHint | None
     """The rule that would have saved most, if more than a tenth: the run's own times replayed, as if messages cost
     nothing."""
-    replication: ReplicationEntry
+    replication: ReplicationSummary
     """What servers pushed to replicas in the whole run, but for a few seconds before a controller was replaced."""
-    events: list[EventSummary]
+    events: tuple[dict[str, Any], ...]
     """What happened, as the log has it (plink.elastic-log/1)."""
-    cost: TotalCostEntry
+    cost: TotalCost
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
-    spot: NotRequired[SpotStatusDocument]
+    spot: SpotStatusDocument | Unset = UNSET
     """What was rented for it and what that cost, as plink.spot-status/1 has it; missing where nothing ever was."""
+
+
+class ElasticResult(Document, frozen=True, kw_only=True, tag="plink.elastic/1"):
+    """How an elastic run ended.
+
+    Printed by `plink elastic run --json`.
+    """
+
+    id: Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
+    """Tells runs apart."""
+    exit_code: Annotated[int, Meta(ge=0, le=255)]
+    """0; 1 where it could not go on; 124 when it was ended for taking longer than it may."""
+    seconds: NonNegative
+    """From the moment the job began, its program made on all hosts, to its end."""
+    why: str
+    """Why it ended; empty when it ended well."""
+    iterations: Count
+    """Iterations that were told of; one that was done again after a roll-back counts once."""
+    iteration_s: NonNegative | None
+    """Their median time, in seconds; null where there is none."""
+    objective: float | None
+    """The last that is known; null where the program tells of none."""
+    spot: SpotStatusDocument | Unset = UNSET
+    """What was rented for it and what that cost, as plink.spot-status/1 has it; without `--spot` the key is missing."""

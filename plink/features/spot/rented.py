@@ -25,6 +25,18 @@ def rented_document(folder: "Path") -> dict[str, Any] | None:
     return document_of(spot_state(folder), folder)
 
 
+def rented_or_unknown(folder: "Path") -> dict[str, Any] | None:
+    """Return what is rented for a run; None where nothing ever was, or its journal is damaged, which is said."""
+    from plink.errors import PlinkError
+    from plink.terminal.screen import say_error
+
+    try:
+        return rented_document(folder)
+    except PlinkError as error:
+        say_error(f"what is rented is not known: {error}")
+        return None
+
+
 def _iterations(folder: "Path") -> int:
     """Return how many iterations of the job count."""
     from plink.errors import InputError
@@ -79,7 +91,7 @@ def document_of(state: "SpotState", folder: "Path") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show_rented(document: dict[str, Any]) -> None:
+def show_rented(document: Any) -> None:
     """Print what is held and why, and what it costs."""
     from plink.model.units import format_duration
     from plink.terminal.screen import print_lines

@@ -2,18 +2,20 @@
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
-from plink.cli.elastic.cost import cost_so_far
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
 from plink.errors import printable
+from plink.features.elastic.show import cost_so_far
+from plink.model.elastic.status import ElasticStatus
+from plink.model.elastic.summary import ElasticResult
 from plink.model.units import format_bytes, format_duration, format_time
 from plink.records.work_shares import help_sentence, work_sentence, work_shares
 from plink.terminal.screen import say, say_error
-
-if TYPE_CHECKING:
-    from rich.live import Live
-
-    from plink.api.elastic import ElasticResult
 
 _log = logging.getLogger("plink.elastic")
 
@@ -64,26 +66,21 @@ class Screen(logging.Handler):
         file = sys.stdout if stream == "out" and not self._as_json else sys.stderr
         mark = "-" * self._width if number is None else f"{number:>{self._width}}"
         if (live := self._live) is not None and file.isatty():
-            from rich.text import Text
-
             live.console.print(Text(f"[{mark}] ") + Text.from_ansi(line), soft_wrap=True)
             return
         file.buffer.write(f"[{mark}] {line}\n".encode("utf-8", "surrogateescape"))
         file.flush()
 
-    def status(self, status: dict[str, Any]) -> None:
+    def status(self, status: ElasticStatus) -> None:
         """How the job stands, every second; shown on a terminal."""
         if not sys.stderr.isatty():
             return
-        from rich.console import Console
-        from rich.live import Live
-
         if self._live is None:
             self._live = Live(console=Console(stderr=True), refresh_per_second=2, transient=True)
             self._live.start()
         self._live.update(view(status, self._events))
 
-    def last_word(self, result: "ElasticResult") -> None:
+    def last_word(self, result: ElasticResult) -> None:
         """What it came to."""
         if not result.exit_code:
             objective = "" if result.objective is None else f", objective {result.objective:.6g}"
@@ -93,41 +90,35 @@ class Screen(logging.Handler):
         say(f"`plink elastic plot {result.id}` draws what happened")
 
 
-def view(status: dict[str, Any], events: list[str]) -> Any:
+def view(status: ElasticStatus, events: list[str]) -> Group | Text:
     """Stage, hosts by role, iteration, objective, cost, notices and bytes, as a rich table."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    if status["stage"] is None:
+    if status.stage is None:
         return Text("hosts get ready")
-    seconds = "" if status["iteration_s"] is None else f"  {format_time(status['iteration_s'])} an iteration"
-    objective = "" if status["objective"] is None else f"  objective {status['objective']:.6g}"
+    seconds = "" if status.iteration_s is None else f"  {format_time(status.iteration_s)} an iteration"
+    objective = "" if status.objective is None else f"  objective {status.objective:.6g}"
     title = Text(
-        f"stage {status['stage']}  iteration {max(0, status['iteration'] + 1)}  clock {status['begun']}"
-        f"{seconds}{objective}"
+        f"stage {status.stage}  iteration {max(0, status.iteration + 1)}  clock {status.begun}{seconds}{objective}"
     )
     if cost := cost_so_far(status):
         title.append(f"  cost {cost}")
-    if sentence := work_sentence(status.get("work", {}), status["iteration"]):
+    work = status.work
+    if sentence := work_sentence(work, status.iteration):
         title.append(f"\n{sentence}")
-    if sentence := help_sentence(status.get("moved", 0.0), status.get("help", {})):
-        title.append(f"\niteration {status['iteration']}: {sentence}")
-    if waits := status["waits"]:
-        title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
+    if sentence := help_sentence(status.moved, status.help):
+        title.append(f"\niteration {status.iteration}: {sentence}")
+    if waits := status.waits:
+        title.append(f"  waits for {', '.join(waits.hosts)} since {waits.seconds:.0f} s")
     table = Table(box=None, pad_edge=False)
-    shares = work_shares(status.get("work", {}))
+    shares = work_shares(work)
     waited = {} if shares is None else {host: f"{share:.0%}" for host, share in shares.by_host.items()}
     for name in ("host", "tier", "serves", "backs up", "shards", "waited", "sent", "received", ""):
         table.add_column(name, justify="left" if name in ("host", "tier", "") else "right")
-    for host in status["hosts"]:
-        state = "" if host["state"] == "there" else host["state"]
-        table.add_row(
-            host["name"], host["tier"], _count(host["serves"]), _count(host["replicas"]), str(host["shards"] or ""),
-            waited.get(host["name"], ""), format_bytes(host["sent"]), format_bytes(host["received"]), state,
-        )  # fmt: skip
+    for host in status.hosts:
+        state = "" if host.state == "there" else host.state
+        roles = _count(host.serves), _count(host.replicas), str(host.shards or ""), waited.get(host.name, "")
+        table.add_row(host.name, host.tier, *roles, format_bytes(host.sent), format_bytes(host.received), state)
     return Group(title, table, *(Text(event, style="dim") for event in events))
 
 
-def _count(numbers: list[int]) -> str:
+def _count(numbers: tuple[int, ...]) -> str:
     return str(len(numbers)) if numbers else ""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink.api.connecting import connector_for
-from plink.api.recording import RecordRequest, RunDescription, recording
 from plink.errors import PlinkError
+from plink.features.launch.recording import RecordRequest, RunDescription, recording
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from plink.records.pipeline_log import PipelineLog, is_report
@@ -23,7 +23,7 @@ from runners.job.result import PlacementError, RunResult, new_id
 from runners.job.runner import DryRun, FlowRun, RunContext, Runner, RunObserver
 
 if TYPE_CHECKING:
-    from plink.api.preflight import PreflightRequest
+    from plink.features.launch.preflight import PreflightRequest
     from solvers.autotune.observed import MasterAssignment
 
 _log = logging.getLogger("plink.launch")
@@ -123,7 +123,7 @@ def launch(
 def _network_check(preflight: "PreflightRequest | None") -> Callable[[FlowRun], None] | None:
     if preflight is None:
         return None
-    from plink.api.preflight import check_network
+    from plink.features.launch.preflight import check_network
 
     return lambda run: check_network(run, preflight)
 

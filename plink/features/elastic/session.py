@@ -1,7 +1,4 @@
-"""An elastic job from the command line: started, shown, kept.
-
-Imported by the commands that run one, when they do.
-"""
+"""An elastic job from the command line: started, shown, kept."""
 
 import contextlib
 import os
@@ -12,15 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plink.api.elastic import ElasticObserver, check_program, prepare_elastic, run_elastic
-from plink.api.recording import RecordRequest
-from plink.api.spot_process import DriverProcess, SpotRequest, driver_command
-from plink.cli.elastic.options import ElasticOptions, SpotOptions
-from plink.cli.elastic.screen import Screen
-from plink.cli.job_options import JobOptions
-from plink.cli.job_setup import with_options
-from plink.cli.rented import cost_line, rented_document
+from plink.api.spot_process import DriverProcess, SpotRequest, checked_max_hosts, driver_command
 from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.features.elastic.request import ElasticRequest, SpotOptions
+from plink.features.elastic.run import ElasticObserver, check_program, prepare_elastic, run_elastic
+from plink.features.elastic.screen import Screen
+from plink.features.launch.recording import RecordRequest
+from plink.features.launch.request import JobRequest
+from plink.features.spot.rented import cost_line, rented_document
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.records import workspace
@@ -32,33 +28,25 @@ from runners.job.result import PlacementError
 _MAX_LOCAL_SLOTS = 64
 
 
-def run_job(
-    program: str, args: list[str], runner: str, options: JobOptions, elastic: ElasticOptions,
-    spot: SpotOptions | None = None,
-) -> int:  # fmt: skip
+def run_job(program: str, args: list[str], options: JobRequest, request: ElasticRequest, spot: SpotOptions) -> int:
     """Run it to its end; returns the exit code to end with. :raises PlinkError: when the job could not be run."""
     check_program(program)
-    rental_request = None if spot is None else spot.request()
-    launch_settings = options.check(runner, external=False)
-    request = elastic.request(
-        runner=runner,
-        accept_new_host_keys=options.accept_new_host_keys,
-        record=RecordRequest(options.log_dir, {"python": options.python}),
-    )
-    request.settings()  # refuse before hosts are read
+    runner = request.runner
+    options.check(runner, external=False)
+    rental_request = _rental_request(spot)
+    record = RecordRequest(options.log_dir, {"python": options.python})
+    request = replace(request, accept_new_host_keys=options.accept_new_host_keys, record=record)
     in_pods = runner == KUBERNETES
     job = Job(
         program=program,
         args=tuple(args),
         workdirs=(options.workdir,) if options.workdir else (".",) if in_pods else (os.getcwd(), "~"),
         pythons=(options.python or ("python3" if in_pods else sys.executable),),
-        env=options.environment,
+        env=dict(options.env),
     )
-    job = with_options(job, options, launch_settings)
+    job = options.applied(job)
     hosts = _hosts(runner, options)
     if rental_request is not None:
-        from plink.api.spot_process import checked_max_hosts
-
         request = replace(request, max_hosts=checked_max_hosts(rental_request, hosts, runner, request.max_hosts))
     if options.dry_run:
         _show_nodes(hosts, prepare_elastic(job, hosts, request)[0])
@@ -69,9 +57,12 @@ def run_job(
         with screen, contextlib.ExitStack() as bars:
             advance = bars.enter_context(progress("connecting", "copying"))
             observer = ElasticObserver(
-                screen.line, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total),
-                on_status=screen.status, on_start=rental.start,
-            )  # fmt: skip
+                screen.line,
+                lambda locations: bars.close(),
+                lambda what, done, total: advance[what](done, total),
+                on_status=screen.status,
+                on_start=rental.start,
+            )
             result = run_elastic(job, hosts, replace(request, network=_network()), observer)
     except PlacementError as error:
         for rank in error.locations:
@@ -89,6 +80,20 @@ def run_job(
     return result.exit_code or rental.failure
 
 
+def _rental_request(spot: SpotOptions) -> SpotRequest | None:
+    if spot.market is None:
+        return None
+    return SpotRequest(
+        spot.market,
+        tuple(spot.prices or ()),
+        spot.max_total,
+        spot.max_hourly,
+        spot.deadline_s,
+        spot.iterations,
+        spot.fallback,
+    )
+
+
 def _network() -> Network | None:
     """The last one that was measured here, which may know the racks of the hosts."""
     if not workspace.NETWORK.is_file():
@@ -100,7 +105,7 @@ def _network() -> Network | None:
         return None
 
 
-def _hosts(runner: str, options: JobOptions) -> Hosts:
+def _hosts(runner: str, options: JobRequest) -> Hosts:
     """:raises UsageError: there are none."""
     if runner == "local":
         if options.hosts_file is not None:

@@ -8,21 +8,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+import msgspec
+
 from plink.api.connecting import connector_for
-from plink.api.elastic_events import ElasticEvents, log
-from plink.api.elastic_request import ElasticRequest
-from plink.api.recording import Recording, RunDescription, recording
 from plink.errors import PlinkError, UsageError, printable
+from plink.features.elastic.events import ElasticEvents, log
+from plink.features.elastic.request import ElasticRequest
+from plink.features.launch.recording import Recording, RunDescription, recording
 from plink.model.consistency import parse_rule
+from plink.model.elastic.status import ElasticStatus, JobControl
+from plink.model.elastic.summary import ElasticResult
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from plink.model.rules.ordered import Ordered
-from plink.model.storage import write_document
 from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import SOCKET, ElasticLog, Entry
 from plink.records.runs import ELASTIC
 from plink.transport.connector import Connector
-from runners.elastic.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
+from runners.elastic.supervisor import JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import new_id
@@ -41,34 +44,8 @@ class ElasticObserver(RunObserver):
     """
 
     on_entry: Callable[[Entry], None] = lambda entry: None
-    on_status: Callable[[dict[str, Any]], None] | None = None
+    on_status: Callable[[ElasticStatus], None] | None = None
     on_start: Callable[[Path], None] = lambda folder: None
-
-
-@dataclass(frozen=True)
-class ElasticResult:
-    """How an elastic job ended. ``iteration_s``: the median time of an iteration; ``objective``: the last one."""
-
-    id: str
-    exit_code: int
-    seconds: float
-    why: str
-    iterations: int
-    iteration_s: float | None
-    objective: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """``plink.elastic/1``."""
-        return {
-            "schema": "plink.elastic/1",
-            "id": self.id,
-            "exit_code": self.exit_code,
-            "seconds": self.seconds,
-            "why": self.why,
-            "iterations": self.iterations,
-            "iteration_s": self.iteration_s,
-            "objective": self.objective,
-        }
 
 
 def run_elastic(
@@ -87,7 +64,7 @@ def run_elastic(
     note = {"backend": ELASTIC, "settings": settings}
     record = None if options.record is None else replace(options.record, note={**options.record.note, **note})
     run = RunDescription(new_id(), options.runner, job, hosts, {})
-    rule = parse_rule(options.rule or "bsp")
+    rule = parse_rule(options.rule)
     if isinstance(rule, Ordered) and (caution := rule.caution(sum(host.slots for host in hosts))):
         log.warning("%s", caution)
     with recording(record, run) as current, _logs(current) as (elastic_log, notes):
@@ -95,19 +72,24 @@ def run_elastic(
         racks, link_rates = _measured(options.network, hosts)
         overrides = JobSettingsOverride({**settings, "link_rates": link_rates}, options.max_hosts, racks)
         identities: Mapping[str, dict[str, Any]] | None = None if options.runner == "local" else {}
-        callbacks = _report(observer, events, current, notes, job.program)
+        callbacks = _report(observer, events, current, notes, run.id, job.program)
         supervisor = Supervisor(connector, node, overrides, callbacks, identities, time.monotonic)
-        entry = {
-            "socket": supervisor.control_socket.name,
-            "pid": os.getpid(),
-            "lab": hosts.lab,
-            "runner": options.runner,
-        }
-        write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **entry})
+        control = JobControl(
+            socket=supervisor.control_socket.name, pid=os.getpid(), lab=hosts.lab, runner=options.runner
+        )
+        control.write(current.folder / SOCKET)
         observer.on_start(current.folder)
         ended = supervisor.run(hosts)
         current.outcome = {"exit_code": ended.code, "seconds": ended.seconds, "why": ended.reason}
-    return _result(run.id, ended, events)
+    return ElasticResult(
+        id=run.id,
+        exit_code=ended.code,
+        seconds=ended.seconds,
+        why=ended.reason,
+        iterations=events.iterations,
+        iteration_s=events.iteration_s,
+        objective=events.objective,
+    )
 
 
 def prepare_elastic(job: Job, hosts: Hosts, request: ElasticRequest) -> tuple[Job, Connector]:
@@ -167,7 +149,7 @@ def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
 
 
 def _report(
-    observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO, program: str
+    observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO, run: str, program: str
 ) -> SupervisorCallbacks:
     began = time.monotonic()
 
@@ -184,10 +166,17 @@ def _report(
         observer.on_placement(locations)
         log.info("%d/%d hosts verified; starting %s", len(locations), len(locations), program)
 
+    show = observer.on_status
     return SupervisorCallbacks(
-        on_line, events.add, on_note, lambda text: log.warning("%s", text), on_placement,
-        observer.progress, observer.on_status, current.folder,
-    )  # fmt: skip
+        on_line,
+        events.add,
+        on_note,
+        lambda text: log.warning("%s", text),
+        on_placement,
+        observer.progress,
+        None if show is None else lambda status: show(msgspec.convert({"run": run, **status}, ElasticStatus)),
+        current.folder,
+    )
 
 
 def _measured(network: Network | None, hosts: Hosts) -> tuple[dict[str, str], dict[str, float]]:
@@ -210,9 +199,3 @@ def _measured(network: Network | None, hosts: Hosts) -> tuple[dict[str, str], di
     racks = {name: first[int(group)] for name, group in zip(names, groups, strict=True)} if groups.max() else {}
     rates = zip(names, fabric.host_out_gbps, fabric.host_in_gbps, strict=True) if fabric.rate_gbps is not None else ()
     return racks, {name: float(min(out, into)) * 1e9 / 8 for name, out, into in rates}
-
-
-def _result(run_id: str, ended: JobEnd, events: ElasticEvents) -> ElasticResult:
-    return ElasticResult(
-        run_id, ended.code, ended.seconds, ended.reason, events.iterations, events.iteration_s, events.objective
-    )

@@ -1,1 +1,0 @@
-"""Elastic jobs from the command line (`plink elastic`)."""

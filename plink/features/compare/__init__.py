@@ -1,0 +1,1 @@
+"""Comparison of rank orders by runs of a program in pairs (an A/B test)."""

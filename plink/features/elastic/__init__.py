@@ -1,0 +1,1 @@
+"""Elastic jobs (AgileML): training on machines that may be taken away."""

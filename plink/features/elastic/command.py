@@ -1,0 +1,207 @@
+"""``plink elastic``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plink.errors import PlinkError, UsageError, no_choice
+from plink.features.elastic.request import ElasticRequest, SpotOptions
+from plink.features.launch.request import PROGRAM_FIRST, Arguments, JobRequest
+from plink.model.hosts import TIERS
+from plink.model.request import Choices
+from plink.terminal.options import Json, RunId, takes
+from plink.terminal.screen import print_json, print_lines, say
+
+app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+RunOrLog = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, `last`, or a log.")]
+Names = Annotated[list[str], typer.Argument(metavar="HOST...", help="Names of hosts.")]
+_OVER = ("iterations", "seconds")
+
+
+@app.callback()
+def elastic() -> None:
+    """Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and sum up what it did.
+
+    Example: plink elastic status last
+    """
+
+
+@app.command("run", context_settings=PROGRAM_FIRST)
+@takes(
+    JobRequest,
+    ElasticRequest,
+    SpotOptions,
+    only="hosts_file slots env python workdir sync interface timeout_s settings accept_new_host_keys log_dir dry_run "
+    "as_json",
+)
+def run(
+    options: JobRequest,
+    request: ElasticRequest,
+    spot: SpotOptions,
+    program: Annotated[str, typer.Argument(metavar="APP", help="A .py file that defines make(arguments).")],
+    args: Arguments = None,
+) -> None:
+    """Train on reliable and transient hosts, of which the transient ones may come and go while the job runs.
+
+    Parameters are on servers that move with the hosts; none is lost with a
+    transient one. The hosts file says tier=reliable or tier=transient. The
+    reliable hosts share the folder of --checkpoint.
+    With --spot more transient hosts are rented while it runs, and released at
+    its end, however that comes.
+
+    Example: plink elastic run --hosts hosts.txt --checkpoint /shared/run1 app.py
+    """
+    from plink.features.elastic.session import run_job
+
+    if code := run_job(program, args or [], options, request, spot):
+        raise typer.Exit(code)
+
+
+@app.command("status")
+def status(name: RunId, as_json: Json = False) -> None:
+    """Show how an elastic job that runs stands: stage, hosts by what they do, iterations, bytes.
+
+    Of a job with rented instances: what is held and why, and what it costs, as `plink spot status` shows it.
+
+    Example: plink elastic status last
+    """
+    from msgspec.structs import replace
+
+    from plink.features.elastic.control import status_of
+    from plink.features.elastic.show import status_lines
+    from plink.features.spot.rented import rented_or_unknown, show_rented
+    from plink.model.document import UNSET
+    from plink.records import workspace
+
+    current = status_of(name)
+    rented = rented_or_unknown(workspace.RUNS / current.run)
+    if as_json:
+        print_json(replace(current, spot=UNSET if rented is None else rented).to_json())
+        return
+    print_lines(*status_lines(current if rented is None else replace(current, cost=None)))
+    if rented is not None:
+        show_rented(rented)
+
+
+@app.command("add")
+def add(
+    name: RunId,
+    names: Annotated[list[str] | None, typer.Argument(metavar="HOST...", help="Names of hosts.")] = None,
+    hosts_file: Annotated[
+        Path | None, typer.Option("--hosts", help="Where they stand; default: the hosts that the job began with.")
+    ] = None,
+    tier: Annotated[
+        str | None,
+        typer.Option(help="Of all of them; default: as in the file.", metavar=Choices(TIERS), show_default=False),
+    ] = None,
+    one_by_one: Annotated[
+        bool, typer.Option("--one-by-one", help="Each works when it is ready, not all of them when the last one is.")
+    ] = False,
+) -> None:
+    """Add hosts to an elastic job that runs: they load their data, then take over their share.
+
+    It waits until they work or are refused, for a minute at most once their
+    programs have started.
+
+    Example: plink elastic add last --hosts more.txt
+    """
+    from plink.features.elastic.control import add_hosts
+
+    if tier is not None and tier not in TIERS:
+        raise no_choice("--tier", tier, TIERS)
+    if code := add_hosts(name, names or [], hosts_file, tier, one_by_one):
+        raise typer.Exit(code)
+
+
+@app.command("evict")
+def evict(
+    name: RunId,
+    names: Names,
+    within: Annotated[str, typer.Option("--in", help="How long they have (30s, 2m); 0s: none.")] = "30s",
+) -> None:
+    """Warn hosts of an elastic job that they will be taken away: what they have moves on while there is time.
+
+    Example: plink elastic evict last h3 h7 --in 2m
+    """
+    from plink.features.elastic.control import evict_hosts
+    from plink.model.units import parse_duration
+
+    evict_hosts(name, names, parse_duration(within) if within not in ("0", "0s") else 0.0)
+
+
+@app.command("checkpoint")
+def checkpoint(name: RunId, as_json: Json = False) -> None:
+    """Have an elastic job that runs write a checkpoint now, and wait until it is on disk: its clock and its folder.
+
+    Example: plink elastic checkpoint last
+    """
+    from plink.features.elastic.control import write_checkpoint
+
+    written = write_checkpoint(name)
+    if as_json:
+        print_json(written.to_json())
+    else:
+        print_lines(f"clock {written.clock}: {written.folder}")
+
+
+@app.command("plot")
+def plot(
+    run: RunOrLog,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The picture, .svg or .png; - is SVG on standard output.")
+    ] = Path("elastic.svg"),
+    over: Annotated[str, typer.Option(help="What lies to the right.", metavar=Choices(_OVER))] = "iterations",
+) -> None:
+    """Draw how long each iteration of an elastic run took, with its stages and what happened to its hosts.
+
+    Iterations that a roll-back undid, and those done again, have marks of their own. Works on a run under way.
+
+    Example: plink elastic plot last -o run.png
+    """
+    from plink.features.elastic.summary import history_from
+    from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
+    from plink.report.canvas import as_png, as_svg
+    from plink.report.colours import PAPER
+    from plink.report.iterations import iterations
+
+    if over not in _OVER:
+        raise no_choice("--over", over, _OVER)
+    kind = ".svg" if str(output) == STANDARD else output.suffix.lower()
+    if kind not in (".svg", ".png"):
+        raise UsageError(f"-o {output}: a picture's name ends in .svg or .png")
+    check_writable(output)
+    history = history_from(run)
+    if not history.steps:
+        raise PlinkError(f"{run}: no iteration was done yet, so there is nothing to draw")
+    picture = iterations(history, PAPER, over == "seconds")
+    if kind == ".png":
+        write_bytes(output, as_png(picture))
+    else:
+        write_text(output, as_svg(picture))
+    if str(output) != STANDARD:
+        say(f"{len(history.completed)} iterations -> {output}")
+
+
+@app.command("summary")
+def summary(run: RunOrLog, as_json: Json = False) -> None:
+    """What an elastic run did and cost: iterations, their time by stage, bytes by host, what happened.
+
+    The cost goes by the prices in the hosts file (price=X, money per hour) and by how long each host took part. Of a
+    job with rented instances it is what these and the reliable machines cost, as `plink spot status` shows it.
+
+    Example: plink elastic summary last
+    """
+    from msgspec.structs import replace
+
+    from plink.features.elastic.show import show_summary
+    from plink.features.elastic.summary import history_from, log_path, summary_of
+    from plink.features.spot.rented import rented_or_unknown
+
+    document = summary_of(history_from(run))
+    if (rented := rented_or_unknown(log_path(run).parent)) is not None:
+        document = replace(document, spot=rented)
+    if as_json:
+        print_json(document.to_json())
+    else:
+        show_summary(document)

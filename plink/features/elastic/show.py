@@ -1,0 +1,192 @@
+"""Lines of an elastic job: how it stands, what it did and cost."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from plink.errors import printable
+from plink.features.spot.rented import show_rented
+from plink.model.document import UNSET
+from plink.model.elastic.status import CurrentCost, ElasticStatus
+from plink.model.elastic.summary import ElasticSummary, ReplicationSummary, RuleHint, TotalCost, UpdatesSummary
+from plink.model.units import format_bytes, format_time
+from plink.records.work_shares import help_sentence, work_sentence, work_shares
+from plink.terminal.screen import print_lines
+
+
+def format_cost(cost: CurrentCost | TotalCost) -> str:
+    """Return the total cost, and the cost per iteration once there is one; at least one host has a price."""
+    each = "" if cost.per_iteration is None else f", {cost.per_iteration:.3g} an iteration"
+    return f"{cost.total:.4g}{each}"
+
+
+def cost_so_far(status: ElasticStatus) -> str | None:
+    """Return the cost so far of a running job; None where no host has a price."""
+    cost = status.cost
+    if not cost:
+        return None
+    left_out = len(cost.without_price)
+    missing = "" if not left_out else "the one host that has" if left_out == 1 else f"the {left_out} hosts that have"
+    return format_cost(cost) + (f" (without {missing} no price)" if missing else "")
+
+
+def replication_lines(replication: ReplicationSummary) -> list[str]:
+    """What a person is told of pushes to replicas, if there were any."""
+    if not replication.rounds:
+        return []
+    line = f"replicas: {format_bytes(replication.bytes)} in {replication.rounds:,} rounds"
+    if replication.bound:
+        now = "" if replication.distance is UNSET else f"distance {replication.distance:.4g}, "
+        line += f"; {now}largest {replication.largest_distance:.4g} (--divergence {replication.bound})"
+    return [line]
+
+
+def status_lines(status: ElasticStatus) -> list[str]:
+    """What a person is told of it."""
+    if status.stage is None:
+        return ["hosts get ready"]
+    seconds = "" if status.iteration_s is None else f", {format_time(status.iteration_s)} each"
+    objective = "" if status.objective is None else f", objective {status.objective:.6g}"
+    lines = [
+        f"stage {status.stage}, {max(0, status.iteration)} iterations{seconds}{objective}",
+        f"clock {status.begun}; safe up to clock {status.consistent}"
+        + ("" if status.checkpoint is None else f", on disk up to clock {status.checkpoint}"),
+    ]
+    if cost := cost_so_far(status):
+        lines.append(f"cost so far: {cost}")
+    work = status.work
+    shares = work_shares(work)
+    if sentence := work_sentence(work, status.iteration):
+        lines.append(sentence)
+    if sentence := help_sentence(status.moved, status.help):
+        lines.append(f"iteration {status.iteration}: {sentence}")
+    if updates := status.updates:
+        lines.append(updates_sentence(updates))
+    lines += replication_lines(status.replication)
+    if waits := status.waits:
+        lines.append(f"clock {waits.clock} waits for {', '.join(waits.hosts)} since {waits.seconds:.0f} s")
+    width = max(len(host.name) for host in status.hosts)
+    for host in status.hosts:
+        doing = [
+            f"{len(numbers)} {what}"
+            for numbers, what in ((host.serves, "partitions"), (host.replicas, "replicas"))
+            if numbers
+        ]
+        doing += [f"{host.shards} shards"] if host.shards else []
+        doing += [f"waited {shares.by_host[host.name]:.0%}"] if shares and host.name in shares.by_host else []
+        state = "" if host.state == "there" else f", {host.state}"
+        traffic = f"{format_bytes(host.sent)} sent, {format_bytes(host.received)} received"
+        lines.append(f"{host.name:{width}}  {host.tier:9}  {', '.join(doing) or 'nothing'}{state}  ({traffic})")
+    return lines
+
+
+def updates_sentence(updates: UpdatesSummary) -> str:
+    """What a person is told of the updates of asynchronous workers."""
+    applied, dropped, unsent, planned = updates.applied, updates.dropped, updates.unsent, updates.planned
+    total = applied + dropped + unsent
+    text = f"updates (one a step and partition): {applied:,} applied, {dropped:,} dropped ({dropped / total:.1%})"
+    text += f", {unsent:,} before they were sent ({unsent / total:.1%})" if unsent else ""
+    if planned:
+        text += f"; {planned:,} transfers took {updates.lateness:.2f} times their plan"
+        text += f", {updates.grouped:,} of them for several workers" if updates.grouped else ""
+    if not applied:
+        return text
+    shares = ", ".join(
+        "-".join(map(str, sorted({row.least, row.most}))) + f": {row.updates / applied:.0%}"
+        for row in updates.delays
+        if row.updates
+    )
+    return f"{text}; delay {updates.mean_delay:.1f}, at most {updates.largest_delay} ({shares})"
+
+
+def show_summary(document: ElasticSummary) -> None:
+    print_lines(*_sentences(document))
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=200)
+    measured = ("computed", "waited", "steps") if document.waited is not None else ()
+    table = Table("host", "tier", "held", *measured, "sent", "received", "price/h", box=None, pad_edge=False)
+    for row in document.hosts:
+        held, *times = (
+            "" if seconds is None else f"{seconds:,.1f} s" for seconds in (row.held_s, row.computed_s, row.waited_s)
+        )
+        work = [*times, "" if row.steps is None else f"{row.steps:,}"] if measured else []
+        sizes = ("" if size is None else format_bytes(size) for size in (row.sent_bytes, row.received_bytes))
+        price = "" if row.price is None else f"{row.price:g}"
+        table.add_row(printable(row.host), row.tier or "", held, *work, *sizes, price)
+    if document.hosts:
+        console.print(table)
+    if document.spot is not UNSET:
+        show_rented(document.spot)
+    print_lines(*(f"{each[0]['at']:9,.1f} s  {_line(each)}" for each in _together(document.events)))
+
+
+def _sentences(document: ElasticSummary) -> list[str]:
+    end, lost = document.end, document.lost
+    how = (
+        "it still runs, or was cut off" if end is None else f"exit code {end.code}" + (f" ({end.why})" * bool(end.why))
+    )
+    lines = [f"{document.iterations} iterations in {document.seconds:,.1f} s; {how}"]
+    if lost:
+        lines.append(f"{lost} iterations were lost to roll-backs")
+    if document.objective is not None:
+        lines.append(f"objective: {document.objective:.6g}")
+    lines += [f"stage {row.stage}: {row.iterations} iterations, median {row.median_s:.4g} s" for row in document.stages]
+    if document.waited is not None:
+        rule = document.rule or "not known"
+        rule += " --shares speed" if document.shares == "speed" else ""
+        lines.append(f"rule {rule}: workers waited {document.waited:.0%} of their time")
+    if document.updates is not None:
+        lines.append(updates_sentence(document.updates))
+    if line := help_sentence(document.moved, document.help):
+        lines.append(line)
+    lines += replication_lines(document.replication)
+    if document.hint is not None:
+        lines.append(hint_line(document.hint))
+    if document.spot is not UNSET:
+        return lines
+    cost = document.cost
+    if cost.total is not None:
+        lines.append(f"cost: {format_cost(cost)}")
+    if cost.without_price:
+        left_out = ", ".join(cost.without_price[:5]) + ("..." if len(cost.without_price) > 5 else "")
+        lines.append(f"without a price (price=X in the hosts file), so not in the cost: {left_out}")
+    return lines
+
+
+def hint_line(hint: RuleHint) -> str:
+    """What a hint says to a person."""
+    exact = "exact as bsp" if hint.rule.startswith("bsp") else "parameters are read older than under bsp"
+    return (
+        f"hint: --rule {hint.rule} would have saved about {hint.saved:.0%} ({exact}). This replays the run's own "
+        "step times as if messages cost nothing; docs/stragglers.md has more"
+    )
+
+
+def _together(events: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Hosts of one tier that came, or went, one after the other within a second are one line."""
+    groups: list[list[dict[str, Any]]] = []
+    for event in events:
+        alike = groups and event["what"] == "host" and all(groups[-1][0].get(k) == event[k] for k in ("event", "tier"))
+        if alike and event["at"] - groups[-1][-1]["at"] < 1:
+            groups[-1].append(event)
+        else:
+            groups.append([event])
+    return groups
+
+
+def _line(together: list[dict[str, Any]]) -> str:
+    event = together[0]
+    reasons = {each.get("why") for each in together}
+    reason = f": {event['why']}" if event.get("why") and len(reasons) == 1 else ""
+    if len(together) > 1:
+        named = ", ".join(member["host"] for member in together[:3]) + ("..." if len(together) > 3 else "")
+        return f"{len(together)} {event['tier']} hosts {event['event']} ({named}){reason}"
+    if event["what"] == "host":
+        left = f", {event['seconds']:.0f} s left" if event["event"] == "warned" and "seconds" in event else ""
+        return f"{event['host']} ({event['tier']}) {event['event']}{left}{reason}"
+    if event["what"] == "controller":
+        return f"controller {event['event']}{reason}"
+    return f"rolled back to clock {event['clock']}, {event['redone']} to be done again"

@@ -1,0 +1,153 @@
+"""Sum up an elastic run from its log, or that of one that still runs."""
+
+import statistics
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from plink.errors import UsageError
+from plink.model.elastic.summary import (
+    ElasticSummary,
+    HostSummary,
+    ReplicationSummary,
+    RuleHint,
+    RunEnd,
+    StageSummary,
+)
+from plink.records import workspace
+from plink.records.elastic_history import History, TimelineEvent, history_of
+from plink.records.elastic_log import NAME, read_elastic_log
+from plink.records.runs import run_named
+from runners.elastic.cost_tracker import spent
+from runners.elastic.rule_replay import Division, hint, step_seconds
+
+
+def history_from(run: str) -> History:
+    """Return what the log of a run tells.
+
+    :param run: a file, an id or its beginning, or ``last``.
+    :raises UsageError: when there is no such run, or it was not elastic. :raises InputError: as the log's reader.
+    """
+    return history_of(read_elastic_log(log_path(run)))
+
+
+def log_path(run: str) -> Path:
+    """Return the log of a run, named as :func:`history_from` has it.
+
+    :raises UsageError: as that does.
+    """
+    if Path(run).is_file():
+        return Path(run)
+    path = run_named(workspace.RUNS, run).folder / NAME
+    if not path.is_file():
+        raise UsageError(f"the run {path.parent.name} was not elastic: there is no {path}")
+    return path
+
+
+def summary_of(history: History) -> ElasticSummary:
+    """Return what an elastic run did and cost, by its log."""
+    iterations = history.completed
+    objectives = [each.objective for each in iterations if each.objective is not None]
+    end = history.end
+    return ElasticSummary(
+        seconds=round(history.seconds, 3),
+        end=None if end is None else RunEnd(why=end.why, code=end.code),
+        iterations=len(iterations),
+        lost=sum(step.rolled_back for step in history.steps),
+        objective=objectives[-1] if objectives else None,
+        stages=_stages(history),
+        hosts=_hosts(history),
+        rule=history.rule,
+        shares=history.shares,
+        waited=_waited(history),
+        updates=history.updates.summary(),
+        moved=round(sum(each.moved for each in iterations) / max(1, len(iterations)), 4),
+        help=_help(history),
+        hint=_hint(history),
+        replication=ReplicationSummary(
+            rounds=sum(each.rounds for each in history.replication),
+            bytes=sum(each.bytes for each in history.replication),
+            bound=history.divergence or None,
+            largest_distance=max((each.largest_distance for each in history.replication), default=0.0),
+        ),
+        events=tuple(_event(event) for event in history.events),
+        cost=spent(history.members, len(iterations)),
+    )
+
+
+def _stages(history: History) -> tuple[StageSummary, ...]:
+    times: dict[Literal[1, 2, 3], list[float]] = {}
+    for each in history.completed:
+        times.setdefault(each.stage, []).append(each.seconds)
+    return tuple(
+        StageSummary(stage=stage, iterations=len(taken), median_s=round(statistics.median(taken), 6))
+        for stage, taken in sorted(times.items())
+    )
+
+
+def _hosts(history: History) -> tuple[HostSummary, ...]:
+    """By name, in the order of joining: a host that came back is one line, as its traffic is."""
+    rows: dict[str, HostSummary] = {}
+
+    def add(host: str, **values: Any) -> None:
+        rows[host] = replace(rows.get(host, HostSummary(host=host)), **values)
+
+    for member in history.members:
+        joined = member.joined
+        held_s = (rows[joined.host].held_s or 0.0) if joined.host in rows else 0.0
+        add(joined.host, tier=joined.tier, price=joined.price, held_s=round(held_s + member.until - joined.at, 3))
+    for host, (sent, received) in history.traffic.items():
+        add(host, sent_bytes=sent, received_bytes=received)
+    for each in history.completed:
+        for host, (computed_s, waited_s, steps) in each.work.items():
+            row = rows.get(host, HostSummary(host=host))
+            add(
+                host,
+                computed_s=round((row.computed_s or 0.0) + computed_s, 6),
+                waited_s=round((row.waited_s or 0.0) + waited_s, 6),
+                steps=(row.steps or 0) + steps,
+            )
+    return tuple(rows.values())
+
+
+def _waited(history: History) -> float | None:
+    """The share of the workers' time that they waited for others."""
+    work = [row for each in history.completed for row in each.work.values()]
+    total = sum(computed_s + waited_s for computed_s, waited_s, _ in work)
+    return round(sum(waited_s for _, waited_s, _ in work) / total, 4) if total else None
+
+
+def _help(history: History) -> dict[str, dict[str, float]]:
+    """By host which share of its work others did for it, of a mean iteration in which it worked."""
+    result: dict[str, dict[str, float]] = {}
+    worked: dict[str, int] = {}
+    for each in history.completed:
+        for host in each.work:
+            worked[host] = worked.get(host, 0) + 1
+        for host, helpers in each.help.items():
+            shares = result.setdefault(host, {})
+            for helper, share in helpers.items():
+                shares[helper] = shares.get(helper, 0.0) + share
+    return {
+        host: {helper: round(share / max(1, worked.get(host, 0)), 4) for helper, share in helpers.items()}
+        for host, helpers in result.items()
+    }
+
+
+def _hint(history: History) -> RuleHint | None:
+    """A rule that would have saved more than a tenth."""
+    if history.rule is None:
+        return None
+    completed = history.completed
+    batches = max(1, completed[-1].clock // (completed[-1].iteration + 1)) if completed else 1
+    division = Division(history.shards, batches)
+    steps = step_seconds([each.work for each in completed])
+    result = hint(steps, history.rule, history.shares or "slots", division, optimisers=history.optimisers)
+    return None if result is None else RuleHint(rule=result.rule, saved=round(result.saved, 3))
+
+
+def _event(event: TimelineEvent) -> dict[str, Any]:
+    fields = {key: value for key, value in asdict(event).items() if value is not None}
+    return {"at": fields.pop("at"), "what": event.what} | fields

@@ -1,0 +1,1 @@
+"""Spot: transient machines that are rented and given up by cost per work (BidBrain)."""
