@@ -26,7 +26,7 @@ class ZoneAvailability(TypedDict):
 class SpotAvailabilityDocument(TypedDict):
     """How many instances could be held, sampled at equal intervals.
 
-    Read by `plink spot odds` and `simulate`. Files with `metadata.gap_seconds` and `data` are read too.
+    Read by `plink spot read` and `plink spot odds`. Files with `metadata.gap_seconds` and `data` are read too.
     """
 
     schema: Literal["plink.spot-availability/1"]

@@ -10,9 +10,6 @@ from plink.terminal.screen import print_json, say
 
 if TYPE_CHECKING:
     from plink.api.spot_simulation import SimulationRequest, SpotSimulation
-    from plink.api.spot_zones import ZonesSimulation
-    from plink.model.spot.market_file import MarketFile
-    from plink.model.spot.price_files import Histories
 
 _DIGITS = 4
 
@@ -20,12 +17,8 @@ _DIGITS = 4
 def simulate(
     market: MarketPath,
     prices: PricePaths,
-    hours: Annotated[
-        float | None, typer.Option(help="What a job takes on the reference machines; default 2.", show_default=False)
-    ] = None,
-    starts: Annotated[
-        int | None, typer.Option(help="Jobs in each zone, at random times; default 1000.", show_default=False)
-    ] = None,
+    hours: Annotated[float, typer.Option(help="What a job takes on the reference machines.")] = 2.0,
+    starts: Annotated[int, typer.Option(help="Jobs in each zone, at random times.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Draws those times.")] = 0,
     strategies: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Which to compare, separated by commas, or all; default: four.")
@@ -34,7 +27,7 @@ def simulate(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="What is known is from before it; default: three fifths, of availability histories three tenths.",
+            help="Odds are from before it, and jobs start after it; default: three fifths of the histories.",
         ),
     ] = None,
     deadline: Annotated[
@@ -52,10 +45,6 @@ def simulate(
 
     With --deadline the reference machines are rented on demand when they have to be.
 
-    Of availability histories: where to hold as many instances as the reference
-    has, in one zone, in the next after each interruption, or by expected cost
-    per work.
-
     Example: plink spot simulate market.toml --prices prices.json --starts 20
     """
     from plink.api.spot_simulation import (
@@ -68,7 +57,6 @@ def simulate(
     )
     from plink.cli.pictures import check_picture, write_picture
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
-    from plink.errors import UsageError
     from plink.model.spot.market_file import read_market_file
     from plink.model.units import parse_limit
     from plink.report.colours import PAPER
@@ -81,26 +69,15 @@ def simulate(
         names = tuple(name.strip() for name in (strategies or "").split(",") if name.strip())
     split = None if train_until is None else parse_time(train_until, "--train-until")
     deadline_s = None if deadline is None else parse_limit(deadline)
-    job_hours, job_starts = 2.0 if hours is None else hours, 1000 if starts is None else starts
-    request = SimulationRequest(job_hours, job_starts, seed, names, split, deadline_s=deadline_s)
+    request = SimulationRequest(hours, starts, seed, names, split, deadline_s=deadline_s)
     request.check()
     if picture is not None:
         check_picture(picture)
     market_file = read_market_file(market)
     read = histories_from(prices)
-    if not read.prices and read.availability:
-        options = {
-            "--hours": hours, "--starts": starts, "--deadline": deadline, "--strategies": strategies,
-            "--picture": picture,
-        }  # fmt: skip
-        for option, value in options.items():
-            if value is not None:
-                raise UsageError(f"{option} needs price histories")
-        _simulate_zones(market_file, read, split, seed, as_json)
-        return
     histories = need_prices(read, prices)
     if read.availability:
-        say("availability histories beside prices are not used; give them alone to compare zones by them")
+        say("availability histories beside prices are not used")
     for name in markets_without_prices(market_file, histories):
         say(f"{name}: no prices of it; left out")
     with progress("jobs") as bars:
@@ -113,63 +90,6 @@ def simulate(
         print_json(document)
     else:
         _show(document)
-
-
-def _simulate_zones(
-    market_file: "MarketFile", read: "Histories", train_until: float | None, seed: int, as_json: bool
-) -> None:
-    """Compare strategies for availability histories."""
-    from plink.api.spot_zones import compare_zones
-    from plink.terminal.screen import progress
-
-    with progress("strategies") as bars:
-        simulation = compare_zones(market_file, read.availability, train_until, seed, bars["strategies"])
-    document = _zones_document(simulation, seed)
-    if as_json:
-        print_json(document)
-    else:
-        _show_zones(document)
-
-
-def _zones_document(simulation: "ZonesSimulation", seed: int) -> dict[str, Any]:
-    from plink.cli.spot.inputs import finite
-
-    return {
-        "schema": "plink.spot-zones/1",
-        "nodes": simulation.nodes,
-        "hours": simulation.hours,
-        "train_until_s": simulation.train_until,
-        "seed": seed,
-        "results": [
-            {
-                "type": result.type,
-                "strategy": result.strategy,
-                "zone": result.zone,
-                "cost": finite(round(result.outcome.cost, _DIGITS)),
-                "half_share": round(result.outcome.half_share, _DIGITS),
-                "work_hours": round(result.outcome.work, 2),
-                "free_hours": round(result.outcome.free_hours, 2),
-                "interrupted": result.outcome.interrupted,
-            }
-            for result in simulation.results
-        ],
-    }
-
-
-def _show_zones(document: dict[str, Any]) -> None:
-    from plink.terminal.tables import show_table
-
-    print(
-        f"{document['nodes']} instances wanted for {document['hours']:,.1f} h; cost: of an hour of one working "
-        "instance, by the price of an instance-hour"
-    )
-    rows = [
-        (row["type"], row["strategy"], row["zone"], "" if row["cost"] is None else f"{row['cost']:.3f}",
-         f"{row['half_share']:.1%}", f"{row['work_hours']:,.1f}", f"{row['free_hours']:,.1f}", str(row["interrupted"]))
-        for row in document["results"]
-    ]  # fmt: skip
-    columns = ["type", "strategy", "zone", "cost", "half or more at work", "hours of work", "free", "interrupted"]
-    show_table(columns, rows)
 
 
 def _document(simulation: "SpotSimulation", request: "SimulationRequest") -> dict[str, Any]:
