@@ -13,6 +13,8 @@ import typer
 
 from plink.cli.completion import NAMES
 from plink.errors import UsageError
+from plink.model.request import FeatureRequest
+from plink.terminal.options import parameters_of, request_from
 
 _ORDER = "Hosts and rank order"
 RUN_PANEL = "Execution"
@@ -279,7 +281,8 @@ def _number(kind: Callable[[str], float], low: float, high: float) -> Callable[[
 
 
 def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function with parameters that are dataclasses of options; each field is an option.
+    """Make a command of a function with parameters that are dataclasses of options; each field is an option. A request
+    is annotated with the heading of its options.
 
     :param names: the fields of :class:`JobOptions` that this command has; of other dataclasses it has all.
     """
@@ -287,20 +290,30 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def wrap(function: Callable[..., None]) -> Callable[..., None]:
         parameters: list[inspect.Parameter] = []
         groups: dict[str, tuple[Any, list[str]]] = {}
+        requests: dict[str, type[FeatureRequest]] = {}
         for parameter in inspect.signature(function, eval_str=True).parameters.values():
-            kind = parameter.annotation
-            if is_dataclass(kind):
+            kind, *panel = get_args(parameter.annotation) or (parameter.annotation,)
+            if isinstance(kind, type) and issubclass(kind, FeatureRequest):
+                options = parameters_of(kind, *panel)
+                requests[parameter.name] = kind
+                parameters += options
+            elif is_dataclass(kind):
                 options = _options(kind, names if kind is JobOptions else [entry.name for entry in fields(kind)])
                 groups[parameter.name] = kind, [option.name for option in options]
                 parameters += options
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
 
+        def requests_from(typed: dict[str, Any]) -> dict[str, FeatureRequest]:
+            return {name: request_from(kind, typed) for name, kind in requests.items()}
+
         def command(**typed: Any) -> None:
             for name, (kind, keys) in groups.items():
                 typed[name] = kind(**{key: typed.pop(key) for key in keys})
+            typed |= requests_from(typed)
             function(**typed)
 
+        command.request_from = requests_from  # type: ignore[attr-defined]
         command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,21 +23,17 @@ def takes(kind: type[FeatureRequest]) -> Callable[[Callable[..., None]], Callabl
     fields, between the command's own arguments and its own options."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options = [_parameter(kind, field) for field in fields_of(kind)]
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in list(inspect.signature(command).parameters.values())[1:]
         ]
         arguments = [parameter for parameter in own if parameter.annotation is NetworkFile]
-        parameters = [*arguments, *options, *(parameter for parameter in own if parameter not in arguments)]
-
-        def request_from(typed: dict[str, Any]) -> FeatureRequest:
-            return kind(**{field.name: _parsed(field, typed.pop(field.name)) for field in fields_of(kind)})
+        parameters = [*arguments, *parameters_of(kind), *(parameter for parameter in own if parameter not in arguments)]
 
         def run(**typed: Any) -> None:
-            command(request_from(typed), **typed)
+            command(request_from(kind, typed), **typed)
 
-        run.request_from = request_from  # type: ignore[attr-defined]
+        run.request_from = partial(request_from, kind)  # type: ignore[attr-defined]
         run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -45,19 +42,31 @@ def takes(kind: type[FeatureRequest]) -> Callable[[Callable[..., None]], Callabl
     return decorate
 
 
-def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
-    """Return the parameter that Typer makes an option of."""
+def request_from(kind: type[FeatureRequest], typed: dict[str, Any]) -> Any:
+    """Return a request of this kind by what was typed, and take its fields out of that."""
+    return kind(**{field.name: _parsed(field, typed.pop(field.name)) for field in fields_of(kind)})
+
+
+def parameters_of(kind: type[FeatureRequest], panel: str | None = None) -> list[inspect.Parameter]:
+    """Return the parameters that Typer makes options of; ``panel``: where they stand in the help, unless they say."""
+    return [_parameter(kind, field, panel) for field in fields_of(kind)]
+
+
+def _parameter(kind: type[FeatureRequest], field: Field, panel: str | None) -> inspect.Parameter:
     (declared,) = (entry for entry in fields(kind) if entry.name == field.name)
     default = declared.default if declared.default_factory is MISSING else None
     option, text = field.option, field.text
     is_flag = field.type in (bool, bool | None)
-    typed_as: Any = field.type if text is None else list[str] | None if text.repeated else str
-    if text is not None and not text.repeated:
-        default = text.show(default)
+    typed_as: Any = field.type if text is None else list[str] | None if text.repeated else str | None
+    if text is not None:
+        default = None if text.repeated or default is None else text.show(default)
     annotation = Annotated[
         typed_as,
         typer.Option(
-            *field.names, help=option.help, metavar=None if is_flag else field.metavar, rich_help_panel=option.panel
+            *field.names,
+            help=option.help,
+            metavar=None if is_flag else field.metavar,
+            rich_help_panel=option.panel or panel,
         ),
     ]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
@@ -65,4 +74,6 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
 
 def _parsed(field: Field, typed: Any) -> Any:
     """Return the value that was typed."""
-    return typed if field.text is None else field.text.parse(typed or [] if field.text.repeated else typed)
+    if field.text is None or (typed is None and not field.text.repeated):
+        return typed
+    return field.text.parse(typed or [] if field.text.repeated else typed)

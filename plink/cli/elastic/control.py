@@ -10,9 +10,10 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from plink.cli.elastic.live import RunId, ask_and_print, live_job
+from plink.cli.elastic.live import ask_and_print
 from plink.errors import PlinkError, UsageError
 from plink.records import workspace
+from plink.terminal.elastic_runs import RunId, live_job
 from plink.terminal.screen import say, say_error
 
 _JOIN_TIMEOUT_S = 60.0

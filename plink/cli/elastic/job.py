@@ -10,35 +10,37 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from plink.api.elastic import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.api.recording import RecordRequest
-from plink.api.spot_process import DriverProcess, SpotRequest, driver_command
-from plink.cli.elastic.options import ElasticOptions, SpotOptions
+from plink.cli.elastic.options import ElasticOptions
 from plink.cli.elastic.screen import Screen
 from plink.cli.job_options import JobOptions
 from plink.cli.job_setup import with_options
-from plink.cli.rented import cost_line, rented_document
 from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.features.spot.beside_job import checked_max_hosts, driver_command
+from plink.features.spot.request import SpotDriveRequest
+from plink.features.spot.show import cost_line
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
+from plink.model.spot.results import SpotStatus
 from plink.records import workspace
 from plink.terminal.screen import print_json, progress, say, say_error
 from runners.choice import KUBERNETES
 from runners.job.job import Job
 from runners.job.result import PlacementError
+from runners.spot.process import DriverProcess
+from runners.spot.status import status_if_rented
 
 _MAX_LOCAL_SLOTS = 64
 
 
 def run_job(
     program: str, args: list[str], runner: str, options: JobOptions, elastic: ElasticOptions,
-    spot: SpotOptions | None = None,
+    rental_request: SpotDriveRequest | None = None,
 ) -> int:  # fmt: skip
     """Run it to its end; returns the exit code to end with. :raises PlinkError: when the job could not be run."""
     check_program(program)
-    rental_request = None if spot is None else spot.request()
     launch_settings = options.check(runner, external=False)
     request = elastic.request(
         runner=runner,
@@ -57,8 +59,6 @@ def run_job(
     job = with_options(job, options, launch_settings)
     hosts = _hosts(runner, options)
     if rental_request is not None:
-        from plink.api.spot_process import checked_max_hosts
-
         request = replace(request, max_hosts=checked_max_hosts(rental_request, hosts, runner, request.max_hosts))
     if options.dry_run:
         _show_nodes(hosts, prepare_elastic(job, hosts, request)[0])
@@ -81,7 +81,7 @@ def run_job(
     finally:
         rental.finish()
     if options.as_json:
-        print_json(result.to_json() | ({} if rental.document is None else {"spot": rental.document}))
+        print_json(result.to_json() | ({} if rental.status is None else {"spot": rental.status.to_json()}))
     else:
         screen.last_word(result)
     if result.exit_code:
@@ -123,21 +123,21 @@ def _show_nodes(hosts: Hosts, node: Job) -> None:
 
 
 class Rental:
-    """The instances of one job. ``document``: `plink.spot-status/1` once they are released, None where there is none;
+    """The instances of one job. ``status``: of them once they are released, None where there is none;
     ``failure``: an exit code where something is held still."""
 
-    def __init__(self, request: SpotRequest | None, note: Callable[[str], None]) -> None:
+    def __init__(self, request: SpotDriveRequest | None, note: Callable[[str], None]) -> None:
         self._request, self._note = request, note
         self._driver: DriverProcess | None = None
         self._folder: Path | None = None
-        self.document: dict[str, Any] | None = None
+        self.status: SpotStatus | None = None
         self.failure = 0
 
     def start(self, folder: Path) -> None:
         """Start the driver of a run. :raises PlinkError: when the run is not recorded."""
         if self._request is not None:
             self._folder = folder
-            self._driver = DriverProcess(folder, driver_command(self._request, folder.name), self._note)
+            self._driver = DriverProcess(folder, driver_command(self._request, folder), self._note)
             self._driver.start()
 
     def finish(self) -> None:
@@ -157,8 +157,8 @@ class Rental:
                 say_error(f"instances may be held still, and no driver runs; type `plink spot release {run}`")
             raise
         try:
-            self.document = rented_document(self._folder)
+            self.status = status_if_rented(self._folder)
         except PlinkError as error:
             say_error(f"what it cost is not known: {error}")
-        if self.document is not None:
-            say(cost_line(self.document))
+        if self.status is not None:
+            say(cost_line(self.status))

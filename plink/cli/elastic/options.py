@@ -6,62 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from plink.cli.job_options import CHECKPOINT_HELP, RESTORE_HELP, option
 from plink.errors import UsageError
-from plink.model.units import parse_duration, parse_limit, parse_rate
+from plink.model.units import parse_duration, parse_rate
 
 if TYPE_CHECKING:
     from plink.api.elastic_request import ElasticRequest
-    from plink.api.spot_process import SpotRequest
 
 _CONSISTENCY = "Elastic jobs: consistency of workers"
 _PANEL = "Elastic jobs: hosts and checkpoints"
-_SPOT_PANEL = "Elastic jobs: machines rented for the job"
-
-
-@dataclass(frozen=True)
-class SpotOptions:
-    """What is rented for the job, as typed; None where nothing was."""
-
-    # fmt: off
-    market: Annotated[Path | None, option(
-        _SPOT_PANEL, "Market file: rent transient instances beside the job, as `plink spot drive` does, and release "
-        "them at its end.", "--spot", metavar="MARKET")] = None
-    prices: Annotated[list[Path] | None, option(
-        _SPOT_PANEL, "Histories for odds; once for each file. Default: 30 days of the provider.",
-        metavar="FILE")] = None
-    max_total: Annotated[float | None, option(
-        _SPOT_PANEL, "The most that the run's machines may cost; default: the market file's.", "--budget", min=0,
-        metavar="MONEY")] = None
-    max_hourly: Annotated[float | None, option(
-        _SPOT_PANEL, "What all bids together may come to; default: the market file's.", "--per-hour", min=0,
-        metavar="MONEY")] = None
-    deadline: Annotated[str | None, option(
-        _SPOT_PANEL, "Rent the market file's reference machines on demand when the job would not be over this long "
-        "after its start (6h) otherwise; with --iterations.", metavar="TIME")] = None
-    iterations: Annotated[int | None, option(
-        _SPOT_PANEL, "How many the job does in all; with --deadline.", min=1)] = None
-    fallback: Annotated[bool, option(
-        _SPOT_PANEL, "Rent machines of the market file's reference type on demand while they cost less per core-hour "
-        "than every market.", "--fallback")] = False
-    # fmt: on
-
-    def request(self) -> "SpotRequest | None":
-        """Return the request, None without ``--spot``. :raises UsageError: for an option that goes with it."""
-        from plink.api.spot_process import SpotRequest
-
-        if self.market is not None:
-            return SpotRequest(
-                self.market, tuple(self.prices or ()), self.max_total, self.max_hourly,
-                None if self.deadline is None else parse_limit(self.deadline), self.iterations,
-                self.fallback,
-            )  # fmt: skip
-        options = (
-            ("prices", self.prices), ("budget", self.max_total), ("per-hour", self.max_hourly),
-            ("deadline", self.deadline), ("iterations", self.iterations), ("fallback", self.fallback),
-        )  # fmt: skip
-        for name, value in options:
-            if value not in (None, [], False):
-                raise UsageError(f"--{name} goes with --spot MARKET")
-        return None
+SPOT_PANEL = "Elastic jobs: machines rented for the job"
 
 
 @dataclass(frozen=True)

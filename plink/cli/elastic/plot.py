@@ -32,11 +32,11 @@ def plot(
 
     Example: plink elastic plot last -o run.png
     """
-    from plink.cli.elastic.history import history_from
     from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
     from plink.report.canvas import as_png, as_svg
     from plink.report.colours import PAPER
     from plink.report.iterations import iterations
+    from plink.terminal.elastic_runs import history_from
 
     kind = ".svg" if str(output) == STANDARD else output.suffix.lower()
     if kind not in (".svg", ".png"):

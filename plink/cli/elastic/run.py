@@ -1,12 +1,17 @@
 """``plink elastic run``."""
 
+from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from plink.cli.elastic.options import ElasticOptions, SpotOptions
+from plink.cli.elastic.options import SPOT_PANEL, ElasticOptions
 from plink.cli.job_options import RUN_PANEL, Arguments, JobOptions, option, takes
+from plink.errors import UsageError
+from plink.features.spot.request import SpotDriveRequest
+from plink.model.request import typed_words
 
 
 class ElasticRunner(StrEnum):
@@ -26,8 +31,17 @@ def run(
     program: Annotated[str, typer.Argument(metavar="APP", help="A .py file that defines make(arguments).")],
     options: JobOptions,
     elastic: ElasticOptions,
-    spot: SpotOptions,
+    rental: Annotated[SpotDriveRequest, SPOT_PANEL],
     args: Arguments = None,
+    spot: Annotated[
+        Path | None,
+        option(
+            SPOT_PANEL,
+            "Market file: rent transient instances beside the job, as `plink spot drive` does, and release them at its "
+            "end.",
+            metavar="MARKET",
+        ),
+    ] = None,
     runner: Annotated[ElasticRunner, option(RUN_PANEL, "How its hosts are reached.")] = ElasticRunner.SSH,
 ) -> None:
     """Train on reliable and transient hosts, of which the transient ones may come and go while the job runs.
@@ -42,5 +56,8 @@ def run(
     """
     from plink.cli.elastic.job import run_job
 
-    if code := run_job(program, args or [], runner.value, options, elastic, spot):
+    if spot is None and (words := typed_words(rental)):
+        raise UsageError(f"{words[0]} goes with --spot MARKET")
+    request = None if spot is None else replace(rental, market=str(spot))
+    if code := run_job(program, args or [], runner.value, options, elastic, request):
         raise typer.Exit(code)

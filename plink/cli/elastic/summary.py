@@ -10,6 +10,7 @@ from plink.errors import printable
 from plink.terminal.screen import print_json, print_lines
 
 if TYPE_CHECKING:
+    from plink.model.spot.results import SpotStatus
     from plink.records.elastic_history import History
 
 
@@ -24,14 +25,14 @@ def summary(
 
     Example: plink elastic summary last
     """
-    from plink.cli.elastic.history import history_from, log_path
-    from plink.cli.elastic.status import spot_of
+    from plink.cli.elastic.status import rented_for
+    from plink.terminal.elastic_runs import history_from, log_path
 
-    document = _document(history_from(run)) | spot_of(log_path(run).parent)
+    document, rented = _document(history_from(run)), rented_for(log_path(run).parent)
     if as_json:
-        print_json(document)
+        print_json(document if rented is None else document | {"spot": rented.to_json()})
     else:
-        _show(document)
+        _show(document, rented)
 
 
 def _document(history: "History") -> dict[str, Any]:
@@ -148,13 +149,13 @@ def _event(event: Any) -> dict[str, Any]:
     return {"at": fields.pop("at"), "what": event.what} | fields
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: dict[str, Any], rented: "SpotStatus | None") -> None:
     from rich.console import Console
     from rich.table import Table
 
     from plink.model.units import format_bytes
 
-    print_lines(*_sentences(document))
+    print_lines(*_sentences(document, rented is not None))
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=200)
@@ -170,14 +171,14 @@ def _show(document: dict[str, Any]) -> None:
         table.add_row(printable(row["host"]), row["tier"] or "", held, *work, *sizes, price)
     if document["hosts"]:
         console.print(table)
-    if "spot" in document:
-        from plink.cli.rented import show_rented
+    if rented is not None:
+        from plink.features.spot.show import show_status
 
-        show_rented(document["spot"])
+        show_status(rented)
     print_lines(*(f"{each[0]['at']:9,.1f} s  {_line(each)}" for each in _together(document["events"])))
 
 
-def _sentences(document: dict[str, Any]) -> list[str]:
+def _sentences(document: dict[str, Any], is_rented: bool) -> list[str]:
     from plink.cli.elastic.status import updates_sentence
     from plink.records.work_shares import help_sentence
 
@@ -207,7 +208,7 @@ def _sentences(document: dict[str, Any]) -> list[str]:
     lines += replication_lines(document["replication"])
     if document["hint"] is not None:
         lines.append(hint_line(document["hint"]))
-    if "spot" in document:
+    if is_rented:
         return lines
     cost = document["cost"]
     if cost["total"] is not None:
