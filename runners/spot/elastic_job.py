@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.model.storage import read_document
-from runners.agile.control_socket import ask
+from runners.elastic.control_socket import ask
 from runners.spot.journal import FOLDER, JOB_END
 from solvers.spot.deadline import JobProgress
 

@@ -9,7 +9,7 @@ from plink.terminal.screen import print_json, print_lines
 
 def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dict[str, Any]], list[str]]) -> None:
     """A request without parameters: its answer as JSON of a schema, or in lines."""
-    from runners.agile.control_socket import ask
+    from runners.elastic.control_socket import ask
 
     run, job = live_job(name)
     answer = ask(job["socket"], {"method": what})

@@ -26,7 +26,7 @@ def status(
     """
     from plink.features.spot.show import show_status
     from plink.records import workspace
-    from runners.agile.control_socket import ask
+    from runners.elastic.control_socket import ask
 
     run, job = live_job(name)
     answer = ask(job["socket"], {"method": "status"})
