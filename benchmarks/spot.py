@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.spot_plots import thesis_plots as thesis_plots  # for benchmarks/theses.py
 from benchmarks.spot_strategies import NAMES, strategies_for
-from plink.api.spot_simulation import comparison_for
+from plink.features.spot.simulate import comparison_for
 from plink.model.spot.market_file import MarketFile, market_file_from
 from plink.model.spot.prices import Market, Prices
 from solvers.spot.comparing import StrategyResult, compare, draw_starts

@@ -20,18 +20,19 @@ from typing import Any
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record, report_bars
-from plink.api.spot import anchors_of, application_from, rate_offers
+from plink.features.spot.run import measured_application
 from plink.model.hosts import read_hosts, render_hosts
 from plink.model.spot.journal import InstanceGranted, InstanceJoined, JournalEntry
 from plink.model.spot.market_file import MarketFile, read_market_file
-from plink.model.spot.price_files import read_histories
+from plink.model.spot.price_files import read_spot_histories
 from plink.records.elastic_history import History, history_of
 from plink.records.elastic_log import HostEvent, RollBackLogEntry, read_elastic_log
-from plink.records.spot_journal import FOLDER, read_journal
+from runners.spot.journal import FOLDER, read_journal
 from solvers.spot.billing import BILLINGS
 from solvers.spot.deciding import Anchors, Footprint, offer_book
 from solvers.spot.footprint import Outlook
 from solvers.spot.ledger import Ledger
+from solvers.spot.offers import anchors_of, application_of, rate_offers
 from solvers.spot.scaling import Application, Scaling
 from solvers.spot.simulating import Acquire, SimulatedMarkets, SimulationOutcome, Start, simulate_job
 from solvers.spot.strategies import BidBrain
@@ -122,9 +123,9 @@ def run_job(folder: Path) -> int:
                 process.wait()
 
 
-def measured_application(market_file: MarketFile, history: History, journal: list[JournalEntry]) -> Application:
+def job_application(market_file: MarketFile, history: History, journal: list[JournalEntry]) -> Application:
     """Return how the job scaled and paused, in seconds of the price path."""
-    measured = application_from(market_file.changes, history)
+    measured = measured_application(history, application_of(market_file).start_s)
     granted = {entry.instance: entry.at for entry in journal if isinstance(entry, InstanceGranted)}
     starts = [entry.at - granted[entry.instance] for entry in journal if isinstance(entry, InstanceJoined)]
     scaling = measured.scaling
@@ -161,7 +162,7 @@ class RateBidBrain:
 def simulate(folder: Path, market_file: MarketFile, application: Application, start: float) -> SimulationOutcome:
     """Return how the same job goes at the same prices, by the simulator. Its reliable host works from the start, and
     that of the simulator when others would: what it does until then is added to the work."""
-    prices = market_file.select(read_histories([folder / "prices.csv"]).prices)
+    prices = market_file.select(read_spot_histories([folder / "prices.csv"]).prices)
     offers = rate_offers(market_file, prices, {})
     billing, anchors = BILLINGS[market_file.billing], anchors_of(market_file, start)
     on_demand = tuple(offer.on_demand for offer in offers)
@@ -184,7 +185,7 @@ def measure(folder: Path, code: int) -> tuple[dict[str, Any], list[Bar]]:
     status, replayed, instances = status_of(folder, "spot"), bill(folder), rented(folder)
     assert ledger.opened is not None
     assert ledger.job_ended_at_s is not None
-    application = measured_application(market_file, history, journal)
+    application = job_application(market_file, history, journal)
     outcome = simulate(folder, market_file, application, ledger.opened.at)
     iterations, cost = len(history.completed), status["cost"]
     measured, simulated = cost["total"] / max(1, iterations), outcome.money / _ITERATIONS

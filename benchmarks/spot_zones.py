@@ -13,37 +13,44 @@ from typing import Any
 
 from benchmarks.made_availability import KINDS, make_availability
 from benchmarks.record import Bar, record, seeds_of
-from plink.api.spot_zones import compare_zones
-from plink.model.spot.market_file import market_file_from
-from plink.model.spot.prices import Market
+from benchmarks.spot_zone_policies import (
+    NextZone,
+    OneZone,
+    ZoneBidBrain,
+    ZoneJob,
+    ZonePolicy,
+    ZoneRecord,
+    simulate_zones,
+)
+from solvers.spot.billing import BILLINGS
+from solvers.spot.hazard import advisor_rate, prior
+from solvers.spot.scaling import Application
 
 _DAYS, _NODES = 45, 16
+_TRAIN_SHARE = 0.3  # of the histories: BidBrain knows them, and the rest is simulated
+_ADVISOR_BUCKET = 2
 _TIMES = {"calm": 1.0, "busy": 0.25, "busiest": 0.1}
 _EVICT_S = (60, 300)
-_MARKET: dict[str, Any] = {
-    "types": [{"name": "v100", "cores": 8, "on_demand": 3.06}],
-    "reference": {"type": "v100", "count": _NODES},
-    "limits": {"max_cores": 8 * _NODES},
-}
 
 
 def _row(factor: float, evict_s: float, billing: str, seed: int) -> dict[str, Any]:
     kinds = [replace(kind, calm_h=kind.calm_h * factor, scarce_h=kind.scarce_h * factor) for kind in KINDS]
     traces = make_availability(kinds, _DAYS, seed, _NODES)
-    application = {"start_s": 120, "add_s": 30, "evict_s": evict_s}
-    market_file = market_file_from(_MARKET | {"billing": billing, "application": application}, "benchmarks")
-    availability = {Market(f"zone-{number}", "v100"): trace for number, trace in enumerate(traces)}
-    results = compare_zones(market_file, availability, seed=seed).results
-    return {
-        "zones": [(row.outcome.cost, row.outcome.half_share) for row in results if row.strategy == "one zone"],
-        **{
-            row.strategy: {
-                "cost": row.outcome.cost, "half_share": row.outcome.half_share, "work": row.outcome.work,
-                "free": row.outcome.free_hours, "interrupted": row.outcome.interrupted,
-            }
-            for row in results if row.strategy != "one zone"
-        },
-    }  # fmt: skip
+    training = round(_TRAIN_SHARE * len(traces[0].counts))
+    before = [replace(trace, counts=trace.counts[:training]) for trace in traces]
+    after = [replace(trace, counts=trace.counts[training:]) for trace in traces]
+    job = ZoneJob(_NODES, Application(evict_s=evict_s), BILLINGS[billing])
+    records = [ZoneRecord.of(trace, _NODES, prior(advisor_rate(_ADVISOR_BUCKET))) for trace in before]
+    policies: dict[str, ZonePolicy] = {"next zone": NextZone(len(traces)), "bidbrain": ZoneBidBrain(job, records)}
+    singles = [simulate_zones(after, job, OneZone(zone), seed) for zone in range(len(traces))]
+    row: dict[str, Any] = {"zones": [(single.cost, single.half_share) for single in singles]}
+    for name, policy in policies.items():
+        end = simulate_zones(after, job, policy, seed)
+        row[name] = {
+            "cost": end.cost, "half_share": end.half_share, "work": end.work, "free": end.free_hours,
+            "interrupted": end.interrupted,
+        }  # fmt: skip
+    return row
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

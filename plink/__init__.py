@@ -41,6 +41,16 @@ _HOMES = {
     "plink.features.plan.run": ("plan",),
     "plink.features.report.gather": ("ReportRequest",),
     "plink.features.report.run": ("render_report",),
+    "plink.features.spot.drive": ("drive_spot",),
+    "plink.features.spot.request": (
+        "MadePricesRequest",
+        "SpotAdviceRequest",
+        "SpotDriveRequest",
+        "SpotOddsRequest",
+        "SpotSimulationRequest",
+    ),
+    "plink.features.spot.run": ("advise_spot", "make_spot_prices", "spot_markets", "spot_odds"),
+    "plink.features.spot.simulate": ("simulate_spot",),
     "plink.model.cost": ("CollectiveCost",),
     "plink.model.diagnosis": ("Examination", "Finding", "Severity"),
     "plink.model.elastic.summary": ("ElasticResult",),
@@ -51,11 +61,15 @@ _HOMES = {
     "plink.model.order": ("RankOrder", "read_order"),
     "plink.model.plan": ("Plan",),
     "plink.model.plan_file": ("read_plan",),
+    "plink.model.spot.market_file": ("read_market_file",),
+    "plink.model.spot.price_files": ("read_spot_histories",),
     "plink.runtime.metric": ("report_metric",),
     "runners.job.job": ("Job",),
     "runners.job.placement": ("RankLocation",),
     "runners.job.result": ("PlacementError", "RunResult"),
     "runners.job.runner": ("DryRun", "RunObserver"),
+    "runners.spot.release": ("release_spot",),
+    "runners.spot.status": ("spot_status",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -34,6 +34,17 @@ from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
+from plink.features.spot.drive import drive_spot as drive_spot
+from plink.features.spot.request import MadePricesRequest as MadePricesRequest
+from plink.features.spot.request import SpotAdviceRequest as SpotAdviceRequest
+from plink.features.spot.request import SpotDriveRequest as SpotDriveRequest
+from plink.features.spot.request import SpotOddsRequest as SpotOddsRequest
+from plink.features.spot.request import SpotSimulationRequest as SpotSimulationRequest
+from plink.features.spot.run import advise_spot as advise_spot
+from plink.features.spot.run import make_spot_prices as make_spot_prices
+from plink.features.spot.run import spot_markets as spot_markets
+from plink.features.spot.run import spot_odds as spot_odds
+from plink.features.spot.simulate import simulate_spot as simulate_spot
 from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.diagnosis import Examination as Examination
 from plink.model.diagnosis import Finding as Finding
@@ -52,6 +63,8 @@ from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
+from plink.model.spot.market_file import read_market_file as read_market_file
+from plink.model.spot.price_files import read_spot_histories as read_spot_histories
 from plink.runtime.metric import report_metric as report_metric
 from runners.job.job import Job as Job
 from runners.job.placement import RankLocation as RankLocation
@@ -59,5 +72,7 @@ from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
 from runners.job.runner import DryRun as DryRun
 from runners.job.runner import RunObserver as RunObserver
+from runners.spot.release import release_spot as release_spot
+from runners.spot.status import spot_status as spot_status
 
 __version__: str

@@ -169,6 +169,8 @@ def _item(name: str, default: str, text: str) -> str:
 
 def _commands(node: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
     for name, child in node.commands.items():
+        if child.hidden:
+            continue
         yield [*words, name], child
         if hasattr(child, "commands"):
             yield from _commands(child, [*words, name])

@@ -88,7 +88,7 @@ COMMANDS = {
         "Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and sum up what it did.",
     ),
     "spot": (
-        "spot.app:app",
+        "features.spot.command:app",
         "Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain), and rent them.",
     ),
     "reflector": (

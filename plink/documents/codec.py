@@ -17,6 +17,7 @@ MAX_SHOWN_CHARACTERS = 40
 _AT = re.compile(r"(?s)(?P<reason>.*) - at `(?P<key>key` in `)?\$(?P<path>.*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _TYPES = re.compile(r"`[^`]+`")
 _LENGTH = re.compile(r"of length (>=|<=) (\d+)")
 _NUMBER = re.compile(r"(?<=[<>=] )-?\d+\.\d*(e[+-]?\d+)?$")
@@ -91,7 +92,10 @@ def _explain(kind: Any, value: object, message: str) -> tuple[str, str]:
         return f"{location}.{missing[1]}", "is missing"
     if of_key:
         return location.removesuffix(f".{resolved[-1]}"), f"{_short(resolved[-1])} cannot be a key here"
-    declared = _declared(kind, resolved)
+    declared = _declared(kind, resolved, value)
+    if unknown := _UNKNOWN.fullmatch(reason):
+        choices = ", ".join(sorted(declared["properties"]))
+        return f"{location}.{unknown[1]}", f"is no key here; choose one of {choices}"
     if "title" in declared and "properties" not in declared:
         return location, f"expected {declared['title']}, got {_short(place)}"
     if "enum" in declared:
@@ -111,11 +115,19 @@ def _length_in_words(length: re.Match[str]) -> str:
     return f"of {length[2]} or {'more' if length[1] == '>=' else 'fewer'}"
 
 
-def _declared(kind: Any, path: Steps) -> dict[str, Any]:
-    """Return the part of a class's JSON Schema at a path; empty where several are possible."""
+def _declared(kind: Any, path: Steps, value: Any) -> dict[str, Any]:
+    """Return the part of a class's JSON Schema at a path of the value; empty where several are possible. Of classes
+    with tags it is the one that the value names, or the tags."""
     (node,), definitions = msgspec.json.schema_components([kind])
     for step in [*path, None]:
         while "$ref" in node or "allOf" in node or "anyOf" in node:
+            if "discriminator" in node and isinstance(value, dict):
+                tags = node["discriminator"]["mapping"]
+                tag = value.get(node["discriminator"]["propertyName"])
+                if tag not in [*tags]:
+                    return {"enum": list(tags)}
+                node = definitions[tags[tag].rpartition("/")[2]]
+                continue
             options = [node] if "$ref" in node else node.get("allOf") or node["anyOf"]
             options = [option for option in options if option != {"type": "null"}]
             if len(options) > 1:
@@ -125,6 +137,8 @@ def _declared(kind: Any, path: Steps) -> dict[str, Any]:
             node = node["prefixItems"][step] if "prefixItems" in node else node.get("items", {})
         elif step is not None:
             node = node.get("properties", {}).get(step) or node.get("additionalProperties") or {}
+        if step is not None:
+            value = value[step]
     return node
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, get_args
 
 from plink.errors import UsageError, no_choice
-from plink.model.units import parse_bytes
+from plink.model.units import parse_bytes, parse_limit
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,22 @@ def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
+def typed_words(request: FeatureRequest) -> list[str]:
+    """Return the options of a request as one would type them, without those that have their default."""
+    defaults = {field.name: field.default for field in dataclass_fields(request)}
+    words: list[str] = []
+    for field in fields_of(type(request)):
+        value, show = getattr(request, field.name), field.text.show if field.text else str
+        if value == defaults[field.name]:
+            continue
+        if field.type is bool:
+            words.append(field.names[0])
+            continue
+        for each in value if field.text and field.text.repeated else (value,):
+            words += [field.names[0], show(each)]
+    return words
+
+
 def _plain(number: float) -> str:
     """Return a number as one would type it, a whole one without ``.0``."""
     return f"{number:.0f}" if math.isfinite(number) and number == round(number) else f"{number:g}"
@@ -140,5 +156,7 @@ _MAX_DIGITS = 9
 _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 # A size in bytes, typed like 100MB.
 Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB")]
+# A time in seconds, typed like 6h.
+OptionalDuration = Annotated[float | None, Text("TIME", parse_limit, lambda seconds: f"{seconds!r}s")]
 # Options of an algorithm: {"base": 4} is typed --set base=4.
 Settings = Annotated[Mapping[str, int | bool], Text("NAME=VALUE", parse_settings, repeated=True)]

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 from plink.errors import UsageError
@@ -94,6 +95,21 @@ def parse_limit(text: str) -> float:
     if seconds <= 0:
         raise UsageError(f"{text[:_MAX_QUOTED_CHARS]!r} leaves no time for anything; write it like 90s, 5m or 250ms")
     return seconds
+
+
+def parse_moment(text: str) -> float:
+    """Parse a date or time in seconds since 1970: ``2016-06-11``, ``2016-06-11T12:00Z``; without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        shown = text[:_MAX_QUOTED_CHARS]
+        raise UsageError(f"{shown!r} is no date or time; write it like 2016-06-11 or 2016-06-11T12:00Z") from None
+
+
+def format_moment(time_s: float) -> str:
+    """Format a time, in UTC: ``2016-06-11 12:00``."""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def format_bytes(size: float) -> str:

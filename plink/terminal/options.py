@@ -15,14 +15,16 @@ NetworkFile = Annotated[
     Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
 ]
 OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginning of its id, or `last`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
-def takes(*kinds: type[FeatureRequest], only: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(
+    *kinds: type[FeatureRequest], only: str = "", panel: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator of a command whose first parameters are requests of these kinds: its options are their fields,
     between the command's own arguments and its own options.
 
+    :param panel: part of the help in which options stand that do not say.
     :param only: names of the fields of the first kind that are options of this command; empty: all of them.
     """
     names = only.split() or [field.name for field in fields_of(kinds[0])]
@@ -31,7 +33,7 @@ def takes(*kinds: type[FeatureRequest], only: str = "") -> Callable[[Callable[..
     ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options = [_parameter(kind, field) for kind, declared in chosen for field in declared]
+        options = [_parameter(kind, field, panel) for kind, declared in chosen for field in declared]
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in list(inspect.signature(command, eval_str=True).parameters.values())[len(kinds) :]
@@ -62,7 +64,7 @@ def _typer_info(parameter: inspect.Parameter) -> Any:
     return next(iter(get_args(parameter.annotation)[1:]), None)
 
 
-def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
+def _parameter(kind: type[FeatureRequest], field: Field, panel: str | None) -> inspect.Parameter:
     """Return the parameter that Typer makes an option of."""
     (declared,) = (entry for entry in fields(kind) if entry.name == field.name)
     default = declared.default if declared.default_factory is MISSING else None
@@ -76,7 +78,10 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
     annotation = Annotated[
         typed_as,
         typer.Option(
-            *field.names, help=option.help, metavar=None if is_flag else field.metavar, rich_help_panel=option.panel
+            *field.names,
+            help=option.help,
+            metavar=None if is_flag else field.metavar,
+            rich_help_panel=option.panel or panel,
         ),
     ]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

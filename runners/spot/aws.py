@@ -11,16 +11,18 @@ import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from plink.documents.codec import convert
-from plink.documents.spot_commands import InstanceAnswer, PriceAnswer
-from plink.errors import InputError
+from plink.errors import InputError, UsageError
 from plink.model.spot.journal import InstanceEnd
+from plink.model.spot.market_file import AwsTable
+from plink.model.spot.prices import LINUX
+from plink.model.units import parse_moment
 from runners.spot.child_command import run_command
-from runners.spot.commands import listed_instance, price_point
+from runners.spot.commands import PriceAnswer
 from runners.spot.provider import (
     LEASE_TAG,
     RUN_TAG,
@@ -62,28 +64,14 @@ done
 
 
 @dataclass(frozen=True)
-class AwsSettings:
-    """What requests say besides the market. ``subnets``: by zone; ``start_up``: a shell script for each instance;
-    ``private``: whether instances are reached by their private addresses."""
-
-    region: str
-    image: str
-    types: tuple[str, ...]
-    product: str = "Linux/UNIX"
-    key_name: str | None = None
-    security_groups: tuple[str, ...] = ()
-    subnets: Mapping[str, str] = field(default_factory=dict)
-    profile: str | None = None
-    start_up: str = ""
-    private: bool = False
-
-
-@dataclass(frozen=True)
 class AwsProvider:
-    """EC2 spot instances with the tag of one run."""
+    """EC2 spot instances with the tag of one run. ``types``: whose prices are asked for; ``start_up``: the script."""
 
     run: str
-    settings: AwsSettings
+    table: AwsTable
+    types: tuple[str, ...]
+    product: str = LINUX
+    start_up: str = ""
 
     def _ec2(self, *words: str) -> Any:
         return self._aws("ec2", *words)
@@ -93,8 +81,8 @@ class AwsProvider:
 
         :raises ProviderError: with what its error code means.
         """
-        profile = ("--profile", self.settings.profile) if self.settings.profile else ()
-        argv = ["aws", *words, "--region", self.settings.region, "--output", "json", *profile]
+        profile = ("--profile", self.table.profile) if self.table.profile else ()
+        argv = ["aws", *words, "--region", self.table.region, "--output", "json", *profile]
         try:
             return run_command(argv, env=_ENV)
         except ProviderError as error:
@@ -111,41 +99,41 @@ class AwsProvider:
         """Return the spot price history of the types since then; the command joins its pages."""
         answer = self._ec2(
             "describe-spot-price-history", "--start-time", datetime.fromtimestamp(since_s, UTC).isoformat(),
-            "--instance-types", *self.settings.types, "--product-descriptions", self.settings.product,
+            "--instance-types", *self.types, "--product-descriptions", self.product,
         )  # fmt: skip
         points = []
         for entry in _rows(answer, "SpotPriceHistory"):
             try:
                 point = {
                     "zone": entry["AvailabilityZone"], "type": entry["InstanceType"],
-                    "product": entry["ProductDescription"], "since_s": _seconds(entry["Timestamp"]),
+                    "product": entry["ProductDescription"], "since_s": parse_moment(entry["Timestamp"]),
                     "price": float(entry["SpotPrice"]),
                 }  # fmt: skip
-                points.append(price_point(convert(PriceAnswer, point, "")))
-            except (KeyError, TypeError, ValueError, OverflowError, InputError):
+                points.append(convert(PriceAnswer, point, "").point)
+            except (KeyError, TypeError, ValueError, OverflowError, InputError, UsageError):
                 raise ProviderError("unavailable", f"aws printed no price: {ascii(entry)[:80]}") from None
         return sorted(points, key=lambda point: point.since_s)
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Request instances of one market, transient or on demand; EC2 may grant fewer."""
-        settings, zone = self.settings, order.market.zone
+        table, zone = self.table, order.market.zone
         tags = {"Name": f"plink {self.run}", RUN_TAG: self.run, TOKEN_TAG: order.token,
                 LEASE_TAG: str(int(order.lease_until_s))}  # fmt: skip
         spot = {"MaxPrice": f"{order.bid:.6f}", "SpotInstanceType": "one-time",
                 "InstanceInterruptionBehavior": "terminate"}  # fmt: skip
-        script = _LEASE_SCRIPT.format(until_s=int(order.lease_until_s), tag=LEASE_TAG) + _inner(settings.start_up)
+        script = _LEASE_SCRIPT.format(until_s=int(order.lease_until_s), tag=LEASE_TAG) + _inner(self.start_up)
         words = (
             "--client-token", order.token, "--count", f"1:{order.count}",
-            "--image-id", settings.image, "--instance-type", order.market.type,
+            "--image-id", table.image, "--instance-type", order.market.type,
             "--placement", f"AvailabilityZone={zone}",
             *(() if order.market.is_on_demand
               else ("--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}))),
             "--instance-initiated-shutdown-behavior", "terminate",
             "--metadata-options", "HttpTokens=required,InstanceMetadataTags=enabled",
             "--tag-specifications", json.dumps([{"ResourceType": "instance", "Tags": _pairs(tags)}]),
-            *(("--key-name", settings.key_name) if settings.key_name else ()),
-            *(("--security-group-ids", *settings.security_groups) if settings.security_groups else ()),
-            *(("--subnet-id", settings.subnets[zone]) if zone in settings.subnets else ()),
+            *(("--key-name", table.key_name) if table.key_name else ()),
+            *(("--security-group-ids", *table.security_groups) if table.security_groups else ()),
+            *(("--subnet-id", table.subnets[zone]) if zone in table.subnets else ()),
         )  # fmt: skip
         try:
             with tempfile.NamedTemporaryFile("w", prefix="plink-") as file:  # arguments are seen by everybody
@@ -168,22 +156,21 @@ class AwsProvider:
     def _instance(self, entry: Any) -> ListedInstance:
         try:
             tags = {tag["Key"]: tag["Value"] for tag in entry.get("Tags", ())}
-            state, since = convert(str, entry["State"]["Name"], ""), _seconds(entry["LaunchTime"])
-            address = entry.get("PrivateIpAddress" if self.settings.private else "PublicIpAddress") or None
+            state, since = convert(str, entry["State"]["Name"], ""), parse_moment(entry["LaunchTime"])
+            address = entry.get("PrivateIpAddress" if self.table.private_addresses else "PublicIpAddress") or None
             end: InstanceEnd | None = None
             until = None
             if state in _ENDED:
                 code = (entry.get("StateReason") or {}).get("Code", "")
                 end = "interrupted" if code.startswith("Server.Spot") else "released"
                 shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
-                until = None if shown is None else max(since, _seconds(shown[1]))
-            run = convert(str | None, tags.get(RUN_TAG), "")
+                until = None if shown is None else max(since, parse_moment(shown[1]))
             instance = {
                 "id": entry["InstanceId"], "token": tags.get(TOKEN_TAG, ""), "since_s": since, "address": address,
-                "until_s": until, "end": end,
+                "until_s": until, "end": end, "run": tags.get(RUN_TAG),
             }  # fmt: skip
-            return replace(listed_instance(convert(InstanceAnswer, instance, "")), run=run)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, InputError):
+            return convert(ListedInstance, instance, "")
+        except (KeyError, TypeError, ValueError, AttributeError, InputError, UsageError):
             raise ProviderError("unavailable", f"aws printed no instance: {ascii(entry)[:80]}", False) from None
 
     def release(self, ids: Sequence[str]) -> None:
@@ -233,11 +220,6 @@ def _rows(answer: Any, key: str) -> list[Any]:
     if not isinstance(rows, list):
         raise ProviderError("unavailable", f"aws printed no {key}: {ascii(answer)[:80]}", has_no_effect=False)
     return rows
-
-
-def _seconds(text: str) -> float:
-    moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _explained(error: ProviderError) -> ProviderError:

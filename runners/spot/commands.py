@@ -4,17 +4,41 @@ The run's id is in each request, and each command must keep to instances of that
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from plink.documents.codec import convert
-from plink.documents.spot_commands import AcquireAnswer, InstanceAnswer, PriceAnswer
+from plink.documents.types import Name
 from plink.errors import InputError
-from plink.model.spot.prices import Market
+from plink.model.document import UNSET, Part, Unset
+from plink.model.spot.prices import LINUX, Instant, Market, Price
 from runners.spot.child_command import MAX_SHOWN_CHARACTERS, run_command
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 
-_DEFAULT_PRODUCT = "Linux/UNIX"
+COMMANDS = ("prices", "acquire", "listing", "release", "renew")
+
+
+class PriceAnswer(Part, frozen=True, kw_only=True):
+    """Answer of ``prices``: one price of one market, from ``since_s`` on."""
+
+    zone: Name
+    type: Name
+    product: Name = LINUX
+    since_s: Instant
+    price: Price
+
+    @property
+    def point(self) -> PricePoint:
+        """The price as a driver takes it."""
+        return PricePoint(Market(self.zone, self.type, self.product), self.since_s, self.price)
+
+
+class _AcquireAnswer(Part, frozen=True, kw_only=True):
+    """Answer of ``acquire``: what was granted, or why nothing was."""
+
+    instances: tuple[ListedInstance, ...] = ()
+    refused: str | Unset = UNSET
+    failure: Literal["capacity", "limit", "throttled", "credentials", "invalid"] = "capacity"
 
 
 @dataclass(frozen=True)
@@ -42,7 +66,7 @@ class CommandProvider:
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return what ``prices`` prints."""
         answers: list[PriceAnswer] = self._ask("prices", {"since_s": since_s}, list[PriceAnswer])
-        return sorted(map(price_point, answers), key=lambda point: point.since_s)
+        return sorted((answer.point for answer in answers), key=lambda point: point.since_s)
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Return what ``acquire`` prints as granted."""
@@ -51,25 +75,23 @@ class CommandProvider:
             "token": order.token, "zone": market.zone, "type": market.type, "product": market.product,
             "count": order.count, "bid": order.bid, "lease_until_s": order.lease_until_s,
         }  # fmt: skip
-        answer: AcquireAnswer = self._ask("acquire", request, AcquireAnswer)
-        if "refused" in answer and answer.get("instances"):
-            name = self.commands["acquire"][0]
-            raise ProviderError("unavailable", f"{name} (acquire): both refused and instances", has_no_effect=False)
-        if "refused" in answer:
-            reason = " ".join(answer["refused"].split())[:MAX_SHOWN_CHARACTERS]
-            raise ProviderError(answer.get("failure", "capacity"), reason or "refused without a reason")
-        granted = [listed_instance(each) for each in answer.get("instances", ())]
-        if any(each.token != order.token for each in granted) or len(granted) > order.count:
-            name = self.commands["acquire"][0]
+        answer: _AcquireAnswer = self._ask("acquire", request, _AcquireAnswer)
+        name = self.commands["acquire"][0]
+        if answer.refused is not UNSET:
+            if answer.instances:
+                raise ProviderError("unavailable", f"{name} (acquire): both refused and instances", has_no_effect=False)
+            reason = " ".join(answer.refused.split())[:MAX_SHOWN_CHARACTERS]
+            raise ProviderError(answer.failure, reason or "refused without a reason")
+        if any(each.token != order.token for each in answer.instances) or len(answer.instances) > order.count:
             raise ProviderError(
                 "unavailable", f"{name} (acquire): more instances than requested, or of another token", False
             )
-        return granted
+        return [replace(each, run=None) for each in answer.instances]  # only a tag says the run
 
     def listing(self) -> Sequence[ListedInstance]:
         """Return what ``listing`` prints."""
-        answers: list[InstanceAnswer] = self._ask("listing", {}, list[InstanceAnswer])
-        return [listed_instance(each) for each in answers]
+        answers: list[ListedInstance] = self._ask("listing", {}, list[ListedInstance])
+        return [replace(each, run=None) for each in answers]
 
     def release(self, ids: Sequence[str]) -> None:
         """Run ``release``."""
@@ -79,17 +101,3 @@ class CommandProvider:
         """Run ``renew``, where there is one."""
         if "renew" in self.commands:
             self._ask("renew", {"instances": list(ids), "until_s": until_s}, None)
-
-
-def price_point(answer: PriceAnswer) -> PricePoint:
-    """Return a price as the driver takes it."""
-    market = Market(answer["zone"], answer["type"], answer.get("product", _DEFAULT_PRODUCT))
-    return PricePoint(market, answer["since_s"], answer["price"])
-
-
-def listed_instance(answer: InstanceAnswer) -> ListedInstance:
-    """Return an instance as the driver takes it."""
-    return ListedInstance(
-        answer["id"], answer["token"], answer["since_s"], answer.get("address"), answer.get("host"),
-        answer.get("until_s"), answer.get("end"),
-    )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from plink.model.spot import journal
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.driver_parts import DriverParts
 from runners.spot.elastic_job import JobView
@@ -47,7 +47,7 @@ class Driver:
         self._tracked_at: float | None = None
         self._renewed_at: dict[str, float] = {}
         self._warnings = RepeatedNotes(parts.note)
-        self._prices = RecordedPrices(self.ledger, self._add, parts.brain.observe)
+        self._prices = RecordedPrices(self.ledger, self._add, parts.brain.observe, parts.history_from_s)
         records = DriverRecords(self.ledger, self._clock, self._prices, self._sightings, self._add)
         self._requests = Requests(parts, limits, timing, records, self._warnings)
         if self.ledger.opened is None:

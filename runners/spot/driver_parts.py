@@ -26,7 +26,7 @@ class DriverParts:
     """What a driver works with. ``host_of``: the host that an instance is in the job; ``clock``: the provider's time;
     ``steady``: a clock as fast as that, which nobody sets; ``new_token``: makes tokens of the run that were never
     used; ``fallback``: None without a deadline; ``release_is_requested``: everything is to
-    be released although the job goes on."""
+    be released although the job goes on; ``history_from_s``: as of :class:`RecordedPrices`."""
 
     provider: Provider
     job: DrivenJob
@@ -39,3 +39,4 @@ class DriverParts:
     note: Callable[[str], None] = lambda text: None
     fallback: OnDemandFallback | None = None
     release_is_requested: Callable[[], bool] = lambda: False
+    history_from_s: float | None = None

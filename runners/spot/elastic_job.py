@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from plink.errors import PlinkError
+from plink.model.elastic.status import JobControl
 from plink.model.hosts import Host
 from plink.model.storage import read_document
-from plink.records.spot_journal import FOLDER, JOB_END
 from runners.elastic.control_socket import ask
+from runners.spot.journal import FOLDER, JOB_END
 from solvers.spot.deadline import JobProgress
 
 
@@ -50,12 +51,12 @@ class ElasticJob:
     """The job of a run, by its control socket.
 
     :param folder: of the run. :param job: its ``plink.elastic-job/1``. :param speed: how many seconds of the driver's
-        pass in one of the job's.
+        pass in one of the job's. :param is_observer: hosts are neither added nor warned.
     """
 
-    def __init__(self, folder: Path, job: Mapping[str, Any], speed: float = 1.0) -> None:
-        self._speed = speed
-        self._folder, self._socket, self._pid = folder, str(job["socket"]), int(job["pid"])
+    def __init__(self, folder: Path, job: JobControl, speed: float = 1.0, is_observer: bool = False) -> None:
+        self._speed, self._is_observer = speed, is_observer
+        self._folder, self._socket, self._pid = folder, job.socket, job.pid
         self._start = _process(self._pid)[1]
         self._errors: list[str] = []
         self._adding: set[str] = set()  # names of hosts on their way
@@ -101,7 +102,7 @@ class ElasticJob:
 
     def add(self, hosts: Sequence[Host]) -> None:
         """Begin to add hosts, each by itself, so that one that never answers does not keep the others out."""
-        for host in hosts:
+        for host in () if self._is_observer else hosts:
             if host.name not in self._adding:
                 self._adding.add(host.name)
                 threading.Thread(target=self._add_host, args=(host,), daemon=True).start()
@@ -117,11 +118,10 @@ class ElasticJob:
 
     def evict(self, names: Sequence[str], seconds: float) -> None:
         """Have the job move away from hosts."""
-        self._ask({"method": "evict", "hosts": list(names), "seconds": seconds / self._speed})
-
-    def _ask(self, request: Mapping[str, Any]) -> None:
+        if self._is_observer:
+            return
         try:
-            ask(self._socket, dict(request))
+            ask(self._socket, {"method": "evict", "hosts": list(names), "seconds": seconds / self._speed})
         except PlinkError as error:
             self._errors.append(str(error))
 

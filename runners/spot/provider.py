@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from plink.documents.types import HostName, Name
 from plink.errors import PlinkError
 from plink.model.spot.journal import InstanceEnd
-from plink.model.spot.prices import Market
+from plink.model.spot.prices import Instant, Market
 
 ProviderFailure = Literal["capacity", "limit", "throttled", "credentials", "invalid", "unavailable"]
 RUN_TAG, TOKEN_TAG, LEASE_TAG = "plink-run", "plink-token", "plink-lease"
@@ -53,12 +54,12 @@ class ListedInstance:
     is gone; ``host``: its name, where it has one of its own; ``address``: None until it has one; ``run``: what its tag
     says, None where only the token does."""
 
-    id: str
+    id: Name
     token: str
-    since_s: float
-    address: str | None = None
-    host: str | None = None
-    until_s: float | None = None
+    since_s: Instant
+    address: HostName | None = None
+    host: HostName | None = None
+    until_s: Instant | None = None
     end: InstanceEnd | None = None
     run: str | None = None
 

@@ -18,15 +18,18 @@ class RecordedPrices:
     On-demand prices are none of the provider's: they are those of the requests.
 
     :param add: writes to the journal. :param observe: is given each new price of a market, with its time.
+    :param history_from_s: the first prices are asked for from then on, for ``observe`` alone; None: no history is asked
+        for.
     :ivar latest: of each market, since when, and the price.
     """
 
     def __init__(
         self, ledger: Ledger, add: Callable[[journal.JournalEntry], None],
-        observe: Callable[[Market, float, float], None],
+        observe: Callable[[Market, float, float], None], history_from_s: float | None = None,
     ) -> None:  # fmt: skip
         self.latest: dict[Market, tuple[float, float]] = {}
         self._ledger, self._add, self._observe = ledger, add, observe
+        self._history_from_s, self._needed_from_s = history_from_s, math.inf
         self._fetched_at = self._failed_at = -math.inf
         # Since when prices may be missing in the journal: the driver before this one may have ended before it asked.
         self._missing: dict[Market, float] = {}
@@ -60,13 +63,15 @@ class RecordedPrices:
         if now - self._failed_at < interval_s or (now - self._fetched_at < interval_s and not self._missing):
             return None
         steps = [step[0] for market in self._markets() if (step := self._ledger.latest_price(market))]
-        return min([now if self._fetched_at == -math.inf else self._fetched_at, *steps, *self._missing.values()])
+        latest = now if self._fetched_at == -math.inf else self._fetched_at
+        self._needed_from_s = min([latest, *steps, *self._missing.values()])
+        return min(self._needed_from_s, self._needed_from_s if self._history_from_s is None else self._history_from_s)
 
     def add(self, points: Iterable[PricePoint], now: float) -> None:
         """Take what was fetched."""
         markets = self._markets()
         self._fetched_at = now
-        for point in points:
+        for point in points if self._history_from_s is None else self._without_history(points):
             market, since_s, price = point.market, point.since_s, point.price
             if market.is_on_demand or since_s > now:
                 continue
@@ -81,6 +86,19 @@ class RecordedPrices:
         if self._ledger.held and now - self._ledger.priced_until_s >= PRICED_ENTRY_S:
             self._add(journal.PricesRecorded(now))
         self._missing.clear()
+
+    def _without_history(self, points: Iterable[PricePoint]) -> list[PricePoint]:
+        """Have the history observed, and return what was asked for besides: prices from a time on, and those then."""
+        needed: list[PricePoint] = []
+        at_start: dict[Market, PricePoint] = {}
+        for point in points:
+            self._observe(point.market, point.since_s, point.price)
+            if point.since_s <= self._needed_from_s:
+                at_start[point.market] = point
+            else:
+                needed.append(point)
+        self._history_from_s = None
+        return [*at_start.values(), *needed]
 
     def record(self, market: Market, since_s: float, price: float, now: float) -> None:
         """Write a price that the cost of an instance depends on, unless the journal has it or a later one."""

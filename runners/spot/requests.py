@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from plink.model.spot import journal
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from runners.spot.brain import RentalChoice
 from runners.spot.driver_parts import DriverParts
 from runners.spot.elastic_job import JobView

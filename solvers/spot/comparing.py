@@ -7,7 +7,6 @@ import numpy as np
 
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, PriceTrace
-from solvers.spot.deciding import Anchors
 from solvers.spot.simulating import DeadlineFallback, SimulationOutcome, Start, Strategy, simulate_job, work_of
 from solvers.spot.strategies import Comparison
 
@@ -59,20 +58,6 @@ class StrategyResult:
         """Return the share of machine hours that were ``anchor`` (on demand), ``paid`` or ``free``."""
         hours = {k: sum(getattr(each, f"{k}_s") for each in self.outcomes) for k in ("anchor", "paid", "free")}
         return float(hours[kind] / sum(hours.values()))
-
-
-@dataclass(frozen=True)
-class SimulatedJob:
-    """One job: its reliable machines ``anchors``, what else it held, and ``progress``: (seconds since 1970, share of
-    its work that is done)."""
-
-    zone: str
-    strategy: str
-    comparison: Comparison
-    start: float
-    anchors: Anchors
-    outcome: SimulationOutcome
-    progress: tuple[tuple[float, float], ...]
 
 
 def draw_starts(traces: Sequence[PriceTrace], hours: float, count: int, seed: int) -> list[Start]:

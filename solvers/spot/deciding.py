@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S, Floats, Market
 from solvers.spot.billing import Evictions
 from solvers.spot.footprint import Outlook, Prospect, columns, cost_per_core_hour, expected_work, reliable

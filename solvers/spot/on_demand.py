@@ -7,8 +7,7 @@ an addition of the same size. What costs least per work is requested, on-demand 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from plink.model.spot.limits import Limits
-from plink.model.spot.market_file import Machines
+from plink.model.spot.market_file import Limits, Machines
 from plink.model.spot.prices import on_demand_market
 from solvers.spot.deciding import MAX_PRICE_AGE_S, Candidate, Footprint, Offer, OfferBook, Quote, decide
 from solvers.spot.hazard import ExponentialEvictions

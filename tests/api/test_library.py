@@ -21,6 +21,7 @@ from plink.model.hosts import Host, Hosts
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.catalogue import Options
 from tests.docs.pages import ROOT, blocks
+from tests.docs.samples import write_samples
 
 
 @pytest.fixture(autouse=True)
@@ -357,6 +358,7 @@ def test_an_elastic_job_on_this_machine(
 
 
 def test_requests_of_the_page_are_understood(network: plink.Network) -> None:
+    write_samples(Path.cwd())
     network.write("cloud.json")
-    example = [block for block in blocks(ROOT / "docs" / "python.md") if block.language == "python"][-1]
-    exec("\n".join(example.lines), {})
+    for example in [block for block in blocks(ROOT / "docs" / "python.md") if block.language == "python"][1:]:
+        exec("\n".join(example.lines), {})

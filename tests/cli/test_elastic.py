@@ -22,9 +22,9 @@ from plink.records.elastic_log import (
     TrafficLogEntry,
 )
 from tests.cli.files import listing, refusal, write
-from tests.cli.test_spot_drive import ENTRIES as SPOT_ENTRIES
-from tests.cli.test_spot_drive import recorded
 from tests.conftest import typed
+from tests.features.spot.test_drive import ENTRIES as SPOT_ENTRIES
+from tests.features.spot.test_drive import recorded
 from tests.model.schemas import described
 
 GOLDEN = """\

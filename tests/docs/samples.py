@@ -83,7 +83,7 @@ def _pipedream_graph() -> str:
 def _write_spot_samples(folder: Path) -> None:
     """Put a market file, and prices for it, into a folder: ten days of two types in two zones."""
     from plink.model.spot.market_file import read_market_file
-    from plink.model.spot.price_files import prices_to_json
+    from plink.model.spot.price_files import Histories
     from plink.model.spot.prices import Market
     from solvers.spot.made import KINDS, MadeMarket, make_prices
 
@@ -94,7 +94,7 @@ def _write_spot_samples(folder: Path) -> None:
         for zone in market_file.zones
         for kind, name in zip(market_file.types, ("c3-a", "g2-a"), strict=True)
     ]
-    _write(folder / "prices.json", prices_to_json(make_prices(markets, 10, 1, 1.7e9), "USD"))
+    _write(folder / "prices.json", Histories(make_prices(markets, 10, 1, 1.7e9)).document().to_json())
 
 
 MARKET_FILE = """\

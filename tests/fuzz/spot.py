@@ -73,13 +73,13 @@ def market_file(data: bytes) -> None:
 
 def histories(data: bytes) -> None:
     """Price and availability histories of every form: written and read again, they are the same."""
-    from plink.model.spot.price_files import prices_to_json, read_histories
+    from plink.model.spot.price_files import read_spot_histories
     from solvers.spot.hazard import observed
 
-    read = read_histories([_file(data, "us-east-1a_v100_1.json")])
+    read = read_spot_histories([_file(data, "us-east-1a_v100_1.json")])
     if read.prices:
-        again = _file(json.dumps(prices_to_json(read.prices, read.currency)).encode(), "again.json")
-        for market, trace in read_histories([again]).prices.items():
+        again = _file(json.dumps(read.document().to_json()).encode(), "again.json")
+        for market, trace in read_spot_histories([again]).prices.items():
             assert np.array_equal(trace.times, read.prices[market].times)
     for availability in read.availability.values():
         assert observed(availability).count >= 0
@@ -87,7 +87,7 @@ def histories(data: bytes) -> None:
 
 def spot_journal(data: bytes) -> None:
     """The journal of a run, and what it comes to."""
-    from plink.records.spot_journal import NAME, read_journal, read_opening
+    from runners.spot.journal import NAME, read_journal, read_opening
     from solvers.spot.ledger import Ledger, account
 
     folder = _file(data, NAME).parent
@@ -107,9 +107,10 @@ def command_provider(data: bytes) -> None:
 
 def aws_provider(data: bytes) -> None:
     """What the ``aws`` command prints."""
-    from runners.spot.aws import AwsProvider, AwsSettings
+    from plink.model.spot.market_file import AwsTable
+    from runners.spot.aws import AwsProvider
 
-    provider = AwsProvider("run1", AwsSettings("us-east-1", "ami-1", ("small",)))
+    provider = AwsProvider("run1", AwsTable(region="us-east-1", image="ami-1"), ("small",))
     _ask_all(data, provider)
 
 
@@ -165,7 +166,7 @@ def _file(data: bytes, name: str) -> Path:
 
 def documents() -> dict[str, Sequence[bytes]]:
     """By target, inputs to begin with."""
-    from plink.records.spot_journal import NAME, Journal
+    from runners.spot.journal import NAME, Journal
     from tests.model.spot.test_price_files import entry
     from tests.runners.spot.test_journal import ENTRIES
 

@@ -54,11 +54,11 @@ def simulate(
     """
     from plink.api.pipeline_simulation import PipelineSimulationRequest, simulate_plan
     from plink.api.pipelines import check_profile
-    from plink.cli.pictures import check_picture
     from plink.cli.pipeline.inputs import plan_from, profile_from
     from plink.cli.pipeline.tracing import timeline_of_run, write_trace
     from plink.model.storage import check_writable, name_of
     from plink.terminal.inputs import network_from
+    from plink.terminal.pictures import check_picture
 
     if picture is not None:
         check_picture(picture)
@@ -87,9 +87,9 @@ def simulate(
 
 def _draw(simulated: "SimulatedPlan", picture: Path) -> None:
     """Draw the timeline into a file."""
-    from plink.cli.pictures import write_picture
     from plink.report.colours import PAPER
     from plink.report.pipeline_timeline import pipeline_timeline
+    from plink.terminal.pictures import write_picture
     from plink.terminal.screen import say
 
     result = simulated.result

@@ -1,16 +1,19 @@
 """``plink elastic``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from plink.errors import PlinkError, UsageError, no_choice
-from plink.features.elastic.request import ElasticRequest, SpotOptions
+from plink.features.elastic.request import SPOT_PANEL, ElasticRequest
 from plink.features.launch.request import PROGRAM_FIRST, Arguments, JobRequest
+from plink.features.spot.request import SpotDriveRequest
 from plink.model.hosts import TIERS
-from plink.model.request import Choices
-from plink.terminal.options import Json, RunId, takes
+from plink.model.request import Choices, typed_words
+from plink.terminal.elastic_runs import RunId
+from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, say
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,16 +34,26 @@ def elastic() -> None:
 @takes(
     JobRequest,
     ElasticRequest,
-    SpotOptions,
+    SpotDriveRequest,
     only="hosts_file slots env python workdir sync interface timeout_s settings accept_new_host_keys log_dir dry_run "
     "as_json",
+    panel=SPOT_PANEL,
 )
 def run(
     options: JobRequest,
     request: ElasticRequest,
-    spot: SpotOptions,
+    rental: SpotDriveRequest,
     program: Annotated[str, typer.Argument(metavar="APP", help="A .py file that defines make(arguments).")],
     args: Arguments = None,
+    spot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Market file: rent transient instances beside the job, as `plink spot drive` does, and release them "
+            "at its end.",
+            metavar="MARKET",
+            rich_help_panel=SPOT_PANEL,
+        ),
+    ] = None,
 ) -> None:
     """Train on reliable and transient hosts, of which the transient ones may come and go while the job runs.
 
@@ -54,7 +67,10 @@ def run(
     """
     from plink.features.elastic.session import run_job
 
-    if code := run_job(program, args or [], options, request, spot):
+    if spot is None and (words := typed_words(rental)):
+        raise UsageError(f"{words[0]} goes with --spot MARKET")
+    drive = None if spot is None else replace(rental, market=str(spot))
+    if code := run_job(program, args or [], options, request, drive):
         raise typer.Exit(code)
 
 
@@ -66,22 +82,21 @@ def status(name: RunId, as_json: Json = False) -> None:
 
     Example: plink elastic status last
     """
-    from msgspec.structs import replace
+    from msgspec import structs
 
     from plink.features.elastic.control import status_of
-    from plink.features.elastic.show import status_lines
-    from plink.features.spot.rented import rented_or_unknown, show_rented
-    from plink.model.document import UNSET
+    from plink.features.elastic.show import rented_for, status_lines
+    from plink.features.spot.show import show_status
     from plink.records import workspace
 
     current = status_of(name)
-    rented = rented_or_unknown(workspace.RUNS / current.run)
+    rented = rented_for(workspace.RUNS / current.run)
     if as_json:
-        print_json(replace(current, spot=UNSET if rented is None else rented).to_json())
+        print_json((current if rented is None else structs.replace(current, spot=rented)).to_json())
         return
-    print_lines(*status_lines(current if rented is None else replace(current, cost=None)))
+    print_lines(*status_lines(current if rented is None else structs.replace(current, cost=None)))
     if rented is not None:
-        show_rented(rented)
+        show_status(rented)
 
 
 @app.command("add")
@@ -159,11 +174,11 @@ def plot(
 
     Example: plink elastic plot last -o run.png
     """
-    from plink.features.elastic.summary import history_from
     from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
     from plink.report.canvas import as_png, as_svg
     from plink.report.colours import PAPER
     from plink.report.iterations import iterations
+    from plink.terminal.elastic_runs import history_from
 
     if over not in _OVER:
         raise no_choice("--over", over, _OVER)
@@ -192,15 +207,15 @@ def summary(run: RunOrLog, as_json: Json = False) -> None:
 
     Example: plink elastic summary last
     """
-    from msgspec.structs import replace
+    from msgspec import structs
 
-    from plink.features.elastic.show import show_summary
-    from plink.features.elastic.summary import history_from, log_path, summary_of
-    from plink.features.spot.rented import rented_or_unknown
+    from plink.features.elastic.show import rented_for, show_summary
+    from plink.features.elastic.summary import summary_of
+    from plink.terminal.elastic_runs import history_from, log_path
 
     document = summary_of(history_from(run))
-    if (rented := rented_or_unknown(log_path(run).parent)) is not None:
-        document = replace(document, spot=rented)
+    if (rented := rented_for(log_path(run).parent)) is not None:
+        document = structs.replace(document, spot=rented)
     if as_json:
         print_json(document.to_json())
     else:

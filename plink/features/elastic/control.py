@@ -9,15 +9,13 @@ from typing import IO, Any
 
 import msgspec
 
-from plink.documents.codec import decode
 from plink.errors import PlinkError, UsageError
-from plink.model.elastic.status import ElasticCheckpoint, ElasticStatus, JobControl
+from plink.model.elastic.status import ElasticCheckpoint, ElasticStatus
 from plink.model.hosts import Host, read_hosts
-from plink.model.storage import read_document
 from plink.model.units import format_duration
 from plink.records import workspace
-from plink.records.elastic_log import NAME, SOCKET
-from plink.records.runs import Run, run_named
+from plink.records.elastic_log import NAME
+from plink.terminal.elastic_runs import live_job
 from plink.terminal.screen import say, say_error
 from plink.transport.json_lines import LineBuffer
 from runners.elastic.control_socket import ask
@@ -25,18 +23,6 @@ from runners.elastic.control_socket import ask
 _JOIN_TIMEOUT_S = 60.0
 _LOAD_TIMEOUT_S = 10.0  # after all have joined: for them to load their data
 _POLL_S = 0.2
-
-
-def live_job(name: str) -> tuple[Run, JobControl]:
-    """Return a run, and where its supervisor listens.
-
-    :raises UsageError: when there is no such run, or it is of another kind.
-    """
-    run = run_named(workspace.RUNS, name)
-    path = workspace.RUNS / run.id / SOCKET
-    if not path.is_file():
-        raise UsageError(f"{run.id} is no elastic job (`plink elastic run`)")
-    return run, decode(JobControl, read_document(path), str(path))
 
 
 def status_of(name: str) -> ElasticStatus:

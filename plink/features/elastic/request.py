@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from plink.errors import UsageError
-from plink.features.launch.request import CHECKPOINT_HELP, RESTORE_HELP, Limit, Seconds
+from plink.features.launch.request import CHECKPOINT_HELP, RESTORE_HELP, Seconds
 from plink.model.consistency import check_rebalance, parse_rule
 from plink.model.divergence import parse_divergence
-from plink.model.request import FeatureRequest, Option, Text, fields_of
+from plink.model.request import FeatureRequest, Option, Text
 from plink.model.units import parse_rate
 from plink.runtime.elastic.host.preemption import parse_source
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RUNNERS = ("ssh", "local", "slurm", "kubernetes")
 _CONSISTENCY = "Elastic jobs: consistency of workers"
 _PANEL = "Elastic jobs: hosts and checkpoints"
-_SPOT_PANEL = "Elastic jobs: machines rented for the job"
+SPOT_PANEL = "Elastic jobs: machines rented for the job"
 _MIN_HEARTBEAT_TIMEOUT_S = 1.0
 
 
@@ -177,77 +177,3 @@ class ElasticRequest(FeatureRequest):
         elif self.stage_thresholds is not None:
             values["active"], values["backup_only"] = self.stage_thresholds
         return {name: value for name, value in values.items() if value is not None}
-
-
-@dataclass(frozen=True)
-class SpotOptions(FeatureRequest):
-    """Request for machines that are rented for the job."""
-
-    market: Annotated[
-        Path | None,
-        Option(
-            "Market file: rent transient instances beside the job, as `plink spot drive` does, and release them at its "
-            "end.",
-            ("--spot",),
-            metavar="MARKET",
-            panel=_SPOT_PANEL,
-        ),
-    ] = None
-    prices: Annotated[
-        list[Path] | None,
-        Option(
-            "Histories for odds; once for each file. Default: 30 days of the provider.",
-            metavar="FILE",
-            panel=_SPOT_PANEL,
-        ),
-    ] = None
-    max_total: Annotated[
-        float | None,
-        Option(
-            "The most that the run's machines may cost; default: the market file's.",
-            ("--budget",),
-            least=0,
-            metavar="MONEY",
-            panel=_SPOT_PANEL,
-        ),
-    ] = None
-    max_hourly: Annotated[
-        float | None,
-        Option(
-            "What all bids together may come to; default: the market file's.",
-            ("--per-hour",),
-            least=0,
-            metavar="MONEY",
-            panel=_SPOT_PANEL,
-        ),
-    ] = None
-    deadline_s: Annotated[
-        Limit,
-        Option(
-            "Rent the market file's reference machines on demand when the job would not be over this long after its "
-            "start (6h) otherwise; with --iterations.",
-            ("--deadline",),
-            panel=_SPOT_PANEL,
-        ),
-    ] = None
-    iterations: Annotated[
-        int | None, Option("How many the job does in all; with --deadline.", least=1, panel=_SPOT_PANEL)
-    ] = None
-    fallback: Annotated[
-        bool,
-        Option(
-            "Rent machines of the market file's reference type on demand while they cost less per core-hour than every "
-            "market.",
-            panel=_SPOT_PANEL,
-        ),
-    ] = False
-
-    def __post_init__(self) -> None:
-        """Refuse what goes with ``--spot`` alone.
-
-        :raises UsageError: for the first such thing.
-        """
-        super().__post_init__()
-        for field in () if self.market is not None else fields_of(type(self)):
-            if getattr(self, field.name):
-                raise UsageError(f"{field.names[0]} goes with --spot MARKET")

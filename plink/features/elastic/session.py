@@ -7,33 +7,39 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from plink.api.spot_process import DriverProcess, SpotRequest, checked_max_hosts, driver_command
+import msgspec.structs
+
 from plink.errors import PartlyDone, PlinkError, UsageError
-from plink.features.elastic.request import ElasticRequest, SpotOptions
+from plink.features.elastic.request import ElasticRequest
 from plink.features.elastic.run import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.features.elastic.screen import Screen
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import JobRequest
-from plink.features.spot.rented import cost_line, rented_document
+from plink.features.spot.beside_job import checked_max_hosts, driver_command
+from plink.features.spot.request import SpotDriveRequest
+from plink.features.spot.show import cost_line
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
+from plink.model.spot.results import SpotStatus
 from plink.records import workspace
 from plink.terminal.screen import print_json, progress, say, say_error
 from runners.choice import KUBERNETES
 from runners.job.job import Job
 from runners.job.result import PlacementError
+from runners.spot.process import DriverProcess
+from runners.spot.status import status_if_rented
 
 _MAX_LOCAL_SLOTS = 64
 
 
-def run_job(program: str, args: list[str], options: JobRequest, request: ElasticRequest, spot: SpotOptions) -> int:
+def run_job(
+    program: str, args: list[str], options: JobRequest, request: ElasticRequest, rental_request: SpotDriveRequest | None
+) -> int:
     """Run it to its end; returns the exit code to end with. :raises PlinkError: when the job could not be run."""
     check_program(program)
     runner = request.runner
     options.check(runner, external=False)
-    rental_request = _rental_request(spot)
     record = RecordRequest(options.log_dir, {"python": options.python})
     request = replace(request, accept_new_host_keys=options.accept_new_host_keys, record=record)
     in_pods = runner == KUBERNETES
@@ -72,26 +78,12 @@ def run_job(program: str, args: list[str], options: JobRequest, request: Elastic
     finally:
         rental.finish()
     if options.as_json:
-        print_json(result.to_json() | ({} if rental.document is None else {"spot": rental.document}))
+        print_json((result if rental.status is None else msgspec.structs.replace(result, spot=rental.status)).to_json())
     else:
         screen.last_word(result)
     if result.exit_code:
         say_error(f"error: {result.why}")
     return result.exit_code or rental.failure
-
-
-def _rental_request(spot: SpotOptions) -> SpotRequest | None:
-    if spot.market is None:
-        return None
-    return SpotRequest(
-        spot.market,
-        tuple(spot.prices or ()),
-        spot.max_total,
-        spot.max_hourly,
-        spot.deadline_s,
-        spot.iterations,
-        spot.fallback,
-    )
 
 
 def _network() -> Network | None:
@@ -128,21 +120,21 @@ def _show_nodes(hosts: Hosts, node: Job) -> None:
 
 
 class Rental:
-    """The instances of one job. ``document``: `plink.spot-status/1` once they are released, None where there is none;
+    """The instances of one job. ``status``: of them once they are released, None where there is none;
     ``failure``: an exit code where something is held still."""
 
-    def __init__(self, request: SpotRequest | None, note: Callable[[str], None]) -> None:
+    def __init__(self, request: SpotDriveRequest | None, note: Callable[[str], None]) -> None:
         self._request, self._note = request, note
         self._driver: DriverProcess | None = None
         self._folder: Path | None = None
-        self.document: dict[str, Any] | None = None
+        self.status: SpotStatus | None = None
         self.failure = 0
 
     def start(self, folder: Path) -> None:
         """Start the driver of a run. :raises PlinkError: when the run is not recorded."""
         if self._request is not None:
             self._folder = folder
-            self._driver = DriverProcess(folder, driver_command(self._request, folder.name), self._note)
+            self._driver = DriverProcess(folder, driver_command(self._request, folder), self._note)
             self._driver.start()
 
     def finish(self) -> None:
@@ -162,8 +154,8 @@ class Rental:
                 say_error(f"instances may be held still, and no driver runs; type `plink spot release {run}`")
             raise
         try:
-            self.document = rented_document(self._folder)
+            self.status = status_if_rented(self._folder)
         except PlinkError as error:
             say_error(f"what it cost is not known: {error}")
-        if self.document is not None:
-            say(cost_line(self.document))
+        if self.status is not None:
+            say(cost_line(self.status))

@@ -2,12 +2,10 @@
 
 import statistics
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from plink.errors import UsageError
 from plink.model.elastic.summary import (
     ElasticSummary,
     HostSummary,
@@ -16,34 +14,9 @@ from plink.model.elastic.summary import (
     RunEnd,
     StageSummary,
 )
-from plink.records import workspace
-from plink.records.elastic_history import History, TimelineEvent, history_of
-from plink.records.elastic_log import NAME, read_elastic_log
-from plink.records.runs import run_named
+from plink.records.elastic_history import History, TimelineEvent
 from runners.elastic.cost_tracker import spent
 from runners.elastic.rule_replay import Division, hint, step_seconds
-
-
-def history_from(run: str) -> History:
-    """Return what the log of a run tells.
-
-    :param run: a file, an id or its beginning, or ``last``.
-    :raises UsageError: when there is no such run, or it was not elastic. :raises InputError: as the log's reader.
-    """
-    return history_of(read_elastic_log(log_path(run)))
-
-
-def log_path(run: str) -> Path:
-    """Return the log of a run, named as :func:`history_from` has it.
-
-    :raises UsageError: as that does.
-    """
-    if Path(run).is_file():
-        return Path(run)
-    path = run_named(workspace.RUNS, run).folder / NAME
-    if not path.is_file():
-        raise UsageError(f"the run {path.parent.name} was not elastic: there is no {path}")
-    return path
 
 
 def summary_of(history: History) -> ElasticSummary:

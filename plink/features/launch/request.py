@@ -11,7 +11,7 @@ import typer
 
 from plink.errors import UsageError
 from plink.features.order.request import OrderRequest
-from plink.model.request import FeatureRequest, Option, Text, fields_of
+from plink.model.request import FeatureRequest, Option, OptionalDuration, Text, fields_of
 from plink.model.storage import check_folder
 from plink.model.units import parse_duration, parse_limit
 
@@ -143,7 +143,6 @@ def _launcher_words(text: str) -> tuple[str, ...]:
 
 
 Seconds = Annotated[float | None, Text("TIME", parse_duration)]
-Limit = Annotated[float | None, Text("TIME", parse_limit)]
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,12 @@ class JobRequest(FeatureRequest):
         ),
     ] = None
     timeout_s: Annotated[
-        Limit, Option("Terminate the job after this time (2h) and print its ranks' stacks.", ("--timeout",), panel=_RUN)
+        OptionalDuration,
+        Option(
+            "Terminate the job after this time (2h) and print its ranks' stacks.",
+            ("--timeout",),
+            panel=_RUN,
+        ),
     ] = None
     backend: Annotated[
         str | None,

@@ -1,1 +1,1 @@
-"""Spot: transient machines that are rented and given up by cost per work (BidBrain)."""
+"""Transient (spot) machines: what they cost, which to take, and the driver that rents them for a job."""

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, HostName, LabName, Name, NonNegative, PositiveInt
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.elastic.summary import NOTHING_REPLICATED, ReplicationSummary, UpdatesSummary
+from plink.model.spot.results import SpotStatus
 
 RunName = Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
 Partitions = Annotated[tuple[Count, ...], Meta(extra_json_schema={"uniqueItems": True})]
@@ -113,7 +113,7 @@ class ElasticStatus(Document, frozen=True, kw_only=True, tag="plink.elastic-stat
     the job goes on."""
     replication: ReplicationSummary = NOTHING_REPLICATED
     """What servers pushed to replicas since this controller began (bytes: since hosts did)."""
-    spot: SpotStatusDocument | Unset = UNSET
+    spot: SpotStatus | Unset = UNSET
     """What is rented for it and what that costs, as plink.spot-status/1 has it; missing where nothing ever was."""
 
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from plink.documents.spot_status import SpotStatusDocument
 from plink.documents.types import Count, NonNegative
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.spot.results import SpotStatus
 
 
 class RunEnd(Part, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     """What happened, as the log has it (plink.elastic-log/1)."""
     cost: TotalCost
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
-    spot: SpotStatusDocument | Unset = UNSET
+    spot: SpotStatus | Unset = UNSET
     """What was rented for it and what that cost, as plink.spot-status/1 has it; missing where nothing ever was."""
 
 
@@ -159,5 +159,5 @@ class ElasticResult(Document, frozen=True, kw_only=True, tag="plink.elastic/1"):
     """Their median time, in seconds; null where there is none."""
     objective: float | None
     """The last that is known; null where the program tells of none."""
-    spot: SpotStatusDocument | Unset = UNSET
+    spot: SpotStatus | Unset = UNSET
     """What was rented for it and what that cost, as plink.spot-status/1 has it; without `--spot` the key is missing."""

@@ -11,10 +11,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from plink.documents.spot_market_file import BillingName
-from plink.documents.spot_prices import Instant, Price
 from plink.documents.types import Count, Name, NonNegative, PositiveInt
-from plink.model.spot.prices import Market
+from plink.model.spot.market_file import BillingName
+from plink.model.spot.prices import Instant, Market, Price
 
 SCHEMA: Literal["plink.spot-journal/1"] = "plink.spot-journal/1"
 ClosedRequest = Literal["granted", "refused", "abandoned"]

@@ -1,31 +1,146 @@
-"""The market file, ``market.toml``: which types may be bought, what a job needs, and the limits of money."""
+"""The market file, ``market.toml``: which types may be bought, what a job needs, who rents, and the limits of money."""
 
 import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, field
 
 from plink.documents.codec import convert
-from plink.documents.spot_market_file import BillingName, HeldEntry, MarketFileEntries, ProviderEntry
+from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt
 from plink.errors import InputError
-from plink.model.spot.limits import Limits
-from plink.model.spot.prices import Market, Prices
+from plink.model.document import Part
+from plink.model.spot.prices import Market, Price, Prices
 from plink.model.storage import name_of, read_text
 
-_NEEDED = ("name", "cores", "on_demand")
 _CHUNKS = 4  # allocations that the most cores come in, where the file does not say
+BillingName = Literal["hourly-2016", "first-hour-free", "per-second"]
+Words = Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class InstanceType:
+class InstanceType(Part, frozen=True):
     """``cores``: how many work on one; ``on_demand``: its price per hour; ``advisor_bucket``: 0 (< 5 % interrupted a
     month) to 4 (> 20 %), or None."""
 
-    name: str
-    cores: float
-    on_demand: float
-    advisor_bucket: int | None = None
+    name: Name
+    cores: Positive
+    on_demand: Price
+    advisor_bucket: Annotated[int, Meta(ge=0, le=4)] | None = None
+
+
+class JobTimings(Part, frozen=True, kw_only=True):
+    """Times of the job, seconds, None where the file has none; ``iteration_s``: (a, b, c) of t(n) = a + b / n + c n."""
+
+    iteration_s: tuple[NonNegative, Positive, NonNegative] | None = None
+    start_s: NonNegative | None = None
+    add_s: NonNegative | None = None
+    evict_s: NonNegative | None = None
+
+
+class HeldAllocation(Part, frozen=True, kw_only=True):
+    """An allocation that is held now. ``held_s``: seconds since it was granted."""
+
+    zone: Name
+    type: Name
+    count: PositiveInt
+    bid: Price
+    held_s: NonNegative
+    hour_price: Price | None = None
+
+
+class ProviderTable(Part, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
+    """Who rents out instances, and how they are reached."""
+
+    user: Name | None = None
+    key: Name | None = None
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    lease_s: Annotated[float, Meta(ge=300, le=7 * 86400)] | None = None
+
+
+class AwsTable(ProviderTable, frozen=True, kw_only=True, tag="aws"):
+    """EC2, by the ``aws`` command."""
+
+    region: Name
+    image: Name
+    key_name: Name | None = None
+    security_groups: tuple[Name, ...] = ()
+    subnets: dict[str, Name] = field(default_factory=dict[str, str])
+    profile: Name | None = None
+    start_up: Name | None = None
+    private_addresses: bool = False
+
+
+class CommandTable(ProviderTable, frozen=True, kw_only=True, tag="command"):
+    """Commands of the user's own."""
+
+    prices: Words
+    acquire: Words
+    listing: Words
+    release: Words
+    renew: Words | None = None
+    on_demand: bool = False
+
+
+class ReplayTable(ProviderTable, frozen=True, kw_only=True, tag="replay"):
+    """Hosts of the user's own, at the prices of a history."""
+
+    history: Name
+    hosts: Name
+    speed: Positive = 60.0
+    start: Name | None = None
+    notice: Words | None = None
+    end: Words | None = None
+
+
+AnyProvider = AwsTable | CommandTable | ReplayTable
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``max_cores`` that work at once; ``chunk_cores`` of an allocation; ``max_hourly``: money per hour that all bids
+    together may come to; ``budget``: money left; ``two_markets``: while one is held, another one (zone or type) that
+    lowers the cost comes first, so that what evicts one leaves the other."""
+
+    max_cores: float
+    chunk_cores: float
+    max_hourly: float = math.inf
+    budget: float = math.inf
+    two_markets: bool = False
+
+
+class _Limits(Part, frozen=True, kw_only=True):
+    max_cores: Positive
+    chunk_cores: Positive | None = None
+    max_hourly: Positive = math.inf
+    budget: Positive = math.inf
+
+
+class _Anchors(Part, frozen=True, kw_only=True):
+    type: Name
+    count: Count
+    works: bool = False
+
+
+class _Reference(Part, frozen=True, kw_only=True):
+    type: Name
+    count: PositiveInt
+
+
+class _MarketFile(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole file, as it is written."""
+
+    types: Annotated[tuple[InstanceType, ...], Meta(min_length=1)]
+    limits: _Limits
+    reference: _Reference
+    billing: BillingName = "hourly-2016"
+    zones: tuple[Name, ...] = ()
+    product: Name | None = None
+    anchors: _Anchors | None = None
+    application: JobTimings = JobTimings()
+    held: tuple[HeldAllocation, ...] = ()
+    provider: AnyProvider | None = None
 
 
 @dataclass(frozen=True)
@@ -34,16 +149,6 @@ class Machines:
 
     type: InstanceType
     count: int
-
-
-@dataclass(frozen=True)
-class JobTimings:
-    """Times of the job, seconds, None where the file has none; ``iteration_s``: (a, b, c) of t(n) = a + b / n + c n."""
-
-    iteration_s: tuple[float, float, float] | None = None
-    start_s: float | None = None
-    add_s: float | None = None
-    evict_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +165,8 @@ class MarketFile:
     anchors: Machines | None
     anchors_work: bool
     changes: JobTimings
-    held: tuple[HeldEntry, ...]
-    provider: ProviderEntry | None = None
+    held: tuple[HeldAllocation, ...]
+    provider: AnyProvider | None = None
 
     def type_of(self, market: Market) -> InstanceType | None:
         """Return the type of a market, None where the file does not have it."""
@@ -74,9 +179,7 @@ class MarketFile:
         """
         selected: Prices = {}
         for market in sorted(prices):
-            if self.type_of(market) is None or (self.zones and market.zone not in self.zones):
-                continue
-            if self.product is not None and market.product != self.product:
+            if not self.has(market):
                 continue
             twin = next((each for each in selected if (each.zone, each.type) == (market.zone, market.type)), None)
             if twin is not None:
@@ -87,6 +190,11 @@ class MarketFile:
         if not selected:
             raise InputError(self.path, "the histories have no market of its types, zones and product")
         return selected
+
+    def has(self, market: Market) -> bool:
+        """Return whether a market is of its types, zones and product."""
+        in_zone = not self.zones or market.zone in self.zones
+        return self.type_of(market) is not None and in_zone and self.product in (None, market.product)
 
 
 def read_market_file(path: str | Path) -> MarketFile:
@@ -107,51 +215,37 @@ def market_file_from(document: dict[str, Any], location: str) -> MarketFile:
 
     :raises InputError: as :func:`read_market_file`.
     """
-    if unknown := sorted(document.keys() - MarketFileEntries.__annotations__.keys()):
-        choices = ", ".join(sorted(MarketFileEntries.__annotations__))
-        raise InputError(location, f"{unknown[0]!r} is no key of a market file; choose one of {choices}")
-    checked: MarketFileEntries = convert(MarketFileEntries, document, location)
+    file = convert(_MarketFile, document, location)
     types: dict[str, InstanceType] = {}
-    for number, entry in enumerate(checked["types"]):
-        at = f"{location}: types[{number}]"
-        for key in _NEEDED:
-            if key not in entry:
-                price = "; each type needs its on-demand price" if key == "on_demand" else ""
-                raise InputError(f"{at}.{key}", f"is missing{price}")
-        if entry["name"] in types:
-            raise InputError(f"{at}.name", f"{entry['name']} was there before")
-        types[entry["name"]] = InstanceType(
-            entry["name"], entry["cores"], entry["on_demand"], entry.get("advisor_bucket")
-        )
+    for number, kind in enumerate(file.types):
+        if kind.name in types:
+            raise InputError(f"{location}: types[{number}].name", f"{kind.name} was there before")
+        types[kind.name] = kind
 
     def machines(key: str, name: str, count: int) -> Machines:
         if name not in types:
             raise InputError(f"{location}: {key}.type", f"{name} is none of types: {', '.join(types)}")
         return Machines(types[name], count)
 
-    limits = checked["limits"]
-    chunk = limits.get("chunk_cores", limits["max_cores"] / _CHUNKS)
-    if chunk > limits["max_cores"]:
-        raise InputError(f"{location}: limits.chunk_cores", f"is more than max_cores, {limits['max_cores']:g}")
+    limits, anchors = file.limits, file.anchors
+    chunk = limits.max_cores / _CHUNKS if limits.chunk_cores is None else limits.chunk_cores
+    if chunk > limits.max_cores:
+        raise InputError(f"{location}: limits.chunk_cores", f"is more than max_cores, {limits.max_cores:g}")
     if all(kind.cores > chunk for kind in types.values()):
         raise InputError(f"{location}: limits.chunk_cores", f"no type is that small: {chunk:g} cores")
-    anchors, application = checked.get("anchors"), checked.get("application", {})
-    for number, held in enumerate(checked.get("held", ())):
-        machines(f"held[{number}]", held["type"], held["count"])
+    for number, held in enumerate(file.held):
+        machines(f"held[{number}]", held.type, held.count)
     return MarketFile(
-        location,
-        tuple(types.values()),
-        Limits(limits["max_cores"], chunk, limits.get("max_hourly", math.inf), limits.get("budget", math.inf)),
-        machines("reference", checked["reference"]["type"], checked["reference"]["count"]),
-        checked.get("billing", "hourly-2016"),
-        tuple(checked.get("zones", ())),
-        checked.get("product"),
-        machines("anchors", anchors["type"], anchors["count"]) if anchors else None,
-        bool(anchors and anchors.get("works", False)),
-        JobTimings(
-            application.get("iteration_s"), application.get("start_s"), application.get("add_s"),
-            application.get("evict_s"),
-        ),
-        tuple(checked.get("held", ())),
-        checked.get("provider"),
-    )  # fmt: skip
+        path=location,
+        types=file.types,
+        limits=Limits(limits.max_cores, chunk, limits.max_hourly, limits.budget),
+        reference=machines("reference", file.reference.type, file.reference.count),
+        billing=file.billing,
+        zones=file.zones,
+        product=file.product,
+        anchors=None if anchors is None else machines("anchors", anchors.type, anchors.count),
+        anchors_work=anchors is not None and anchors.works,
+        changes=file.application,
+        held=file.held,
+        provider=file.provider,
+    )

@@ -11,21 +11,21 @@ import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from plink.documents.codec import decode
-from plink.documents.spot_prices import SpotPricesDocument
-from plink.errors import InputError
+from plink.documents.types import Name
+from plink.errors import InputError, UsageError
+from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.spot.availability import AvailabilityTrace, availability_from_json, is_availability
-from plink.model.spot.prices import Floats, Market, Prices, PriceTrace
+from plink.model.spot.prices import LINUX, Currency, Floats, Instant, Market, Price, Prices, PriceTrace
 from plink.model.storage import json_values, name_of, read_text
+from plink.model.units import format_moment, parse_moment
 
-SCHEMA = "plink.spot-prices/1"
-LINUX = "Linux/UNIX"
 MIN_HOLE_S = 12 * 3600.0
 # A gap in all markets is a hole where this many changes were due in it: no chance, even if they come in bursts.
 MIN_MISSED_CHANGES = 40
@@ -46,14 +46,68 @@ _PRODUCT = re.compile(r"linux|unix|windows", re.IGNORECASE)
 _ZONE = re.compile(r"[a-z]+(-[a-z]+)+-?\d+(-?[a-z])?|[a-z]+\d-az\d+")
 
 
+class MarketPrices(Part, frozen=True, kw_only=True):
+    """The history of one market."""
+
+    zone: Name
+    """The zone, like us-east-1a."""
+    type: Name
+    """The instance type, like c5.2xlarge."""
+    product: Name
+    """The operating system that the price is for."""
+    times_s: Annotated[tuple[Instant, ...], Meta(min_length=1)]
+    """When the price changed, seconds since 1970-01-01 UTC, increasing."""
+    prices: Annotated[tuple[Price, ...], Meta(min_length=1)]
+    """Money per instance and hour, from that time until the next."""
+    until_s: Instant
+    """The end of what is known."""
+    holes_s: tuple[tuple[Instant, Instant], ...] | Unset = UNSET
+    """From, to: times without prices. Each ends at one of `times_s`."""
+
+
+class SpotPrices(Document, frozen=True, kw_only=True, tag="plink.spot-prices/1"):
+    """Price histories of transient machines.
+
+    Written by `plink spot read -o FILE`, read by all of `plink spot`.
+    """
+
+    currency: Currency
+    """Of all prices."""
+    markets: tuple[MarketPrices, ...]
+    """One entry for each type, zone and product."""
+    made: str | Unset = UNSET
+    """How the prices were made, where they are not of a provider."""
+
+
 @dataclass(frozen=True)
 class Histories:
-    """What files say about markets. ``notes``: what was left out or joined; ``currency``: of all prices."""
+    """What files say about markets. ``notes``: what was left out or joined; ``currency``: of all prices; ``made``: how
+    they were made, where they are not of a provider."""
 
     prices: Prices = field(default_factory=dict)
     availability: dict[Market, AvailabilityTrace] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     currency: str = "USD"
+    made: str = ""
+
+    def document(self) -> SpotPrices:
+        """Return the prices as a document."""
+        return SpotPrices(
+            currency=self.currency,
+            made=self.made or UNSET,
+            markets=tuple(
+                MarketPrices(
+                    zone=market.zone,
+                    type=market.type,
+                    product=market.product,
+                    times_s=tuple(trace.times.tolist()),
+                    prices=tuple(trace.prices.tolist()),
+                    until_s=trace.until,
+                    holes_s=trace.holes or UNSET,
+                )
+                for market, trace in sorted(self.prices.items(), key=operator.itemgetter(0))
+            ),
+        )
 
 
 @dataclass
@@ -78,7 +132,7 @@ class _Rows:
         self.currency = currency
 
 
-def read_histories(paths: Iterable[str | Path]) -> Histories:
+def read_spot_histories(paths: Iterable[str | Path]) -> Histories:
     """Read all files together: pages of one listing, or several markets.
 
     :raises InputError: when a file cannot be read, has no prices, or one of them cannot be; names the entry.
@@ -107,35 +161,14 @@ def read_histories(paths: Iterable[str | Path]) -> Histories:
     return Histories(complete | prices, availability, tuple(joined), rows.currency or "USD")
 
 
-def prices_to_json(prices: Prices, currency: str, made: str = "") -> dict[str, Any]:
-    """Return the ``plink.spot-prices/1`` document of price histories."""
-    return {
-        "schema": SCHEMA,
-        "currency": currency,
-        **({"made": made} if made else {}),
-        "markets": [
-            {
-                "zone": market.zone,
-                "type": market.type,
-                "product": market.product,
-                "times_s": trace.times.tolist(),
-                "prices": trace.prices.tolist(),
-                "until_s": trace.until,
-                **({"holes_s": [list(hole) for hole in trace.holes]} if trace.holes else {}),
-            }
-            for market, trace in sorted(prices.items(), key=operator.itemgetter(0))
-        ],
-    }
-
-
 def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iterator[tuple[Market, PriceTrace]]:
-    checked = decode(SpotPricesDocument, document, location)
-    rows.set_currency(checked["currency"], f"{location}: currency")
+    checked = decode(SpotPrices, document, location)
+    rows.set_currency(checked.currency, f"{location}: currency")
     markets: set[Market] = set()
-    for number, entry in enumerate(checked["markets"]):
-        market, at = Market(entry["zone"], entry["type"], entry["product"]), f"{location}: markets[{number}]"
-        times, prices = np.array(entry["times_s"], dtype=float), np.array(entry["prices"], dtype=float)
-        holes = tuple((float(a), float(b)) for a, b in entry.get("holes_s", ()))
+    for number, entry in enumerate(checked.markets):
+        market, at = Market(entry.zone, entry.type, entry.product), f"{location}: markets[{number}]"
+        times, prices = np.array(entry.times_s, dtype=float), np.array(entry.prices, dtype=float)
+        holes = () if entry.holes_s is UNSET else entry.holes_s
         if market in markets:
             raise InputError(at, f"{market} was there before")
         if len(times) != len(prices):
@@ -143,7 +176,7 @@ def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iter
         if np.any(np.diff(times) <= 0):
             place = int(np.argmax(np.diff(times) <= 0)) + 1
             raise InputError(f"{at}.times_s[{place}]", "times must increase")
-        if entry["until_s"] < times[-1]:
+        if entry.until_s < times[-1]:
             raise InputError(f"{at}.until_s", "is before the last of times_s")
         edges = [edge for hole in holes for edge in hole]
         if edges != sorted(set(edges)) or not {b for _, b in holes} <= set(times.tolist()):
@@ -151,7 +184,7 @@ def _from_document(document: dict[str, Any], location: str, rows: _Rows) -> Iter
         if any(np.any((times > a) & (times < b)) for a, b in holes) or (edges and edges[0] < times[0]):
             raise InputError(f"{at}.holes_s", "a hole has no prices in it")
         markets.add(market)
-        yield market, PriceTrace(times, prices, float(entry["until_s"]), holes)
+        yield market, PriceTrace(times, prices, entry.until_s, holes)
 
 
 def _read_aws(document: Any, location: str, rows: _Rows) -> None:
@@ -269,9 +302,8 @@ def _time(value: Any, location: str) -> float:
         time = float(value) if 0 <= value < _MAX_TIME_S else None  # an integer may be larger than any float
     elif isinstance(value, str):
         try:
-            moment = datetime.fromisoformat(value.strip())
-            time = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
+            time = parse_moment(value.strip())
+        except UsageError:
             try:
                 time = float(value)
             except ValueError:
@@ -315,7 +347,9 @@ def _joined(rows: _Rows) -> tuple[Prices, list[str]]:
     changes = np.unique(np.concatenate([times for times, _ in columns.values()]))
     gaps = holes_in(changes)
     for begin, end in gaps:
-        notes.append(f"no prices of any market for {(end - begin) / 3600:.0f} h from {_utc(begin)}: a hole")
+        notes.append(
+            f"no prices of any market for {(end - begin) / 3600:.0f} h from {format_moment(begin)} UTC: a hole"
+        )
     until = float(changes[-1])
     return {market: _trace(times, prices, gaps, until) for market, (times, prices) in columns.items()}, notes
 
@@ -346,7 +380,3 @@ def _trace(times: Floats, prices: Floats, gaps: Iterable[tuple[float, float]], u
             return PriceTrace(times, prices, begin, tuple(holes))
         holes.append((begin, float(following[0])))
     return PriceTrace(times, prices, until, tuple(holes))
-
-
-def _utc(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")

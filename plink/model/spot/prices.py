@@ -3,13 +3,19 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 Floats = npt.NDArray[np.float64]
+Instant = Annotated[float, Meta(ge=0, lt=1e11)]  # seconds since 1970
+Price = Annotated[float, Meta(gt=0, lt=1e9)]
+Currency = Annotated[str, Meta(title="a currency (three capital letters, like USD)", pattern=r"^[A-Z]{3}(?!\n)$")]
 
 HOUR_S = 3600.0
+LINUX = "Linux/UNIX"
 ON_DEMAND = "on-demand"  # product of machines at their on-demand price, which no provider interrupts
 
 
@@ -19,7 +25,7 @@ class Market:
 
     zone: str
     type: str
-    product: str = "Linux/UNIX"
+    product: str = LINUX
 
     def __str__(self) -> str:
         return f"{self.type} in {self.zone}"
@@ -77,6 +83,11 @@ class PriceTrace:
         """The (from, to) between holes, in seconds."""
         edges = [self.start, *(edge for hole in self.holes for edge in hole), self.until]
         return tuple((a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a)
+
+    @property
+    def hours(self) -> float:
+        """The hours of which prices are known."""
+        return sum(end - begin for begin, end in self.stretches) / HOUR_S
 
     @cached_property
     def _steps(self) -> tuple[list[float], list[float]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.model.spot.price_files import holes_in, prices_to_json, read_histories
+from plink.model.spot.price_files import Histories, holes_in, read_spot_histories
 from plink.model.spot.prices import Market, PriceTrace
 from tests.solvers.spot.histories import evicted_after, histories, history
 
@@ -34,7 +34,7 @@ def test_pages_newest_first_are_joined_and_repeats_count_once(tmp_path: Path) ->
     """The older page comes second; one entry is on both."""
     first = page(tmp_path / "1.json", entry(5, "0.05"), entry(3, "0.03", B.zone), entry(2, "0.02"))
     second = page(tmp_path / "2.json", entry(2, "0.02"), entry(0, "0.01"))
-    both = read_histories([first, second])
+    both = read_spot_histories([first, second])
     trace = both.prices[A]
     assert ((trace.times - trace.times[0]) / 3600).tolist() == [0, 2, 5]
     assert trace.prices.tolist() == [0.01, 0.02, 0.05]
@@ -42,18 +42,18 @@ def test_pages_newest_first_are_joined_and_repeats_count_once(tmp_path: Path) ->
     assert both.notes == ("1 prices are there twice and count once",)
     joined = tmp_path / "both.json"
     joined.write_text(first.read_text() + "\n" + second.read_text())
-    assert read_histories([joined]).prices[A].times.tolist() == trace.times.tolist()
+    assert read_spot_histories([joined]).prices[A].times.tolist() == trace.times.tolist()
 
 
 def test_the_later_of_two_at_one_time_counts(tmp_path: Path) -> None:
     """Newest first: the first of them is the later one."""
-    result = read_histories([page(tmp_path / "a.json", entry(5), entry(2, "0.09"), entry(2, "0.02"), entry(0))])
+    result = read_spot_histories([page(tmp_path / "a.json", entry(5), entry(2, "0.09"), entry(2, "0.02"), entry(0))])
     assert result.prices[A].prices.tolist() == [0.0311, 0.09, 0.0311]
     assert "the later line counts" in result.notes[0]
 
 
 def test_other_formats_say_the_same(tmp_path: Path) -> None:
-    listed = read_histories([page(tmp_path / "a.json", entry(5, "0.05"), entry(0, "0.01"))]).prices[A]
+    listed = read_spot_histories([page(tmp_path / "a.json", entry(5, "0.05"), entry(0, "0.01"))]).prices[A]
     text = "SPOTPRICEHISTORY\tus-east-1a\tc4.large\tLinux/UNIX\t{}\t2016-06-11T0{}:00:00.000Z\n"
     files = {
         "a.txt": text.format("0.05", 5) + text.format("0.01", 0),
@@ -61,7 +61,7 @@ def test_other_formats_say_the_same(tmp_path: Path) -> None:
         "2016-06-11 00:00:00+00:00,c4.large,Linux/UNIX,us-east-1a,0.01\n"
         "2016-06-11T05:00:00Z,c4.large,Linux/UNIX,us-east-1a,0.05\n",
         "b.csv": "us-east-1a,c4.large,1465603200,0.01\n\nus-east-1a,c4.large,2016-06-11 05:00,0.05\n",
-        "c.json": json.dumps(prices_to_json({A: listed}, "USD")),
+        "c.json": json.dumps(Histories({A: listed}).document().to_json()),
         "query.txt": "c4.large\t0.05\t2016-06-11T05:00:00.000Z\tus-east-1a\n"
         "c4.large\t0.01\t2016-06-11T00:00:00.000Z\tus-east-1a\n",
         "query.json": '[["us-east-1a", "c4.large", 0.05, "2016-06-11T05:00:00Z"], '
@@ -80,13 +80,13 @@ def test_other_formats_say_the_same(tmp_path: Path) -> None:
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-        trace = read_histories([tmp_path / name]).prices[A]
+        trace = read_spot_histories([tmp_path / name]).prices[A]
         assert (trace.times.tolist(), trace.prices.tolist()) == (listed.times.tolist(), listed.prices.tolist()), name
 
 
 def test_products_stay_apart(tmp_path: Path) -> None:
     windows = entry(1, ProductDescription="Windows")
-    markets = read_histories([page(tmp_path / "a.json", windows, entry(0))]).prices
+    markets = read_spot_histories([page(tmp_path / "a.json", windows, entry(0))]).prices
     assert {market.product for market in markets} == {"Linux/UNIX", "Windows"}
 
 
@@ -94,15 +94,15 @@ def test_a_gap_in_all_markets_is_a_hole(tmp_path: Path) -> None:
     """Changes every hour for three days, nothing for 56 h, then again; the other market is back two hours later."""
     hours = [*range(72), *range(128, 200)]
     entries = [entry(h, f"0.0{1 + h % 2}") for h in hours] + [entry(h, "0.5", B.zone) for h in (0, 70, 130, 150)]
-    result = read_histories([page(tmp_path / "a.json", *entries)])
+    result = read_spot_histories([page(tmp_path / "a.json", *entries)])
     start = result.prices[A].start
     holes = {market: [((a - start) / 3600, (b - start) / 3600) for a, b in trace.holes]
              for market, trace in result.prices.items()}  # fmt: skip
     assert holes == {A: [(71, 128)], B: [(71, 130)]}
     assert "57 h" in result.notes[0]
-    again = prices_to_json(result.prices, "USD")
+    again = result.document().to_json()
     (tmp_path / "b.json").write_text(json.dumps(again))
-    assert read_histories([tmp_path / "b.json"]).prices[B].holes == result.prices[B].holes
+    assert read_spot_histories([tmp_path / "b.json"]).prices[B].holes == result.prices[B].holes
 
 
 def test_quiet_markets_have_no_holes() -> None:
@@ -113,7 +113,7 @@ def test_quiet_markets_have_no_holes() -> None:
 @pytest.mark.parametrize("price", ["N/A", "0", "0.0", "-0.1", 0, -1, None, True, "nan", "inf", "", "€0.03", [1]])
 def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"SpotPriceHistory\[1\]\.SpotPrice: expected a price above 0"):
-        read_histories([page(tmp_path / "a.json", entry(1), entry(0, price))])
+        read_spot_histories([page(tmp_path / "a.json", entry(1), entry(0, price))])
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused_in_one_line(content: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "us-east-1a_v100.txt").write_text(content)
     with pytest.raises(InputError, match=reason) as error:
-        read_histories([tmp_path / "us-east-1a_v100.txt"])
+        read_spot_histories([tmp_path / "us-east-1a_v100.txt"])
     assert "\n" not in str(error.value)
 
 
@@ -172,7 +172,7 @@ def test_documents_that_contradict_themselves(change: dict[str, Any], reason: st
     document = {"schema": "plink.spot-prices/1", "currency": "USD", "markets": [market | change]}
     (tmp_path / "a.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match=reason):
-        read_histories([tmp_path / "a.json"])
+        read_spot_histories([tmp_path / "a.json"])
 
 
 def test_availability_histories(tmp_path: Path) -> None:
@@ -182,14 +182,14 @@ def test_availability_histories(tmp_path: Path) -> None:
     own = {"schema": "plink.spot-availability/1", "gap_seconds": 60, "start_s": 5,
            "zones": [{"zone": "a", "type": "t", "counts": [1, 0]}]}  # fmt: skip
     (tmp_path / "own.json").write_text(json.dumps(own))
-    result = read_histories([public, tmp_path / "own.json"]).availability
+    result = read_spot_histories([public, tmp_path / "own.json"]).availability
     trace = result[Market("us-east-2b", "v100_1")]
     assert (trace.gap_s, trace.counts.tolist()) == (300, [0, 16, 16, 6])
     assert result[Market("a", "t")].until == 125
     nameless = tmp_path / "trace.json"
     nameless.write_text(public.read_text())
     with pytest.raises(InputError, match="the name of the file says which market"):
-        read_histories([nameless])
+        read_spot_histories([nameless])
 
 
 @given(histories(), st.floats(0, 1), st.floats(0, 1))

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 import pytest
 
-from runners.spot.aws import AwsProvider, AwsSettings
+from plink.model.spot.market_file import AwsTable
+from runners.spot.aws import AwsProvider
 from runners.spot.provider import LEASE_TAG, ProviderError
 from tests.runners.spot.test_aws import order
 
@@ -65,7 +66,9 @@ def aws(*words: str) -> object:
 def provider(run: str) -> AwsProvider:
     images = aws("describe-images", "--owners", "amazon")
     image = images["Images"][0]["ImageId"]  # type: ignore[index, call-overload]
-    return AwsProvider(run, AwsSettings("us-east-1", image, ("c5.2xlarge", "c5.xlarge"), start_up="echo hello\n"))
+    return AwsProvider(
+        run, AwsTable(region="us-east-1", image=image), ("c5.2xlarge", "c5.xlarge"), start_up="echo hello\n"
+    )
 
 
 @pytest.mark.usefixtures("cloud")

@@ -9,7 +9,7 @@ from functools import partial
 from plink.documents.codec import convert
 from plink.model.hosts import Host
 from plink.model.spot import journal
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
 from runners.spot.driver import Driver

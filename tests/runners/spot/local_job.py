@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plink.model.spot.price_files import read_histories
+from plink.model.spot.price_files import read_spot_histories
 from plink.model.spot.prices import Market
 from solvers.spot.billing import BILLINGS, Stay
 
@@ -89,7 +89,7 @@ def rented(folder: Path) -> list[dict[str, Any]]:
 
 def bill(folder: Path) -> float:
     """Return what ended instances cost, by the provider's own file and the price history alone."""
-    prices = read_histories([folder / "prices.csv"]).prices
+    prices = read_spot_histories([folder / "prices.csv"]).prices
     return sum(
         BILLINGS[BILLING]
         .charged(Stay(each["since_s"], each["until_s"], 1, each["end"]), prices[Market(*each["market"])].price_at)

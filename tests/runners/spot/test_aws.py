@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from plink.model.spot.market_file import AwsTable
 from plink.model.spot.prices import Market, on_demand_market
-from runners.spot.aws import AwsProvider, AwsSettings
+from runners.spot.aws import AwsProvider
 from runners.spot.provider import ProviderError, ProviderFailure, RentalOrder
 
 
@@ -25,7 +26,7 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, message: str, code: int 
     program.write_text(f"#!/bin/sh\ncat <<'END' >&2\n{message}\nEND\nexit {code}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    return AwsProvider("aaaa", AwsSettings("us-east-1", "ami-1", ("c5.2xlarge",)))
+    return AwsProvider("aaaa", AwsTable(region="us-east-1", image="ami-1"), ("c5.2xlarge",))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_price_that_no_journal_can_hold_is_refused(
 def test_missing_aws_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProviderError, match="cannot run aws") as caught:
-        AwsProvider("aaaa", AwsSettings("us-east-1", "ami-1", ("c5.2xlarge",))).listing()
+        AwsProvider("aaaa", AwsTable(region="us-east-1", image="ami-1"), ("c5.2xlarge",)).listing()
     assert caught.value.has_no_effect
 
 
@@ -143,8 +144,7 @@ def test_start_up_script_is_in_a_file_of_its_own_and_not_in_arguments(
 file://*) cp "${{word#file://}}" {tmp_path}/data; stat -c %a "${{word#file://}}" > {tmp_path}/mode;; esac; done
 echo '{{"Instances": []}}'"""
     made = recording(tmp_path, monkeypatch, copy)
-    settings = replace(made.settings, start_up="#!/usr/bin/env python3\nprint('the key is 1234')\n")
-    replace(made, settings=settings).acquire(order("aaaa-1"))
+    replace(made, start_up="#!/usr/bin/env python3\nprint('the key is 1234')\n").acquire(order("aaaa-1"))
     assert "1234" not in (tmp_path / "asked").read_text()
     assert "print('the key is 1234')" in (tmp_path / "data").read_text().replace("'\"'\"'", "'")
     assert (tmp_path / "mode").read_text().strip() == "600"
@@ -161,7 +161,7 @@ echo '{{"Instances": []}}'""",
     program = (
         f"#!{sys.executable}\nimport sys\nopen({str(tmp_path / 'ran')!r}, 'w').write('it\\'s \\\\ ' + sys.argv[0])\n"
     )
-    replace(made, settings=replace(made.settings, start_up=program)).acquire(order("aaaa-1"))
+    replace(made, start_up=program).acquire(order("aaaa-1"))
     subprocess.run(["sh", str(tmp_path / "data")], check=True)
     text, _, script = (tmp_path / "ran").read_text().rpartition(" ")
     assert text == "it's \\"

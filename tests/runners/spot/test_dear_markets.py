@@ -4,11 +4,10 @@ import math
 
 import pytest
 
-from plink.api.spot_brain import MarketBrain
-from plink.model.spot.limits import Limits
-from plink.model.spot.market_file import market_file_from
+from plink.model.spot.market_file import Limits, market_file_from
 from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, Market
+from runners.spot.brain import MarketBrain
 from solvers.spot.ledger import account
 from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, World, world
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from plink.model.spot.limits import Limits
-from plink.model.spot.market_file import InstanceType, Machines
+from plink.model.spot.market_file import InstanceType, Limits, Machines
 from plink.model.spot.prices import HOUR_S
 from runners.spot.fallback import OnDemandFallback
 from solvers.spot.deadline import Deadline, IterationTime

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import RentalChoice
 from runners.spot.driver import Driver

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from plink.model.spot.limits import Limits
-from plink.model.spot.prices import HOUR_S
+from plink.model.spot import journal
+from plink.model.spot.market_file import Limits
+from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
-from runners.spot.provider import ListedInstance, ProviderError, RentalOrder
-from solvers.spot.ledger import account
+from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
+from runners.spot.recorded_prices import RecordedPrices
+from solvers.spot.ledger import Ledger, account
 from tests.runners.spot.fake_cloud import START, A, B, World, world
 
 A_THEN_B = [RentalChoice("planned", A, 8, 0.15), RentalChoice("planned", B, 4, 0.3)]
@@ -102,3 +104,18 @@ def test_instances_of_an_unanswered_request_that_appear_after_the_end(doubt_s: f
     assert made.run(1.0)
     assert len(made.cloud.held) == held
     assert made.ledger.doubtful_requests(made.clock.now)
+
+
+def test_history_comes_with_the_first_prices_after_an_outage() -> None:
+    observed: list[tuple[Market, float, float]] = []
+    entries: list[journal.JournalEntry] = []
+    prices = RecordedPrices(Ledger(), entries.append, lambda *step: observed.append(step), START - 800)
+    assert prices.due(START, 60.0) == START - 800
+    prices.note_failure(START)
+    assert prices.due(START + 60, 60.0) == START - 800
+    steps = [(A, START - 900, 0.1), (A, START - 500, 0.2), (A, START - 50, 0.3)]
+    prices.add([PricePoint(*step) for step in steps], START + 60)
+    assert observed[:3] == steps
+    assert prices.due(START + 120, 60.0) == START + 60
+    assert prices.latest == {A: (START - 50, 0.3)}
+    assert entries == []  # nothing is rented

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S
 from runners.spot.brain import RentalChoice
 from runners.spot.provider import ProviderError

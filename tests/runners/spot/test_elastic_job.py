@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plink.model.elastic.status import JobControl
 from runners.spot.elastic_job import ElasticJob, JobView
 from solvers.spot.deadline import JobProgress
 from tests.lab.waiting import until
@@ -27,7 +28,7 @@ def process() -> Iterator["subprocess.Popen[bytes]"]:
 
 def elastic_job(folder: Path, pid: int, exit_code: int | None = None) -> ElasticJob:
     (folder / "run.json").write_text(json.dumps({"schema": "plink.run/1", "exit_code": exit_code}))
-    return ElasticJob(folder, {"socket": str(folder / "none"), "pid": pid})
+    return ElasticJob(folder, JobControl(socket=str(folder / "none"), pid=pid, lab=None, runner="local"))
 
 
 def test_job_that_runs_and_does_not_answer_has_not_ended(tmp_path: Path, process: "subprocess.Popen[bytes]") -> None:

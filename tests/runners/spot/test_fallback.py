@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from plink.model.spot import journal
-from plink.model.spot.limits import Limits
-from plink.model.spot.market_file import InstanceType, Machines
+from plink.model.spot.market_file import InstanceType, Limits, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
 from runners.spot.brain import RentalChoice
 from runners.spot.fallback import HostCores, OnDemandFallback

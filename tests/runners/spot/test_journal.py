@@ -12,7 +12,7 @@ import pytest
 
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.spot import journal
-from plink.records.spot_journal import NAME, Journal, driver_of, read_journal
+from runners.spot.journal import NAME, Journal, driver_of, read_journal
 
 OPENED = journal.JournalOpened(1.5e9, "run1", "command", "per-second", 1, 0.2)
 REQUEST = journal.InstancesRequested(1.5e9 + 1, "run1-1", "zone-a", "small", "Linux/UNIX", 2, 0.1, "it lowers the cost")
@@ -113,7 +113,7 @@ def test_second_driver_of_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from plink.records.spot_journal import Journal; "
+        "import os, sys, pathlib; from runners.spot.journal import Journal; "
         "j = Journal(pathlib.Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "spot")], check=False)

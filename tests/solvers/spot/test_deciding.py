@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import Market
 from solvers.spot.billing import Hourly2016, PerSecondFirstHourFree
 from solvers.spot.deciding import (

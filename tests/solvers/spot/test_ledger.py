@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from plink.documents.spot_market_file import BillingName
 from plink.model.spot import journal
+from plink.model.spot.market_file import BillingName
 from plink.model.spot.prices import HOUR_S, on_demand_market
 from solvers.spot.ledger import Ledger, MoneyLimits, account, hourly_bids, refusal_of_money, worst_cost
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.spot_strategies import NAMES, strategies_for
 from plink.errors import NoAnswer
-from plink.model.spot.limits import Limits
+from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import Market, PriceTrace
 from solvers.spot.billing import Hourly2016
 from solvers.spot.comparing import compare, draw_starts

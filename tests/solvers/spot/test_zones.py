@@ -8,11 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.made_availability import KINDS, ZoneKind, make_availability
-from plink.model.spot.availability import AvailabilityTrace
-from solvers.spot.billing import BILLINGS
-from solvers.spot.hazard import Interruptions
-from solvers.spot.scaling import Application, Scaling
-from solvers.spot.zones import (
+from benchmarks.spot_zone_policies import (
     NextZone,
     OneZone,
     ZoneBidBrain,
@@ -21,6 +17,10 @@ from solvers.spot.zones import (
     ZoneRecord,
     simulate_zones,
 )
+from plink.model.spot.availability import AvailabilityTrace
+from solvers.spot.billing import BILLINGS
+from solvers.spot.hazard import Interruptions
+from solvers.spot.scaling import Application, Scaling
 
 APPLICATION = Application(Scaling(), start_s=120, add_s=30, evict_s=60)
 NO_BELIEF = Interruptions(0.0, 0.0)

@@ -1,1 +1,0 @@
-"""Transient machines from the command line (`plink spot`)."""

@@ -1,0 +1,238 @@
+"""Rent transient instances for an elastic job that runs."""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plink.errors import PartlyDone, UsageError
+from plink.features.spot.request import SpotDriveRequest
+from plink.model.elastic.status import JobControl
+from plink.model.spot.journal import JournalEntry, JournalOpened
+from plink.model.spot.market_file import MarketFile, read_market_file
+from plink.model.spot.price_files import Histories, read_spot_histories
+from plink.model.spot.prices import HOUR_S
+from plink.model.spot.results import SpotStatus
+from plink.model.storage import read_text, write_text
+from runners.job.result import new_id
+from runners.spot.brain import MarketBrain
+from runners.spot.choice import (
+    ChosenProvider,
+    check_same_provider,
+    checked_account,
+    choose_provider,
+    host_maker,
+    provider_name,
+)
+from runners.spot.driver import Driver, run_driver
+from runners.spot.driver_parts import DriverParts, JournalWriter
+from runners.spot.elastic_job import ElasticJob
+from runners.spot.fallback import HostCores, OnDemandFallback
+from runners.spot.journal import FOLDER, MARKET_COPY, Journal, read_journal, release_is_requested, withdraw_release
+from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
+from runners.spot.status import doubt_of, status_of
+from solvers.spot.deadline import Deadline, IterationTime
+from solvers.spot.ledger import Ledger
+from solvers.spot.offers import application_of
+
+_HISTORY_S = 30 * 24 * HOUR_S  # of prices, from the provider, where no file has any
+
+
+def drive_spot(
+    folder: Path,
+    job: JobControl,
+    request: SpotDriveRequest,
+    note: Callable[[str], None],
+    after_step: Callable[[SpotStatus], None] = lambda status: None,
+    *,
+    is_supervised: bool = False,
+) -> None:
+    """Rent instances for the job of a run until it ends; then release all of them.
+
+    :param folder: of the run. :param job: its ``plink.elastic-job/1``. :param after_step: gets what is held, without
+        the job's iterations. :param is_supervised: the job started this driver, maybe again.
+    :raises UsageError: when another driver runs, or what is held is of another provider. :raises PartlyDone: when all
+        is released, but a request was never answered within the last hour. :raises PlinkError: when the journal cannot
+        be written, or the provider does not say whose account it is.
+    """
+    market_file, histories = _inputs(request, note)
+    with Journal(folder / FOLDER) as writer:
+        if not is_supervised:
+            withdraw_release(folder / FOLDER)
+        entries = read_journal(folder / FOLDER)
+        check_same_provider(folder, Ledger.of(entries), market_file)
+        chosen = choose_provider(market_file, folder.name, folder / FOLDER)
+        account_name = checked_account(Ledger.of(entries).opened, chosen.provider)
+        if not chosen.has_leases:
+            note("instances have no leases: if this machine is lost, they go on until `plink spot release`")
+        session = _Session(folder, job, market_file, histories, chosen, note, account_name)
+        driver = session.driver(request, writer, entries)
+
+        def show() -> None:
+            after_step(status_of(folder, driver.ledger, market_file, chosen.clock()))
+
+        run_driver(driver, lambda: time.sleep(chosen.timing.poll_s / chosen.speed), show)
+        show()
+        if driver.ledger.doubtful_requests(chosen.clock()):
+            raise PartlyDone(doubt_of(driver.ledger, chosen.clock()))
+
+
+def dry_run_spot(folder: Path, job: JobControl, request: SpotDriveRequest, note: Callable[[str], None]) -> None:
+    """Do one step of :func:`drive_spot`, but keep no journal, and acquire, renew and release nothing.
+
+    :raises UsageError: as that does.
+    """
+    market_file, histories = _inputs(request, note)
+    entries = read_journal(folder / FOLDER)
+    check_same_provider(folder, Ledger.of(entries), market_file)
+    with tempfile.TemporaryDirectory(prefix="plink-spot-") as scratch:
+        place = folder / FOLDER if entries else Path(scratch)
+        chosen = choose_provider(market_file, folder.name, place, "dry run")
+        checked_account(Ledger.of(entries).opened, chosen.provider)
+        chosen = replace(chosen, provider=_ObservedProvider(chosen.provider))
+        session = _Session(folder, job, market_file, histories, chosen, note, is_dry=True)
+        session.driver(request, _UnwrittenJournal(), entries).step()
+
+
+def _inputs(request: SpotDriveRequest, note: Callable[[str], None]) -> tuple[MarketFile, Histories]:
+    """Return the market file, with the limits of a request, and the histories that it names."""
+    if request.market is None:
+        raise UsageError("a market file is needed: it says what may be rented, and from whom")
+    market_file = read_market_file(request.market)
+    histories = read_spot_histories(request.prices) if request.prices else Histories()
+    for line in histories.notes:
+        note(line)
+    limits = market_file.limits
+    if request.budget is not None:
+        limits = replace(limits, budget=request.budget)
+    if request.max_hourly is not None:
+        limits = replace(limits, max_hourly=request.max_hourly)
+    return replace(market_file, limits=limits), histories
+
+
+class _UnwrittenJournal:
+    """Journal of a dry run."""
+
+    def add(self, entry: JournalEntry) -> None:
+        """Keep nothing."""
+
+
+@dataclass(frozen=True)
+class _ObservedProvider:
+    """Provider of a dry run: only prices and the listing are asked for."""
+
+    provider: Provider
+
+    def account(self) -> str:
+        """As the provider."""
+        return self.provider.account()
+
+    def prices(self, since_s: float) -> Sequence[PricePoint]:
+        """As the provider."""
+        return self.provider.prices(since_s)
+
+    def listing(self) -> Sequence[ListedInstance]:
+        """As the provider."""
+        return self.provider.listing()
+
+    def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
+        """Acquire nothing."""
+        raise ProviderError("invalid", "this is a dry run")
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Release nothing."""
+
+    def renew(self, ids: Sequence[str], until_s: float) -> None:
+        """Renew nothing."""
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One run of a driver."""
+
+    folder: Path
+    job: JobControl
+    market_file: MarketFile
+    histories: Histories
+    chosen: ChosenProvider
+    note: Callable[[str], None]
+    account: str = ""
+    is_dry: bool = False
+
+    def driver(self, request: SpotDriveRequest, writer: JournalWriter, entries: Sequence[JournalEntry]) -> Driver:
+        """Return the driver, with odds from the histories of files or of the provider."""
+        market_file, chosen, run = self.market_file, self.chosen, self.folder.name
+        check_on_demand(market_file, chosen, request)
+        now = chosen.clock()
+        brain = MarketBrain(market_file, self.histories, chosen.timing.lease_s, request.fallback)
+        if request.deadline_s is not None:
+            brain.reserve(market_file.reference)
+        history_from_s = self._observe_history(brain, now, bool(entries) or request.deadline_s is not None)
+        if chosen.hosts is not None and chosen.hosts.lab != self.job.lab:
+            raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
+        anchors = market_file.anchors
+        opened = JournalOpened(
+            now, run, provider_name(market_file), market_file.billing, anchors.count if anchors else 0,
+            anchors.type.on_demand if anchors else 0.0, self.account,
+        )  # fmt: skip
+        parts = DriverParts(
+            chosen.provider, ElasticJob(self.folder, self.job, chosen.speed, self.is_dry), brain, writer,
+            host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
+            self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
+            lambda: not self.is_dry and release_is_requested(self.folder / FOLDER),
+            history_from_s,
+        )  # fmt: skip
+        if not self.is_dry and request.market is not None:  # before a request: what is held is released by it
+            write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market))
+        driver = Driver(parts, market_file.limits, chosen.timing, opened, entries)
+        driver.record_limits()
+        return driver
+
+    def _observe_history(self, brain: MarketBrain, now: float, goes_on: bool) -> float | None:
+        """Have the provider's history of prices observed, where files have none; return since when it is to be asked
+        for still. Neither a deadline waits for it nor a driver that is started again, which has to renew and to
+        release: the first prices that there are bring the history."""
+        if self.histories.prices:
+            return None
+        try:
+            points = self.chosen.provider.prices(now - _HISTORY_S)
+        except ProviderError as error:
+            if not goes_on:
+                raise
+            self.note(f"no history of prices yet: {error}; tried again (--prices FILE gives others)")
+            return now - _HISTORY_S
+        for point in points:
+            brain.observe(point.market, point.since_s, point.price)
+        return None
+
+    def _fallback(self, request: SpotDriveRequest, opened: JournalOpened) -> OnDemandFallback | None:
+        if request.deadline_s is None or request.iterations is None:
+            return None
+        market_file, timing = self.market_file, self.chosen.timing
+        application = application_of(market_file)
+        anchors = market_file.anchors
+        return OnDemandFallback(
+            deadline=Deadline(opened.at, opened.at + request.deadline_s, request.iterations),
+            machines=market_file.reference,
+            zones=market_file.zones,
+            iteration=IterationTime(application.scaling, market_file.changes.iteration_s is not None),
+            start_s=application.start_s + application.add_s,
+            slack_s=timing.decision_s + timing.request_timeout_s + timing.listing_delay_s,  # a request without answer
+            note=self.note,
+            host_cores=HostCores(
+                {each.name: each.cores for each in market_file.types}, None if anchors is None else anchors.type.cores
+            ),
+        )
+
+
+def check_on_demand(market_file: MarketFile, chosen: ChosenProvider, request: SpotDriveRequest) -> None:
+    """:raises UsageError: when a request needs on-demand machines, and the provider starts none, or the market file
+    does not say where a deadline may rent them: prices might."""
+    if request.needs_on_demand and not chosen.has_on_demand:
+        raise UsageError(
+            f"{market_file.path}: --deadline and --fallback need on-demand machines; set provider.on_demand = true if "
+            "the command acquire starts them"
+        )
+    if request.deadline_s is not None and not market_file.zones:
+        raise UsageError(f"{market_file.path}: --deadline needs zones, where to rent the reference machines on demand")
