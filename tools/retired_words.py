@@ -33,7 +33,7 @@ ALONE = {
 ALLOWED: dict[tuple[str, str], str] = {
     ("plink/api/elastic.py", "why"): "key of a log line, docs/formats.md",
     ("plink/model/elastic/result_document.py", "why"): "key of plink.elastic",
-    ("plink/model/elastic/summary_document.py", "why"): "key of plink.elastic-summary",
+    ("plink/model/elastic/summary.py", "why"): "key of plink.elastic-summary",
     ("plink/documents/network.py", "why"): "key of a failed measurement in plink.network",
     ("plink/documents/run.py", "why"): "key of plink.run",
     ("plink/records/elastic_log.py", "why"): "key of a log line, docs/formats.md",

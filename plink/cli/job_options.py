@@ -281,8 +281,7 @@ def _number(kind: Callable[[str], float], low: float, high: float) -> Callable[[
 
 
 def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function with parameters that are dataclasses of options; each field is an option. A request
-    is annotated with the heading of its options.
+    """Make a command of a function with parameters that are dataclasses of options; each field is an option.
 
     :param names: the fields of :class:`JobOptions` that this command has; of other dataclasses it has all.
     """
@@ -292,9 +291,9 @@ def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
         groups: dict[str, tuple[Any, list[str]]] = {}
         requests: dict[str, type[FeatureRequest]] = {}
         for parameter in inspect.signature(function, eval_str=True).parameters.values():
-            kind, *panel = get_args(parameter.annotation) or (parameter.annotation,)
+            kind = parameter.annotation
             if isinstance(kind, type) and issubclass(kind, FeatureRequest):
-                options = parameters_of(kind, *panel)
+                options = parameters_of(kind)
                 requests[parameter.name] = kind
                 parameters += options
             elif is_dataclass(kind):

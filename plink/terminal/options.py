@@ -47,12 +47,13 @@ def request_from(kind: type[FeatureRequest], typed: dict[str, Any]) -> Any:
     return kind(**{field.name: _parsed(field, typed.pop(field.name)) for field in fields_of(kind)})
 
 
-def parameters_of(kind: type[FeatureRequest], panel: str | None = None) -> list[inspect.Parameter]:
-    """Return the parameters that Typer makes options of; ``panel``: where they stand in the help, unless they say."""
-    return [_parameter(kind, field, panel) for field in fields_of(kind)]
+def parameters_of(kind: type[FeatureRequest]) -> list[inspect.Parameter]:
+    """Return the parameters that Typer makes options of."""
+    return [_parameter(kind, field) for field in fields_of(kind)]
 
 
-def _parameter(kind: type[FeatureRequest], field: Field, panel: str | None) -> inspect.Parameter:
+def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
+    """Return the parameter that Typer makes an option of."""
     (declared,) = (entry for entry in fields(kind) if entry.name == field.name)
     default = declared.default if declared.default_factory is MISSING else None
     option, text = field.option, field.text
@@ -63,10 +64,7 @@ def _parameter(kind: type[FeatureRequest], field: Field, panel: str | None) -> i
     annotation = Annotated[
         typed_as,
         typer.Option(
-            *field.names,
-            help=option.help,
-            metavar=None if is_flag else field.metavar,
-            rich_help_panel=option.panel or panel,
+            *field.names, help=option.help, metavar=None if is_flag else field.metavar, rich_help_panel=option.panel
         ),
     ]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -19,8 +19,8 @@ from plink.cli.job_options import JobOptions
 from plink.cli.job_setup import with_options
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.features.spot.beside_job import checked_max_hosts, driver_command
+from plink.features.spot.rented import cost_line
 from plink.features.spot.request import SpotDriveRequest
-from plink.features.spot.show import cost_line
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.spot.results import SpotStatus

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 _CONSISTENCY = "Elastic jobs: consistency of workers"
 _PANEL = "Elastic jobs: hosts and checkpoints"
-SPOT_PANEL = "Elastic jobs: machines rented for the job"
 
 
 @dataclass(frozen=True)

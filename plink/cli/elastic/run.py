@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from plink.cli.elastic.options import SPOT_PANEL, ElasticOptions
+from plink.cli.elastic.options import ElasticOptions
 from plink.cli.job_options import RUN_PANEL, Arguments, JobOptions, option, takes
 from plink.errors import UsageError
-from plink.features.spot.request import SpotDriveRequest
+from plink.features.spot.request import RENTAL_PANEL, SpotDriveRequest
 from plink.model.request import typed_words
 
 
@@ -31,12 +31,12 @@ def run(
     program: Annotated[str, typer.Argument(metavar="APP", help="A .py file that defines make(arguments).")],
     options: JobOptions,
     elastic: ElasticOptions,
-    rental: Annotated[SpotDriveRequest, SPOT_PANEL],
+    rental: SpotDriveRequest,
     args: Arguments = None,
     spot: Annotated[
         Path | None,
         option(
-            SPOT_PANEL,
+            RENTAL_PANEL,
             "Market file: rent transient instances beside the job, as `plink spot drive` does, and release them at its "
             "end.",
             metavar="MARKET",

@@ -1,17 +1,12 @@
 """``plink elastic status``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from plink.cli.elastic.cost import cost_so_far
 from plink.terminal.elastic_runs import RunId, live_job
 from plink.terminal.screen import print_json, print_lines
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from plink.model.spot.results import SpotStatus
 
 
 def status(
@@ -24,33 +19,20 @@ def status(
 
     Example: plink elastic status last
     """
-    from plink.features.spot.show import show_status
+    from plink.features.spot.rented import rented_or_unknown, show_rented
     from plink.records import workspace
     from runners.elastic.control_socket import ask
 
     run, job = live_job(name)
     answer = ask(job["socket"], {"method": "status"})
-    rented = rented_for(workspace.RUNS / run.id)
+    rented = rented_or_unknown(workspace.RUNS / run.id)
     if as_json:
         spot = {} if rented is None else {"spot": rented.to_json()}
         print_json({"schema": "plink.elastic-status/1", "run": run.id, **answer, **spot})
         return
     print_lines(*status_lines(answer if rented is None else {**answer, "cost": None}))
     if rented is not None:
-        show_status(rented)
-
-
-def rented_for(folder: "Path") -> "SpotStatus | None":
-    """Return what is rented for a run; None where nothing ever was, or its journal is damaged, which is said."""
-    from plink.errors import PlinkError
-    from plink.terminal.screen import say_error
-    from runners.spot.status import status_if_rented
-
-    try:
-        return status_if_rented(folder)
-    except PlinkError as error:
-        say_error(f"what is rented is not known: {error}")
-        return None
+        show_rented(rented)
 
 
 def replication_lines(replication: dict[str, Any] | None) -> list[str]:

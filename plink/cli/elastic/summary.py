@@ -25,10 +25,10 @@ def summary(
 
     Example: plink elastic summary last
     """
-    from plink.cli.elastic.status import rented_for
+    from plink.features.spot.rented import rented_or_unknown
     from plink.terminal.elastic_runs import history_from, log_path
 
-    document, rented = _document(history_from(run)), rented_for(log_path(run).parent)
+    document, rented = _document(history_from(run)), rented_or_unknown(log_path(run).parent)
     if as_json:
         print_json(document if rented is None else document | {"spot": rented.to_json()})
     else:
@@ -172,9 +172,9 @@ def _show(document: dict[str, Any], rented: "SpotStatus | None") -> None:
     if document["hosts"]:
         console.print(table)
     if rented is not None:
-        from plink.features.spot.show import show_status
+        from plink.features.spot.rented import show_rented
 
-        show_status(rented)
+        show_rented(rented)
     print_lines(*(f"{each[0]['at']:9,.1f} s  {_line(each)}" for each in _together(document["events"])))
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from plink.documents.types import Count, HostName, NonNegative, PositiveInt
-from plink.model.elastic.summary_document import ReplicationEntry, UpdatesEntry
+from plink.model.elastic.summary import ReplicationEntry, UpdatesEntry
 from plink.model.spot.results import SpotStatus
 
 
