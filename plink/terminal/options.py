@@ -18,13 +18,10 @@ OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Where t
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
-def takes(
-    *kinds: type[FeatureRequest], only: str = "", panel: str | None = None
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(*kinds: type[FeatureRequest], only: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator of a command whose first parameters are requests of these kinds: its options are their fields,
     between the command's own arguments and its own options.
 
-    :param panel: part of the help in which options stand that do not say.
     :param only: names of the fields of the first kind that are options of this command; empty: all of them.
     """
     names = only.split() or [field.name for field in fields_of(kinds[0])]
@@ -33,7 +30,7 @@ def takes(
     ]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options = [_parameter(kind, field, panel) for kind, declared in chosen for field in declared]
+        options = [_parameter(kind, field) for kind, declared in chosen for field in declared]
         own = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in list(inspect.signature(command, eval_str=True).parameters.values())[len(kinds) :]
@@ -64,7 +61,7 @@ def _typer_info(parameter: inspect.Parameter) -> Any:
     return next(iter(get_args(parameter.annotation)[1:]), None)
 
 
-def _parameter(kind: type[FeatureRequest], field: Field, panel: str | None) -> inspect.Parameter:
+def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
     """Return the parameter that Typer makes an option of."""
     (declared,) = (entry for entry in fields(kind) if entry.name == field.name)
     default = declared.default if declared.default_factory is MISSING else None
@@ -81,7 +78,7 @@ def _parameter(kind: type[FeatureRequest], field: Field, panel: str | None) -> i
             *field.names,
             help=option.help,
             metavar=None if is_flag else field.metavar,
-            rich_help_panel=option.panel or panel,
+            rich_help_panel=option.panel,
         ),
     ]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from plink.errors import PlinkError, UsageError, no_choice
-from plink.features.elastic.request import SPOT_PANEL, ElasticRequest
+from plink.features.elastic.request import ElasticRequest
 from plink.features.launch.request import PROGRAM_FIRST, Arguments, JobRequest
-from plink.features.spot.request import SpotDriveRequest
+from plink.features.spot.request import RENTAL_PANEL, SpotDriveRequest
 from plink.model.hosts import TIERS
 from plink.model.request import Choices, typed_words
 from plink.terminal.elastic_runs import RunId
@@ -37,7 +37,6 @@ def elastic() -> None:
     SpotDriveRequest,
     only="hosts_file slots env python workdir sync interface timeout_s settings accept_new_host_keys log_dir dry_run "
     "as_json",
-    panel=SPOT_PANEL,
 )
 def run(
     options: JobRequest,
@@ -51,7 +50,7 @@ def run(
             help="Market file: rent transient instances beside the job, as `plink spot drive` does, and release them "
             "at its end.",
             metavar="MARKET",
-            rich_help_panel=SPOT_PANEL,
+            rich_help_panel=RENTAL_PANEL,
         ),
     ] = None,
 ) -> None:
@@ -85,18 +84,18 @@ def status(name: RunId, as_json: Json = False) -> None:
     from msgspec import structs
 
     from plink.features.elastic.control import status_of
-    from plink.features.elastic.show import rented_for, status_lines
-    from plink.features.spot.show import show_status
+    from plink.features.elastic.show import status_lines
+    from plink.features.spot.rented import rented_or_unknown, show_rented
     from plink.records import workspace
 
     current = status_of(name)
-    rented = rented_for(workspace.RUNS / current.run)
+    rented = rented_or_unknown(workspace.RUNS / current.run)
     if as_json:
         print_json((current if rented is None else structs.replace(current, spot=rented)).to_json())
         return
     print_lines(*status_lines(current if rented is None else structs.replace(current, cost=None)))
     if rented is not None:
-        show_status(rented)
+        show_rented(rented)
 
 
 @app.command("add")
@@ -209,12 +208,13 @@ def summary(run: RunOrLog, as_json: Json = False) -> None:
     """
     from msgspec import structs
 
-    from plink.features.elastic.show import rented_for, show_summary
+    from plink.features.elastic.show import show_summary
     from plink.features.elastic.summary import summary_of
+    from plink.features.spot.rented import rented_or_unknown
     from plink.terminal.elastic_runs import history_from, log_path
 
     document = summary_of(history_from(run))
-    if (rented := rented_for(log_path(run).parent)) is not None:
+    if (rented := rented_or_unknown(log_path(run).parent)) is not None:
         document = structs.replace(document, spot=rented)
     if as_json:
         print_json(document.to_json())

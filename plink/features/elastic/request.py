@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 RUNNERS = ("ssh", "local", "slurm", "kubernetes")
 _CONSISTENCY = "Elastic jobs: consistency of workers"
 _PANEL = "Elastic jobs: hosts and checkpoints"
-SPOT_PANEL = "Elastic jobs: machines rented for the job"
 _MIN_HEARTBEAT_TIMEOUT_S = 1.0
 
 

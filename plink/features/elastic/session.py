@@ -17,8 +17,8 @@ from plink.features.elastic.screen import Screen
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import JobRequest
 from plink.features.spot.beside_job import checked_max_hosts, driver_command
+from plink.features.spot.rented import cost_line
 from plink.features.spot.request import SpotDriveRequest
-from plink.features.spot.show import cost_line
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.spot.results import SpotStatus

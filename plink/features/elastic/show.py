@@ -1,31 +1,19 @@
 """Lines of an elastic job: how it stands, what it did and cost."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from plink.errors import PlinkError, printable
-from plink.features.spot.show import show_status
+from plink.errors import printable
+from plink.features.spot.rented import show_rented
 from plink.model.document import UNSET
 from plink.model.elastic.status import CurrentCost, ElasticStatus
 from plink.model.elastic.summary import ElasticSummary, ReplicationSummary, RuleHint, TotalCost, UpdatesSummary
-from plink.model.spot.results import SpotStatus
 from plink.model.units import format_bytes, format_time
 from plink.records.work_shares import help_sentence, work_sentence, work_shares
-from plink.terminal.screen import print_lines, say_error
-from runners.spot.status import status_if_rented
-
-
-def rented_for(folder: Path) -> SpotStatus | None:
-    """Return what is rented for a run; None where nothing ever was, or its journal is damaged, which is said."""
-    try:
-        return status_if_rented(folder)
-    except PlinkError as error:
-        say_error(f"what is rented is not known: {error}")
-        return None
+from plink.terminal.screen import print_lines
 
 
 def format_cost(cost: CurrentCost | TotalCost) -> str:
@@ -131,7 +119,7 @@ def show_summary(document: ElasticSummary) -> None:
     if document.hosts:
         console.print(table)
     if document.spot is not UNSET:
-        show_status(document.spot)
+        show_rented(document.spot)
     print_lines(*(f"{each[0]['at']:9,.1f} s  {_line(each)}" for each in _together(document.events)))
 
 

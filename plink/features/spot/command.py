@@ -299,14 +299,14 @@ def status(run: RunId, as_json: Json = False) -> None:
 
     Example: plink spot status last
     """
-    from plink.features.spot.show import show_status
+    from plink.features.spot.rented import show_rented
     from plink.records.runs import run_named
 
     document = plink.spot_status(workspace.RUNS / run_named(workspace.RUNS, run).id)
     if as_json:
         print_json(document.to_json())
     else:
-        show_status(document)
+        show_rented(document)
 
 
 @app.command()

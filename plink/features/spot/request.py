@@ -10,6 +10,7 @@ from plink.model.units import parse_moment
 BASELINE = "on-demand"
 DEFAULT_STRATEGIES = (BASELINE, "young-checkpoint", "standard-agile", "bidbrain-replacing")
 _HOUR_S = 3600.0
+RENTAL_PANEL = "Machines rented for the job"
 PRICES_HELP = "Price or availability histories; once for each file."
 
 
@@ -20,7 +21,7 @@ def _strategies(text: str) -> tuple[str, ...]:
 
 
 OptionalMoment = Annotated[float | None, Text("TIME", parse_moment)]
-Strategies = Annotated[tuple[str, ...], Text("NAMES", _strategies, ",".join)]
+Strategies = Annotated[tuple[str, ...], Text("NAMES", _strategies, ", ".join)]
 Files = Annotated[tuple[str, ...], Text("FILE", tuple, repeated=True)]
 
 
@@ -98,15 +99,27 @@ class SpotDriveRequest(FeatureRequest):
     """Request to rent instances for an elastic job, as the ``market`` file says; None: rent nothing."""
 
     market: str | None = None
-    prices: Annotated[Files, Option("Histories for odds; once for each file. Default: 30 days of the provider.")] = ()
+    prices: Annotated[
+        Files,
+        Option("Histories for odds; once for each file. Default: 30 days of the provider.", panel=RENTAL_PANEL),
+    ] = ()
     budget: Annotated[
         float | None,
-        Option("The most that the run's machines may cost; default: the market file's.", least=0, metavar="MONEY"),
+        Option(
+            "The most that the run's machines may cost; default: the market file's.",
+            least=0,
+            metavar="MONEY",
+            panel=RENTAL_PANEL,
+        ),
     ] = None
     max_hourly: Annotated[
         float | None,
         Option(
-            "What all bids together may come to; default: the market file's.", ("--per-hour",), least=0, metavar="MONEY"
+            "What all bids together may come to; default: the market file's.",
+            ("--per-hour",),
+            least=0,
+            metavar="MONEY",
+            panel=RENTAL_PANEL,
         ),
     ] = None
     deadline_s: Annotated[
@@ -115,14 +128,18 @@ class SpotDriveRequest(FeatureRequest):
             "Rent the market file's reference machines on demand when the job would not be over this long after the "
             "first driver's start (6h) otherwise; with --iterations.",
             ("--deadline",),
+            panel=RENTAL_PANEL,
         ),
     ] = None
-    iterations: Annotated[int | None, Option("How many the job does in all; with --deadline.", least=1)] = None
+    iterations: Annotated[
+        int | None, Option("How many the job does in all; with --deadline.", least=1, panel=RENTAL_PANEL)
+    ] = None
     fallback: Annotated[
         bool,
         Option(
             "Rent machines of the market file's reference type on demand while they cost less per core-hour than every "
-            "market."
+            "market.",
+            panel=RENTAL_PANEL,
         ),
     ] = False
 
