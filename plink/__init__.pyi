@@ -24,6 +24,8 @@ from plink.features.analyse.request import ClusterRequest as ClusterRequest
 from plink.features.analyse.request import EmbedRequest as EmbedRequest
 from plink.features.analyse.run import cluster as cluster
 from plink.features.analyse.run import embed as embed
+from plink.features.check.request import CheckRequest as CheckRequest
+from plink.features.check.run import check as check
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
 from plink.features.diagnose.request import DoctorRequest as DoctorRequest
@@ -35,6 +37,9 @@ from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
+from plink.model.check import BenchmarkRun as BenchmarkRun
+from plink.model.check import Check as Check
+from plink.model.check import read_benchmark_runs as read_benchmark_runs
 from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.diagnosis import Examination as Examination
 from plink.model.diagnosis import Finding as Finding

@@ -62,7 +62,7 @@ COMMANDS = {
         "Render the network as an HTML page: one file that opens offline.",
     ),
     "check": (
-        "check:check",
+        "features.check.command:check",
         "Validate the cost model against measured times, and measured distances against true locations.",
     ),
     "launch": (

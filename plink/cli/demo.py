@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,12 +11,11 @@ from plink.model.units import format_us
 from plink.terminal.screen import print_json, progress, say
 
 if TYPE_CHECKING:
-    from plink.model.hosts import Hosts
-    from plink.model.network import Network
     from plink.remote.connector import Connector
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number
+_REPEATS = 5
 _WORDS = (
     "round trips: added up around the ring of that order",
     "predicted: one all-reduce by plink's cost model, and where 90 % of measured times on labs were",
@@ -81,13 +79,17 @@ def _measure(
 
     import numpy as np
 
+    from plink.features.check.benchmark import PHASES, PlannedBenchmark, time_orders
+    from plink.features.check.request import CheckRequest
     from plink.features.order.request import OrderRequest
     from plink.features.order.run import reorder
+    from plink.model.check import US_PER_S
     from probes.methods import ProbeSettings
     from probes.session import ProbeProgress, measure_all
     from solvers.costs.accuracy import RINGS, calibrated_interval
     from solvers.costs.closed_forms import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
+    from solvers.schedules.catalogue import Options
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
@@ -100,19 +102,22 @@ def _measure(
     groups = nearest_tier(network.rtt_us)
     n = len(hosts)
     index = {host: i for i, host in enumerate(hosts.names)}
-    orders = {"given": hosts, "plink": plink_hosts}
-    seconds: dict[str, list[float]] = {}
-    predicted: dict[str, float] = {}
-    for order_name, ordered in orders.items():
+    predicted, timed_orders = {}, []
+    for order_name, ordered in (("given", hosts), ("plink", plink_hosts)):
         ranks = np.array([index[host] for host in ordered.names])
         predicted[order_name] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
-        order_text = "as the hosts were given" if order_name == "given" else "plink’s order"
-        say(f"plink launch allreduce_benchmark.py, {order_text}")
-        seconds[order_name] = _benchmark(ordered, connector, network, size_bytes)
+        timed_orders.append((ranks, predicted[order_name] * US_PER_S))
+    say("plink check --measure --algo gloo: PyTorch's all-reduce in the given order and in plink's, in turns")
+    benchmark = PlannedBenchmark(
+        network, CheckRequest(measure=True), "gloo", "latency", timed_orders, Options(), (size_bytes,) * 2, _REPEATS
+    )
+    with progress(*PHASES) as bars:
+        run = time_orders(benchmark, connector, lambda phase, done, total: bars[phase](done, total))
+    baseline, optimised = (timing.achieved_s for timing in run.runs)
     racks = {place.name: place.rack for place in blueprint.places}
     interval_s = {name: [us / 1e6 for us in calibrated_interval(1e6 * s, RINGS)] for name, s in predicted.items()}
     bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
-    baseline_s, plink_s = (statistics.median(seconds[order_name]) for order_name in orders)
+    baseline_s, plink_s = statistics.median(baseline), statistics.median(optimised)
     return {
         "schema": "plink.demo/1",
         "hosts": plink_hosts.names,
@@ -125,8 +130,8 @@ def _measure(
         "predicted_plink_s": round(predicted["plink"], 6),
         "predicted_baseline_interval_s": interval_s["given"],
         "predicted_plink_interval_s": interval_s["plink"],
-        "baseline_samples_s": seconds["given"],
-        "plink_samples_s": seconds["plink"],
+        "baseline_samples_s": list(baseline),
+        "plink_samples_s": list(optimised),
         "group_count": int(groups.max()) + 1,
         "cost_baseline_us": order.baseline["given"],
         "cost_plink_us": order.cost,
@@ -139,40 +144,6 @@ def _racks_contiguous(racks: list[int]) -> bool:
     """Return whether each rack's hosts are one block of the ring (which wraps around)."""
     changes = sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True))
     return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
-
-
-def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", size_bytes: int) -> list[float]:
-    """Run the benchmark as a job in this order and return the seconds of each all-reduce."""
-    import json
-    import time
-    from pathlib import Path
-
-    import plink.runtime
-    from plink.errors import PlinkError
-    from runners.job.fleet_runner import FleetRunner
-    from runners.job.job import Job
-    from runners.job.runner import RunContext, RunObserver
-
-    script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
-    job = Job(
-        program=str(script),
-        args=("--size-bytes", str(size_bytes), "--repeats", "5"),
-        workdirs=("/",),
-        pythons=(sys.executable,),
-        env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
-    )
-    printed: list[str] = []
-
-    def sink(rank: int | None, stream: str, line: str) -> None:
-        if stream == "out":
-            printed.append(line)
-
-    context = RunContext(RunObserver(sink), time.monotonic, host_identities=network.host_identities)
-    result = FleetRunner("ssh", connector).run(job, ordered, context)
-    if result.failure is not None:
-        last_line = (result.failure.last_lines or ("it printed nothing",))[-1]
-        raise PlinkError(f"the benchmark failed on {result.failure.host}: {last_line}")
-    return [float(value) for value in json.loads(printed[-1])["seconds"]]
 
 
 def print_result(result: dict[str, Any], title: str) -> None:

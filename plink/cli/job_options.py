@@ -1,7 +1,6 @@
 """Options of commands that start jobs: each is declared once, and all are checked together."""
 
 import inspect
-import re
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,6 +12,7 @@ import typer
 
 from plink.cli.completion import NAMES
 from plink.errors import UsageError
+from plink.model.request import parse_environment
 
 _ORDER = "Hosts and rank order"
 RUN_PANEL = "Execution"
@@ -31,7 +31,6 @@ PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args
 
 # External launchers start the ranks: no agent of plink runs on the hosts.
 _EXTERNAL = ("mpirun", "mpich", "slurm")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Algorithm = StrEnum("Algorithm", {name: name for name in NAMES})  # type: ignore[misc]
 
@@ -136,11 +135,11 @@ class JobOptions:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of ``--env``. :raises UsageError: as :func:`named_values`.
+        """Variables of ``--env``.
 
-        :raises UsageError: as :func:`named_values`.
+        :raises UsageError: as :func:`plink.model.request.parse_environment`.
         """
-        return named_values(self.env or [])
+        return parse_environment(self.env or [])
 
     @property
     def launcher_words(self) -> tuple[str, ...]:
@@ -218,20 +217,6 @@ def misplaced(program: str, args: list[str]) -> str | None:
     return next(
         (word for word in before if text and (n := word.partition("=")[0]) in names and n[2:] not in text), None
     )
-
-
-def named_values(words: list[str]) -> dict[str, str]:
-    """Return NAME=VALUE words as a dictionary.
-
-    :raises UsageError: for one that is written otherwise, or whose name no shell would take.
-    """
-    values = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not _VARIABLE.fullmatch(name):
-            raise UsageError(f"--env {word}: write NAME=VALUE")
-        values[name] = value
-    return values
 
 
 def launch_settings(words: list[str]) -> LaunchSettings:

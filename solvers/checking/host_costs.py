@@ -121,11 +121,12 @@ def fit_host_costs(fabric: Fabric, timings: Sequence[CollectiveTiming], model: s
     overhead, byte = _intervals(fit.x, fit.jac, errors(fit.x))
     x = np.where([overhead is None, byte is None], 0.0, fit.x)  # what changes no time is none
     overhead_us, byte_ns = (x * scales).tolist()
+    message_us, per_byte_ns = scales.tolist()
     return HostCosts(
         overhead_us,
-        None if overhead is None else (overhead[0] * scales[0], overhead[1] * scales[0]),
+        None if overhead is None else (overhead[0] * message_us, overhead[1] * message_us),
         byte_ns,
-        None if byte is None else (byte[0] * scales[1], byte[1] * scales[1]),
+        None if byte is None else (byte[0] * per_byte_ns, byte[1] * per_byte_ns),
         tuple(costs(x).tolist()),
         float(np.median(np.abs(errors(x)))),
     )

@@ -242,7 +242,7 @@ def shown_runs(data: bytes) -> None:
 
 def check(data: bytes) -> None:
     """``plink.check/1``: runs that were measured."""
-    from plink.model.benchmark_runs import read_benchmark_runs
+    from plink.model.check import read_benchmark_runs
 
     assert read_benchmark_runs(_file(data, "check.json"))
 

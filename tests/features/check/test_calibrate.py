@@ -1,7 +1,6 @@
 """``plink check --calibrate``: hosts' own costs into the network file, from recorded runs and from runs made now."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +8,12 @@ import numpy as np
 import pytest
 
 from plink.api.algorithms import fabric_from
-from plink.cli import check_run
-from plink.cli.acceptance import AcceptanceLimits
-from plink.cli.check_run import CheckRequest, run
-from plink.cli.order_benchmark import BenchmarkConfig, PlannedBenchmark
 from plink.errors import PlinkError
-from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
-from plink.model.network import Network, read_network
+from plink.features.check import run as check
+from plink.features.check.benchmark import PlannedBenchmark
+from plink.model.check import BenchmarkRun, OrderTiming
+from plink.model.network import read_network
 from plink.runtime import order_timing
-from solvers.checking.regression import Tolerance
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import Options
@@ -118,36 +114,30 @@ def test_requests_that_cannot_be_are_refused(words: list[str], message: str, her
     assert message in refusal(typed("check", *words, cwd=here, input=stdin))
 
 
-def request(folder: Path, size_bytes: int = 4_194_304, algorithms: tuple[str, ...] = ("ring",)) -> CheckRequest:
-    config = BenchmarkConfig(size_bytes, "auto", 4, 1, 0)
-    limits = AcceptanceLimits(None, (), Tolerance())
-    return CheckRequest(
-        folder / "cloud.json", True, None, None, None, algorithms, config, None, limits, None, False,
-        folder / "check.json", None, False, False, calibrate=True,
-    )  # fmt: skip
-
-
-def times_of(path: Path, planned: PlannedBenchmark) -> list[float]:
-    """Seconds by the planted costs of every order of a benchmark."""
-    sizes = planned.sizes_bytes or [planned.config.size_bytes] * len(planned.orders)
-    hosts = ["".join("abcd"[host] for host in order.tolist()) for order, _ in planned.orders]
-    return [made_us(path, size, names) / 1e6 for size, names in zip(sizes, hosts, strict=True)]
+WORDS = ("check", "cloud.json", "--measure", "--calibrate", "--orders", "4", "--repeats", "1", "-o", "check.json")
+RING = (*WORDS, "--algo", "ring", "--size", str(SIZES[-1]))
 
 
 def benchmark(planned: PlannedBenchmark, times: list[float]) -> BenchmarkRun:
     """The result of a benchmark of these times; orders alike differ a little."""
-    timings = (OrderTiming(str(k), 1.0 + k, (seconds * (1 + 1e-6 * k),)) for k, seconds in enumerate(times))
-    return BenchmarkRun(tuple(timings), planned.algo, 1e6, planned.model)
+    timings = (
+        OrderTiming(order=str(k), predicted_us=1.0 + k, achieved_s=(seconds * (1 + 1e-6 * k),))
+        for k, seconds in enumerate(times)
+    )
+    return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=1e6, model=planned.model)
+
+
+def by_planted_costs(path: Path, planned: PlannedBenchmark) -> BenchmarkRun:
+    """The result of a benchmark on hosts that take the planted costs."""
+    hosts = ["".join(planned.hosts_of(order)) for order, _ in planned.orders]
+    times = [made_us(path, size, names) / 1e6 for size, names in zip(planned.sizes_bytes, hosts, strict=True)]
+    return benchmark(planned, times)
 
 
 def test_sizes_are_timed_after_the_orders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts stood in for: they take the planted costs."""
-
-    def run_orders(network: Network, planned: PlannedBenchmark, *_: Any) -> BenchmarkRun:
-        return benchmark(planned, times_of(here / "cloud.json", planned))
-
-    monkeypatch.setattr(check_run, "run_orders", run_orders)
-    run(request(here))
+    monkeypatch.setattr(check, "time_orders", lambda planned, *_: by_planted_costs(here / "cloud.json", planned))
+    assert typed(*RING, cwd=here).returncode == 0
     assert read_network(here / "cloud.json").host_costs is not None
     entry = json.loads((here / "check.json").read_text())["host_costs"]
     assert entry["timings"] == 7
@@ -156,46 +146,42 @@ def test_sizes_are_timed_after_the_orders(here: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("what", ["fails", "changes the file"])
 def test_hosts_that_fail_leave_the_file(what: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when the file has become another network's meanwhile."""
+    """Also when the file has become another network's meanwhile. What was run before stays."""
 
-    def run_orders(network: Network, planned: PlannedBenchmark, *_: Any) -> BenchmarkRun:
-        if planned.sizes_bytes and what == "fails":
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        if planned.for_costs and what == "fails":
             raise PlinkError("ring: rank 2 on c failed")
-        times = times_of(here / "cloud.json", planned)
-        if planned.sizes_bytes:
+        run = by_planted_costs(here / "cloud.json", planned)
+        if planned.for_costs:
             write(here / "cloud.json", network_of_others)
-        return benchmark(planned, times)
+        return run
 
     network_of_others = network(hosts=[{"name": name} for name in "wxyz"])
-    monkeypatch.setattr(check_run, "run_orders", run_orders)
+    monkeypatch.setattr(check, "time_orders", time_orders)
     before = (here / "cloud.json").read_text()
-    with pytest.raises(PlinkError, match="rank 2 on c failed" if what == "fails" else "has changed since"):
-        run(request(here))
+    done = typed(*RING, cwd=here)
+    assert done.returncode == 1
+    assert ("rank 2 on c failed" if what == "fails" else "has changed since") in done.stderr
     after = json.loads((here / "cloud.json").read_text())
     assert after == (json.loads(before) if what == "fails" else network_of_others)
-
-
-def be_rank(word: str) -> None:
-    """One rank of what runs on the hosts."""
-    sys.argv = ["order_timing.py", word]
-    order_timing.main()
+    assert len(json.loads((here / "check.json").read_text())["checks"]) == 1
 
 
 @pytest.mark.extended
 def test_processes_over_loopback_are_calibrated(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four real ranks by Gloo take some time for messages and bytes."""
 
-    def run_orders(network: Network, planned: PlannedBenchmark, *_: Any) -> BenchmarkRun:
-        sizes = list(planned.sizes_bytes) or [4_194_304] * len(planned.orders)
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
         places = [order.tolist() for order, _ in planned.orders]
-        config = {"kind": "gloo", "places": places, "sizes_bytes": sizes, "warm_up": 1, "repeats": 3}
-        ended = run_ranks(be_rank, 4, order_timing.pack_config(config))
+        config = {"kind": "gloo", "places": places, "sizes_bytes": planned.sizes_bytes, "warm_up": 1, "repeats": 3}
+        ended = run_ranks(order_timing.main, 4, order_timing.pack_config(config))
         results_of(ended)
         rows = [json.loads(line)["seconds"] for line in ended[0].out.splitlines()]
         return benchmark(planned, np.median(rows, axis=0).tolist())
 
-    monkeypatch.setattr(check_run, "run_orders", run_orders)
-    run(request(here, algorithms=("gloo",)))
+    monkeypatch.setattr(check, "time_orders", time_orders)
+    done = typed(*WORDS, "--algo", "gloo", "--size", str(SIZES[-1]), cwd=here)
+    assert done.returncode == 0, done.stderr
     costs = read_network(here / "cloud.json").host_costs
     assert costs is not None
     assert costs["overhead_us"] + costs["byte_ns"] > 0

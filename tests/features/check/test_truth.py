@@ -61,10 +61,8 @@ def test_three_hosts_have_triplets_and_no_embedding(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["right.json"], 2, "--truth FILE"),
         (["right.json", "--truth", "nowhere"], 2, "nowhere: no such file"),
         (["right.json", "--truth", "unrelated"], 2, "none of the hosts"),
-        (["right.json", "--truth", "truth", "--min-paia", "1.5"], 2, "--min-paia 1.5: give a share, 0 to 1"),
         (["right.json", "--truth", "one"], 4, "nothing to tell apart"),
         (["nowhere.json", "--truth", "truth"], 2, "nowhere.json: no such file"),
     ],
