@@ -37,6 +37,8 @@ from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
+from plink.features.schedule.request import ScheduleRequest as ScheduleRequest
+from plink.features.schedule.run import schedule as schedule
 from plink.model.check import BenchmarkRun as BenchmarkRun
 from plink.model.check import Check as Check
 from plink.model.check import read_benchmark_runs as read_benchmark_runs
@@ -57,6 +59,7 @@ from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
+from plink.model.schedule_file import read_schedule as read_schedule
 from plink.runtime.metric import report_metric as report_metric
 from runners.job.job import Job as Job
 from runners.job.placement import RankLocation as RankLocation

@@ -51,8 +51,8 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
     default = declared.default if declared.default_factory is MISSING else None
     option, text = field.option, field.text
     is_flag = field.type in (bool, bool | None)
-    typed_as: Any = field.type if text is None else list[str] | None if text.repeated else str
-    if text is not None and not text.repeated:
+    typed_as: Any = field.type if text is None else list[str] | None if text.repeated else str | None
+    if text is not None and default is not None:
         default = text.show(default)
     annotation = Annotated[
         typed_as,
@@ -65,4 +65,6 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
 
 def _parsed(field: Field, typed: Any) -> Any:
     """Return the value that was typed."""
-    return typed if field.text is None else field.text.parse(typed or [] if field.text.repeated else typed)
+    if field.text is None or (typed is None and not field.text.repeated):
+        return typed
+    return field.text.parse(typed or [] if field.text.repeated else typed)

@@ -3,12 +3,11 @@
 import datetime
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from plink.errors import UsageError
 from plink.features.check.benchmark import PlannedBenchmark, recorded_orders
 from plink.features.check.request import CheckRequest
-from plink.model.check import BenchmarkRun, CalibratedHosts, FittedTiming
+from plink.model.check import BenchmarkRun, CalibratedHosts
 from plink.model.network import Network
 from plink.model.units import format_bytes
 from solvers.checking.host_costs import MIN_SIZES, CollectiveTiming, fit_host_costs
@@ -65,31 +64,6 @@ def fit_costs(network: Network, timings: Sequence[CollectiveTiming], request: Ch
     :raises NoAnswer: where the timings do not tell them.
     """
     fabric = fabric_of(network)
-    model: Literal["alpha-beta", "contention"] = (
-        "alpha-beta" if model_for(request.model or "auto", fabric, timed=True) == "alpha-beta" else "contention"
-    )
-    costs = fit_host_costs(fabric, timings, model)
-    return {
-        "overhead_us": round(costs.overhead_us, 4),
-        "overhead_interval_us": _rounded(costs.overhead_interval_us),
-        "byte_ns": round(costs.byte_ns, 5),
-        "byte_interval_ns": _rounded(costs.byte_interval_ns),
-        "algorithms": list(dict.fromkeys(timing.algo for timing in timings)),
-        "timings": len(timings),
-        "error": round(costs.error, 4),
-        "measured_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "model": model,
-        "fitted": tuple(
-            FittedTiming(
-                algo=timing.algo,
-                size_bytes=timing.size_bytes,
-                measured_us=round(timing.median_us, 3),
-                fitted_us=round(fitted_us, 3),
-            )
-            for timing, fitted_us in zip(timings, costs.fitted_us, strict=True)
-        ),
-    }
-
-
-def _rounded(interval: tuple[float, float] | None) -> list[float] | None:
-    return None if interval is None else [round(interval[0], 5), round(interval[1], 5)]
+    is_alpha_beta = model_for(request.model or "auto", fabric, timed=True) == "alpha-beta"
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return fit_host_costs(fabric, timings, "alpha-beta" if is_alpha_beta else "contention", now)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from plink.model.request import Bytes, Environment, FeatureRequest, Option, Sett
 from plink.model.units import parse_limit
 
 _MEASURE, _LIMITS = "Benchmark on the hosts", "Acceptance limits"
+_benchmark, _limit = partial(Option, panel=_MEASURE), partial(Option, panel=_LIMITS)
 _ELEMENT_BYTES = 4
 
 
@@ -32,83 +34,63 @@ class CheckRequest(FeatureRequest):
     algorithms: Annotated[
         tuple[str, ...],
         Text("[gloo|ring|...]", _algorithms, repeated=True),
-        Option(
+        _benchmark(
             "gloo (PyTorch's own), openmpi-... (mpirun with mpi4py) or any algorithm, by plink's backend; repeat for "
             "several; default: gloo.",
             ("--algo",),
-            panel=_MEASURE,
         ),
     ] = field(default_factory=lambda: _algorithms(()))
-    size_bytes: Annotated[Bytes, Option("Bytes to reduce.", ("--size",), panel=_MEASURE)] = 16e6
+    size_bytes: Annotated[Bytes, _benchmark("Bytes to reduce.", ("--size",))] = 16e6
     model: Annotated[
-        str | None,
-        Option("Cost model; with NETWORK --results too. Default: auto, or that of the recorded runs.", panel=_MEASURE),
+        str | None, _benchmark("Cost model; with NETWORK --results too. Default: auto, or that of the recorded runs.")
     ] = None
-    options: Annotated[Settings, Option("An option of the algorithm: --set base=4.", ("--set",), panel=_MEASURE)] = (
-        field(default_factory=dict[str, int | bool])
+    options: Annotated[Settings, _benchmark("An option of the algorithm: --set base=4.", ("--set",))] = field(
+        default_factory=dict[str, int | bool]
     )
-    orders: Annotated[
-        int, Option("Number of orders, at even steps of the cost.", least=2, most=100, panel=_MEASURE)
-    ] = 10
-    repeats: Annotated[int, Option("Timed all-reduces of each order.", least=1, most=100, panel=_MEASURE)] = 3
+    orders: Annotated[int, _benchmark("Number of orders, at even steps of the cost.", least=2, most=100)] = 10
+    repeats: Annotated[int, _benchmark("Timed all-reduces of each order.", least=1, most=100)] = 3
     calibrate: Annotated[
         bool,
-        Option(
+        _benchmark(
             "Also time smaller sizes, and write what hosts take for each message and byte into NETWORK; with --results "
             "from recorded runs of four sizes or more.",
             ("--calibrate",),
-            panel=_MEASURE,
         ),
     ] = False
-    seed: Annotated[
-        int, Option("Of the orders, and of the embedding of --truth.", least=0, most=2**63 - 1, panel=_MEASURE)
-    ] = 0
-    env: Annotated[Environment, Option("Set a variable in every rank's environment; repeatable.", panel=_MEASURE)] = (
-        field(default_factory=dict[str, str])
+    seed: Annotated[int, _benchmark("Of the orders, and of the embedding of --truth.", least=0, most=2**63 - 1)] = 0
+    env: Annotated[Environment, _benchmark("Set a variable in every rank's environment; repeatable.")] = field(
+        default_factory=dict[str, str]
     )
     python: Annotated[
-        str | None,
-        Option("Interpreter on the hosts; default: this one's path, else python3.", metavar="PYTHON", panel=_MEASURE),
+        str | None, _benchmark("Interpreter on the hosts; default: this one's path, else python3.", metavar="PYTHON")
     ] = None
     interface: Annotated[
         str | None,
-        Option(
-            "Interface for Gloo (eth0, or eth0,eth1); default: that of the route to the other hosts.",
-            metavar="IFACE",
-            panel=_MEASURE,
+        _benchmark(
+            "Interface for Gloo (eth0, or eth0,eth1); default: that of the route to the other hosts.", metavar="IFACE"
         ),
     ] = None
     timeout_s: Annotated[
         float,
         Text("TIME", parse_limit, lambda seconds: f"{seconds / 60:g}m"),
-        Option("Terminate an algorithm's job after this time (2h).", ("--timeout",), panel=_MEASURE),
+        _benchmark("Terminate an algorithm's job after this time (2h).", ("--timeout",)),
     ] = 1800.0
     accept_new_host_keys: Annotated[
-        bool,
-        Option("Note unknown SSH host keys instead of refusing them.", ("--accept-new-host-keys",), panel=_MEASURE),
+        bool, _benchmark("Note unknown SSH host keys instead of refusing them.", ("--accept-new-host-keys",))
     ] = False
     min_spearman: Annotated[
-        float | None,
-        Option("Exit code 1 below this rank correlation, such as 0.9; 4 with too few orders.", panel=_LIMITS),
+        float | None, _limit("Exit code 1 below this rank correlation, such as 0.9; 4 with too few orders.")
     ] = None
     max_regression: Annotated[
-        Path | None,
-        Option("Exit code 1 when this is worse than that earlier check.", metavar="BASELINE", panel=_LIMITS),
+        Path | None, _limit("Exit code 1 when this is worse than that earlier check.", metavar="BASELINE")
     ] = None
     tolerance: Annotated[
         float | None,
-        Option(
-            "With BASELINE: share by which the cheapest order may take longer (0.1).", least=0, most=10, panel=_LIMITS
-        ),
+        _limit("With BASELINE: share by which the cheapest order may take longer (0.1).", least=0, most=10),
     ] = None
     min_paia: Annotated[
         float | None,
-        Option(
-            "With --truth: exit code 1 below this share of correct triplets, such as 0.9.",
-            least=0,
-            most=1,
-            panel=_LIMITS,
-        ),
+        _limit("With --truth: exit code 1 below this share of correct triplets, such as 0.9.", least=0, most=1),
     ] = None
 
     def __post_init__(self) -> None:

@@ -1,13 +1,16 @@
-"""``plink.autotune-replay/1``: the decisions of an Autotune log, made again."""
+"""Decisions of an Autotune log, made again (``plink.autotune-replay/1``)."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated
 
 from msgspec import Meta
 
 from plink.documents.types import Count, Name, NonNegative
+from plink.model.document import Document, Part
+
+_ACTIONS = ["watch", "wait", "resend", "quicktune", "finetune", "return", "done"]
 
 
-class IntervalEntry(TypedDict):
+class ReplayedInterval(Part, frozen=True, kw_only=True):
     """What was observed between two decisions, and the decision made again."""
 
     at_s: NonNegative | None
@@ -18,7 +21,7 @@ class IntervalEntry(TypedDict):
     """Bytes all-reduced a second in it."""
     imbalance: Annotated[float, Meta(ge=1)] | None
     """The most that a rank sends over the least, under the masters at work then; null where these are not known."""
-    action: Literal["watch", "wait", "resend", "quicktune", "finetune", "return", "done"]
+    action: Annotated[str, Meta(extra_json_schema={"enum": _ACTIONS})]
     """What is decided now."""
     reason: Name
     """Why, in a line."""
@@ -26,15 +29,13 @@ class IntervalEntry(TypedDict):
     """The log has the same decision, with the same masters."""
 
 
-class AutotuneReplayDocument(TypedDict):
+class AutotuneReplay(Document, frozen=True, kw_only=True, tag="plink.autotune-replay/1"):
     """The decisions of an Autotune log, made again.
 
-    Printed by `plink autotune replay --json`.
+    Printed by `plink runs replay --json`.
     """
 
-    schema: Literal["plink.autotune-replay/1"]
-    """Kind and version of this document."""
-    stretches: list[IntervalEntry]
+    stretches: tuple[ReplayedInterval, ...]
     """One entry a stretch, up to the first decision that differs: what follows was seen under other masters."""
     as_logged: bool
     """No decision differs."""

@@ -126,13 +126,13 @@ def test_groups_are_explicit_or_contiguous(here: Path) -> None:
         ("--algo tree --set base=2", "--set base=2: tree has no option base"),
         ("--algo tree --set fan-out", "--set fan-out: write name=value"),
         ("--algo ps --set colocated=no --set servers=4", "ps: 4 servers of 4 ranks leave no worker"),
-        ("--algo 2lha --groups 0,1/2", "--groups 0,1/2: every rank from 0 to 3 belongs to exactly one group"),
-        ("--algo ring --groups 0,1/2,3", "--groups 0,1/2,3: ring takes no groups"),
+        ("--algo 2lha --groups 0,1/2", "--groups: every rank from 0 to 3 belongs to exactly one group"),
+        ("--algo ring --groups 0,1/2,3", "--groups: ring takes no groups"),
         ("--algo ring --ranks 1300 -o ring.json", "3377400 transfers are more than a file should hold"),
         ("verify cycle.json", "cycle.json: transfers[0]: waits for itself: transfers[0] after transfers[1] after "),
         ("verify huge.json", "40000 ranks are too many to prove"),
         ("count ok.json --size 0", "--size 0: give more than 0 bytes"),
-        ("count ok.json --groups 0/1/2", "--groups 0/1/2: every rank from 0 to 1 belongs to exactly one group"),
+        ("count ok.json --groups 0/1/2", "--groups: every rank from 0 to 1 belongs to exactly one group"),
     ],
 )  # fmt: skip
 def test_what_is_refused(words: str, expected: str, here: Path) -> None:
