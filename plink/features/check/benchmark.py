@@ -32,6 +32,7 @@ from plink.remote.connector import Connector
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.runner import RunContext, RunObserver
+from solvers.checking.host_costs import MIN_SIZES, CollectiveTiming
 from solvers.checking.orders import Order, orders_between
 from solvers.costs.by_name import cost_function_for, model_for, search_model_for
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -44,6 +45,8 @@ _WARM_UP_ROUNDS = 1
 _MPI, _GLOO = "openmpi-", "gloo"
 _MAX_ARGUMENT_CHARS = 100_000  # Linux: an argument of 128 KB is too long
 _LAST_LINES = 5
+_SIZE_STEP, _SMALLEST_BYTES, _MAX_SIZES, _ELEMENT_BYTES = 4, 1000, 7, 4
+_MIN_REPEATS = 10  # small collectives are noisy, and take no time
 PHASES = ("connecting", "copying", "repetitions")  # of which progress is reported
 
 
@@ -82,6 +85,13 @@ class PlannedBenchmark:
             f"{format_us(costs[-1])} by {self.model}{'' if self.model == 'latency' else in_all}"
         )
 
+    def timings(self, run: BenchmarkRun) -> list[CollectiveTiming]:
+        """Return what its run measured."""
+        return [
+            CollectiveTiming(self.algo, self.options, order, size, timing.achieved_s)
+            for (order, _), size, timing in zip(self.orders, self.sizes_bytes, run.runs, strict=True)
+        ]
+
     def hosts_of(self, order: Order) -> tuple[str, ...]:
         """Return the names of the hosts in an order, first rank first."""
         names = self.network.hosts.names
@@ -111,6 +121,24 @@ def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBe
     orders = sorted(((order, accurate_cost(order)) for order, _ in orders), key=lambda entry: entry[1])
     sizes = (size_bytes,) * len(orders)
     return PlannedBenchmark(network, request, algo, model, orders, task.options, sizes, request.repeats)
+
+
+def plan_sizes(planned: PlannedBenchmark) -> PlannedBenchmark:
+    """Return a benchmark of the cheapest order at several sizes, each a quarter of the next, for what hosts take.
+
+    :raises UsageError: when there are too few of them.
+    """
+    largest = planned.sizes_bytes[0]
+    sizes = [largest // _SIZE_STEP**k // _ELEMENT_BYTES * _ELEMENT_BYTES for k in range(_MAX_SIZES)]
+    sizes = [size for size in reversed(sizes) if size >= _SMALLEST_BYTES]
+    if len(sizes) < MIN_SIZES:
+        least = _SMALLEST_BYTES * _SIZE_STEP ** (MIN_SIZES - 1)
+        raise UsageError(
+            f"--size {format_bytes(largest)}: --calibrate times {MIN_SIZES} sizes or more down to "
+            f"{format_bytes(_SMALLEST_BYTES)}; give {format_bytes(least)} or more"
+        )
+    orders, repeats = [planned.orders[0]] * len(sizes), max(planned.repeats, _MIN_REPEATS)
+    return replace(planned, orders=orders, sizes_bytes=tuple(sizes), repeats=repeats, for_costs=True)
 
 
 def recorded_orders(run: BenchmarkRun, network: Network) -> tuple[Options, list[Order]]:
@@ -193,7 +221,7 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         failed_process = "the launcher" if failure.rank is None else f"rank {failure.rank} on {failure.host}"
         timeout_text = f" after {result.seconds:.0f} s (--timeout)" if result.timed_out else ""
         raise PlinkError(f"{planned.algo}: {failed_process} failed{timeout_text}: {last_output}")
-    samples = _samples(lines, len(orders), planned.repeats, planned.algo)
+    samples = _samples(lines, planned)
     timings = (
         OrderTiming(
             order=f"{k + 1} of {len(orders)}",
@@ -262,18 +290,12 @@ def _schedule_environment(planned: PlannedBenchmark) -> dict[str, str]:
     return {TEXT: text, FILE: ""}
 
 
-def _samples(lines: Sequence[str], orders: int, repeats: int, algo: str) -> Any:
-    """Return the measured seconds, shape (repeats, orders)."""
-    rows = []
-    for line in lines:
-        try:
-            row = json.loads(line)["seconds"]
-        except (ValueError, KeyError, TypeError):
-            continue  # a library's own word
-        rows.append(row)
-    if len(rows) != repeats or not all(isinstance(row, list) and len(row) == orders for row in rows):
-        raise PlinkError(f"{algo}: {repeats} repetitions of {orders} orders were run, and the job reported {len(rows)}")
+def _samples(lines: Sequence[str], planned: PlannedBenchmark) -> Any:
+    """Return the measured seconds, shape (repeats, orders), of the lines of rank 0, among them words of libraries."""
+    rows = [json.loads(line)["seconds"] for line in lines if line.startswith('{"seconds"')]
+    if len(rows) != planned.repeats:
+        raise PlinkError(f"{planned.algo}: {planned.repeats} repetitions were run, and the job reported {len(rows)}")
     samples = np.array(rows, dtype=np.float64)
     if not (samples > 0).all():
-        raise PlinkError(f"{algo}: an all-reduce took no time by the hosts' clocks; use a larger --size")
+        raise PlinkError(f"{planned.algo}: an all-reduce took no time by the hosts' clocks; use a larger --size")
     return samples

@@ -15,7 +15,6 @@ from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, print_lines, progress, say
 
 if TYPE_CHECKING:
-    from plink.features.check.run import CheckReport
     from plink.model.check import CalibratedHosts
     from plink.model.network import Network
 
@@ -73,8 +72,8 @@ def check(
     report = CheckReport()
     try:
         network = network_from(network_file) if needs_network else None
-        if dry_run:
-            _show_orders(network_from(network_file), request, as_json)
+        if dry_run and network is not None:
+            _show_orders(network, request, as_json)
             return
         with progress(*PHASES) as bars:
             result = plink.check(
@@ -107,7 +106,9 @@ def check(
         say(f"check -> {target}")
     if request.calibrate:
         say(f"host costs -> {source}")
-    _refuse_failures(report)
+    if not result.ok:
+        falls_short = any(case.ok is False for case in report.cases)
+        raise (PlinkError if falls_short else NoAnswer)("; ".join(result.failures or ()))
 
 
 def _check_files(
@@ -132,12 +133,6 @@ def _check_files(
         raise UsageError("--dry-run goes with --measure: nothing is run here")
     if dry_run and useless:
         raise UsageError(f"{', '.join(useless)}: --dry-run measures nothing; omit one of the two")
-    target, baseline = output or workspace.FOLDER / "check.json", request.max_regression
-    if request.measure and baseline is not None and baseline.resolve() == target.resolve():
-        raise UsageError(
-            f"--max-regression {baseline}: --measure would overwrite it, and a worse result would become the baseline; "
-            "give another file with -o"
-        )
 
 
 def _show_orders(network: "Network", request: CheckRequest, as_json: bool) -> None:
@@ -172,14 +167,3 @@ def _write_costs(network: "Network", path: Path, costs: "CalibratedHosts") -> No
         raise PlinkError(f"{path} has changed since this began: the hosts' costs are not written; run it again")
     entry = {key: value for key, value in costs.items() if key in HostCostsEntry.__annotations__}
     replace(present, details=present.details | {"host_costs": entry}).write(path)
-
-
-def _refuse_failures(report: "CheckReport") -> None:
-    """Name what falls short.
-
-    :raises PlinkError: where something does. :raises NoAnswer: where not all can be judged, and what can holds.
-    """
-    failing = [case for case in report.cases if not case.ok]
-    if failing:
-        falls_short = any(case.ok is False for case in failing)
-        raise (PlinkError if falls_short else NoAnswer)("; ".join(case.text for case in failing))

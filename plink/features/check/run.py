@@ -1,5 +1,6 @@
 """Check the cost model against orders that are run or were, and measured distances against true ones."""
 
+import datetime
 import logging
 import math
 import time
@@ -12,8 +13,14 @@ from plink.api.connecting import Progress, connector_for
 from plink.api.smoothing import device_for
 from plink.errors import NoAnswer, UsageError
 from plink.features.check.acceptance import baseline_from, evaluate
-from plink.features.check.benchmark import PlannedBenchmark, plan_orders, time_orders, with_costs_on
-from plink.features.check.calibration import fit_costs, plan_sizes, recorded_timings, timings_of
+from plink.features.check.benchmark import (
+    PlannedBenchmark,
+    plan_orders,
+    plan_sizes,
+    recorded_orders,
+    time_orders,
+    with_costs_on,
+)
 from plink.features.check.request import CheckRequest
 from plink.model.check import Affinity, CalibratedHosts, Check, CollectiveCheck, read_benchmark_runs
 from plink.model.document import UNSET, Unset
@@ -21,7 +28,9 @@ from plink.model.network import Matrix, Network
 from plink.model.truth import read_truth
 from plink.terminal.junit import Case
 from solvers.affinity import paia, triplets
-from solvers.checking.host_costs import CollectiveTiming
+from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
+from solvers.costs.by_name import model_for
+from solvers.costs.fabric import fabric_of
 from solvers.embedding.embed import embed
 from solvers.prediction.topology import UNKNOWN, levels_apart
 
@@ -99,7 +108,11 @@ def check(
         run = run if recomputed_on is None else with_costs_on(run, recomputed_on, request.model)
         report.checks.append(evaluate(run, request, baseline))
         if request.calibrate and recomputed_on is not None:
-            timings += recorded_timings(run, recomputed_on)
+            options, orders = recorded_orders(run, recomputed_on)
+            timings += [
+                CollectiveTiming(run.algo or "", options, order, run.size_bytes or 0.0, timing.achieved_s)
+                for order, timing in zip(orders, run.runs, strict=True)
+            ]
     if request.measure and network is not None:
         plans = plan_check(network, request)  # refused before a run
         connector = connector_for(network.hosts, request.accept_new_host_keys)
@@ -108,11 +121,15 @@ def check(
             began = time.monotonic()
             run = time_orders(planned, connector, progress)
             if planned.for_costs:
-                timings += timings_of(planned, run)
+                timings += planned.timings(run)
             else:
                 report.checks.append(evaluate(run, request, baseline, time.monotonic() - began))
     if request.calibrate and network is not None:
-        report.host_costs = fit_costs(network, timings, request)
+        # `latency` and `simulated` stand for `contention`, which has times and is fast.
+        fabric = fabric_of(network)
+        is_alpha_beta = model_for(request.model or "auto", fabric, timed=True) == "alpha-beta"
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        report.host_costs = fit_host_costs(fabric, timings, "alpha-beta" if is_alpha_beta else "contention", now)
     return report.document()
 
 
