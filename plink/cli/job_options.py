@@ -196,7 +196,7 @@ class JobOptions:
         if tuned and not self.autotune:
             raise UsageError(f"--set {tuned[0]}: goes with --autotune")
         if self.backend is not None:
-            from plink.cli.aggregating import check_backend
+            from plink.features.launch.backend import check_backend
 
             check_backend(self.backend, settings.autotune_every_s if self.autotune else None)
         return settings

@@ -98,7 +98,7 @@ def set_up(
     settings = launch_settings(options.settings or [])
     env, autotune, hosts = dict(job.env), request.autotune, order.hosts
     if options.backend is not None:
-        from plink.cli.aggregating import backend_for
+        from plink.features.launch.backend import backend_for
 
         every_s = settings.autotune_every_s if options.autotune else None
         everyone = Hosts((*order.hosts, *order.hubs), order.hosts.lab)

@@ -6,6 +6,7 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 import contextlib
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,46 @@ class Backend:
     hubs: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Job:
+    """Job that is to run by a backend. ``hosts``: in rank order, and then hubs."""
+
+    backend: str
+    hosts: Hosts
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return sum(host.slots for host in self.hosts)
+
+    @property
+    def order(self) -> RankOrder:
+        """Order of the ranks."""
+        return RankOrder(algo="given", hosts=tuple(self.hosts.ranked().names))
+
+    @cached_property
+    def network(self) -> Network:
+        """Network that was measured last, with the slots of the job: those of its file are from when it was measured.
+
+        :raises NoAnswer: where there is none, or it is of other hosts. :raises InputError: for a file that is none.
+        """
+        needs = f"--backend {self.backend}"
+        if not workspace.NETWORK.is_file():
+            raise NoAnswer(f"{needs} needs a measured network: run `plink probe` first, or give a plan: --order")
+        network = read_network(workspace.NETWORK)
+        if set(network.hosts.names) != set(self.hosts.names):
+            raise NoAnswer(
+                f"{needs}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a plan: --order"
+            )
+        members = self.hosts.by_name()
+        ordered = tuple(members[name] for name in network.hosts.names)
+        return replace(network, hosts=replace(network.hosts, members=ordered))
+
+
+# Schedules of a job by size, the plan of two-level aggregation among them, and the host of each hub process.
+_Choice = tuple[tuple[SizeClass, ...], Plan | None, tuple[str, ...]]
+
+
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
     """Return the backend that runs all-reduces by this algorithm, and say what was chosen.
 
@@ -96,52 +137,35 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
     check_backend(backend, every_s)
-    ranks = sum(host.slots for host in hosts)
-    user_schedule = _user_schedule(backend, ranks) if _is_file(backend) else None
-    if ranks < 2:
+    job = _Job(backend, hosts)
+    if job.ranks < 2:
         raise UsageError("--backend needs two ranks or more")
-    plan, hubs = None, tuple[str, ...]()
-    if user_schedule is not None:
-        classes = [SizeClass(None, user_schedule.algo, user_schedule)]
-    elif plan_file is not None:
-        plan = read_plan(plan_file)
-        if backend != plan.algo:
-            raise UsageError(f"--backend {backend}: {plan_file} is a plan for {plan.algo}")
-        classes = [SizeClass(None, backend, schedule_of(plan))]
-    elif backend == AUTO:
-        classes, plan, hubs = _cheapest_by_size(hosts, ranks, every_s is None)
-    elif backend == "2lha":
-        plan = _two_level_plan(_measured_network(backend, hosts), hosts)
-        classes = [SizeClass(None, backend, schedule_of(plan))]
-    elif backend in HUB_ALGORITHMS:
-        schedule, hubs = _hub_schedule(backend, hosts, ranks)
-        classes = [SizeClass(None, backend, schedule)]
-    else:
-        classes = [SizeClass(None, backend, schedule_for(backend, ranks, _options_for(backend, hosts, ranks)))]
+    classes, plan, hubs = _choose(job, plan_file, takes_hubs=every_s is None)
+    ranks, rails, rate_gbps = job.ranks, tuple[str, ...](), math.inf if len(hosts) == 1 else None
+    if len(hosts) > 1:
+        with contextlib.suppress(InputError, NoAnswer):  # the algorithm needs no network
+            rate_gbps = fabric_from(job.network).rate_gbps
+            rails = rail_names(job.network)
     for entry in classes:
         if entry.schedule is not None and entry.schedule.ranks not in (ranks, ranks + len(hubs)):
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
-    untuned = (
-        aggregation_for_rate(tuple(classes), _measured_rate_gbps(backend, hosts))
-        if plan is None
-        else aggregation_for_plan(tuple(classes), plan)
-    )
-    if rails := _rails(backend, hosts):
-        untuned = over_rails(untuned, len(rails))
+    aggregation = aggregation_for_rate(classes, rate_gbps) if plan is None else aggregation_for_plan(classes, plan)
+    if rails:
+        aggregation = over_rails(aggregation, len(rails))
         say(f"channels use {len(rails)} rails: {', '.join(rails)}")
-    untuned = replace(untuned, hubs=tuple(f"{process_name(0, k)} on {host}" for k, host in enumerate(hubs)))
-    aggregation, masters = untuned, None
+    aggregation = replace(aggregation, hubs=tuple(f"{process_name(0, k)} on {host}" for k, host in enumerate(hubs)))
+    masters = None
     if every_s is not None:
         aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
-    text = aggregation.to_text()
-    if masters is not None and len(text) > MAX_TEXT_BYTES:
-        raise UsageError(f"--autotune: the schedule for {ranks} ranks is too large to travel with the job")
-    if len(text) > MAX_TEXT_BYTES:
+    if len(text := aggregation.to_text()) > MAX_TEXT_BYTES:
+        too_large = f"the schedule for {ranks} ranks is too large to travel with the job"
+        if masters is not None:
+            raise UsageError(f"--autotune: {too_large}")
         raise UsageError(
-            f"--backend {backend}: the schedule for {ranks} ranks is too large to travel with the job; put a plan on "
-            f"the first host and name it: --env {VARIABLE}={backend} --env PLINK_PLAN=PATH"
+            f"--backend {backend}: {too_large}; put a plan on the first host and name it: --env {VARIABLE}={backend} "
+            "--env PLINK_PLAN=PATH"
         )
     for k, entry in enumerate(classes):
         lower = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
@@ -152,6 +176,24 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     if hubs:
         say(f"hubs: {', '.join(aggregation.hubs)}")
     return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails, hubs)
+
+
+def _choose(job: _Job, plan_file: Path | None, takes_hubs: bool) -> _Choice:
+    """Return the schedules that the backend names: a file's, a plan's, the cheapest ones or an algorithm's."""
+    if _is_file(job.backend):
+        schedule = _user_schedule(job.backend, job.ranks)
+        return (SizeClass(None, schedule.algo, schedule),), None, ()
+    if plan_file is None and job.backend == AUTO:
+        return _cheapest_by_size(job, takes_hubs)
+    if plan_file is None and job.backend in HUB_ALGORITHMS:
+        return _hub_schedule(job)
+    if plan_file is None and job.backend != "2lha":
+        schedule = schedule_for(job.backend, job.ranks, _options_for(job))
+        return (SizeClass(None, job.backend, schedule),), None, ()
+    plan = _two_level_plan(job) if plan_file is None else read_plan(plan_file)
+    if job.backend != plan.algo:
+        raise UsageError(f"--backend {job.backend}: {plan_file} is a plan for {plan.algo}")
+    return (SizeClass(None, job.backend, schedule_of(plan)),), plan, ()
 
 
 def check_backend(backend: str, every_s: float | None = None) -> None:
@@ -236,80 +278,60 @@ def _user_schedule(path: str, ranks: int) -> Schedule:
     return schedule
 
 
-def _measured_network(backend: str, hosts: Hosts) -> Network:
-    if not workspace.NETWORK.is_file():
-        raise NoAnswer(
-            f"--backend {backend} needs a measured network: run `plink probe` first, or give a plan: --order"
-        )
-    network = read_network(workspace.NETWORK)
-    if set(network.hosts.names) != set(hosts.names):
-        raise NoAnswer(
-            f"--backend {backend}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a plan: --order"
-        )
-    # The slots are the job's: those of the network's file are from when it was measured.
-    members = hosts.by_name()
-    return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
-
-
-def _hub_schedule(backend: str, hosts: Hosts, ranks: int) -> tuple[Schedule, tuple[str, ...]]:
+def _hub_schedule(job: _Job) -> _Choice:
     """Return the schedule of the ranks and hub processes, and the host of each of these.
 
     :raises UsageError: without hubs, or without one in each group of hosts. :raises NoAnswer: for groups that nobody
         measured.
     """
-    if not hosts.hubs:
+    backend, ranks = job.backend, job.ranks
+    if not job.hosts.hubs:
         raise UsageError(f"--backend {backend} needs a host with role=hub in the hosts file")
     try:
-        network = _measured_network(backend, hosts)
+        network = job.network
     except NoAnswer:
         if backend == "hub-2l":
             raise
-        names = [host.name for host in hosts.hubs]  # a process on each, with equal shares
-        return schedule_for(backend, ranks + len(names), Options(servers=len(names))), tuple(names)
-    fabric, order = (
-        fabric_from(network),
-        order_from(network, RankOrder(algo="given", hosts=tuple(hosts.ranked().names))),
-    )
-    joined = with_hubs(network, fabric, backend, order, Options())
+        names = tuple(host.name for host in job.hosts.hubs)  # a process on each, with equal shares
+        schedule = schedule_for(backend, ranks + len(names), Options(servers=len(names)))
+        return (SizeClass(None, backend, schedule),), None, names
+    fabric = fabric_from(network)
+    joined = with_hubs(network, fabric, backend, order_from(network, job.order), Options())
     for line in hubs_limited_by_cores(network, fabric):
         say(f"warning: {line}")
-    _warn_of_slow_hubs(backend, network, hosts)
-    names = [fabric.names[host] for host in joined.order[ranks:]]
-    return schedule_for(backend, len(joined.order), replace(joined.options, segments=None)), tuple(names)
-
-
-def _warn_of_slow_hubs(backend: str, network: Network, hosts: Hosts) -> None:
-    """Print what the hubs gain by the measured rates, a warning where that is nothing."""
-    order = RankOrder(algo="given", hosts=tuple(hosts.ranked().names))
-    try:
+    with contextlib.suppress(NoAnswer):
         of_hubs, of_ring = (
-            cost(network, order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention", random=0)).cost_us
+            cost(network, job.order, CostRequest(algo, _PLAN_SIZE_BYTES, "contention", random=0)).cost_us
             for algo in (backend, GLOO)
         )
-    except NoAnswer:
-        return
-    gain = f"by the measured rates {of_ring / of_hubs:.2g} times as fast as Gloo's ring at 25 MB"
-    say(f"{backend}: {gain}" if of_hubs < of_ring else f"warning: {backend} is {gain}: omit --backend {backend}")
+        gain = f"by the measured rates {of_ring / of_hubs:.2g} times as fast as Gloo's ring at 25 MB"
+        say(f"{backend}: {gain}" if of_hubs < of_ring else f"warning: {backend} is {gain}: omit --backend {backend}")
+    schedule = schedule_for(backend, len(joined.order), replace(joined.options, segments=None))
+    names = tuple(fabric.names[host] for host in joined.order[ranks:])
+    return (SizeClass(None, backend, schedule),), None, names
 
 
-def _options_for(backend: str, hosts: Hosts, ranks: int) -> Options:
+def _options_for(job: _Job) -> Options:
     """Return the algorithm's options: the base of the BCube that interfaces form, else one that fits the ranks."""
+    backend, ranks = job.backend, job.ranks
     if backend not in BCUBE_ALGORITHMS:
         return Options()
+    # Each channel has a rail of its own: rings on all rails are one ring.
+    fitting = Options(base=ranks if backend == "multi-ring" else _fitting_base(ranks))
     with contextlib.suppress(NoAnswer):  # it runs without a measured network
-        network = _measured_network(backend, hosts)
-        topology = interface_topology(network)
+        topology = interface_topology(job.network)
         shape = None if topology is None else topology.shape
         if isinstance(shape, BCube) and len(shape.digits) == ranks:
-            if not exchanges_on_switches(shape, [network.hosts.names.index(name) for name in hosts.names]):
+            names = job.network.hosts.names
+            if not exchanges_on_switches(shape, [names.index(name) for name in job.hosts.names]):
                 advice = f"`plink reorder --algo {backend}` makes it"
                 say(f"{backend}: ranks are not in the order of the interfaces; {advice}")
             return Options(base=shape.base)
-        if isinstance(shape, Rails):  # each channel has a rail of its own: rings on all rails are one ring
-            return Options(base=ranks if backend == "multi-ring" else _fitting_base(ranks))
+        if isinstance(shape, Rails):
+            return fitting
     if backend == "bml":
         say("bml gains by interfaces that form a BCube of one rank a host, and none was measured here (`plink probe`)")
-    return Options(base=ranks if backend == "multi-ring" else _fitting_base(ranks))
+    return fitting
 
 
 def _fitting_base(ranks: int) -> int:
@@ -318,40 +340,16 @@ def _fitting_base(ranks: int) -> int:
     return next(fitting, 2)
 
 
-def _rails(backend: str, hosts: Hosts) -> tuple[str, ...]:
-    """Return the interfaces on the rails of these hosts; empty where they have none, or were not measured last."""
-    with contextlib.suppress(InputError, NoAnswer):
-        return rail_names(_measured_network(backend, hosts)) if len(hosts) > 1 else ()
-    return ()
+def _two_level_plan(job: _Job) -> Plan:
+    groups = last_groups(job.network)
+    request = PlanRequest("2lha", _PLAN_SIZE_BYTES, order=job.order, groups=groups, groups_source=str(workspace.GROUPS))
+    return make_plan(job.network, request)
 
 
-def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
-    """Return the rate of these hosts, Gbit/s, infinite for one host; None where they were not measured last."""
-    if len(hosts) == 1:
-        return math.inf
-    with contextlib.suppress(InputError, NoAnswer):  # the algorithm needs no network
-        return fabric_from(_measured_network(backend, hosts), False).rate_gbps
-    return None
-
-
-def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
-    groups = last_groups(network)
-    order = RankOrder(algo="given", hosts=tuple(hosts.ranked().names))
-    return make_plan(
-        network, PlanRequest("2lha", _PLAN_SIZE_BYTES, order=order, groups=groups, groups_source=str(workspace.GROUPS))
-    )
-
-
-def _candidates(network: Network) -> tuple[str, ...]:
-    """Return what ``auto`` chooses from: where interfaces form a BCube, also what uses all of them at once."""
-    return _CANDIDATES if bcube_of(network) is None else (*_CANDIDATES, *ALL_INTERFACES)
-
-
-def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[SizeClass], Plan, tuple[str, ...]]:
-    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), the plan for two-level
-    aggregation among them, and the host of each hub process where one is among them."""
-    network = _measured_network(AUTO, hosts)
-    fabric = fabric_from(network, False)
+def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
+    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth)."""
+    network, hosts, ranks = job.network, job.hosts, job.ranks
+    fabric = fabric_from(network)
     model = model_for("auto", fabric, timed=True)
     if model == "latency":
         raise NoAnswer(
@@ -366,7 +364,8 @@ def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[
     )
     lines: list[CostLine] = []
     schedules: dict[str, Schedule] = {}
-    for algo in _candidates(network):
+    # Where interfaces form a BCube, also what uses all of them at once.
+    for algo in _CANDIDATES if bcube_of(network) is None else (*_CANDIDATES, *ALL_INTERFACES):
         options = options_of(own_options(network, algo, ranks), [algo])
         own_fabric = fabric_of_algorithm(network, fabric, algo)
         lines += cost_lines(own_fabric, {"job": order}, {algo: options}, model)[0]
@@ -379,7 +378,7 @@ def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[
             lines += cost_lines(fabric, {"job": joined.order}, {algo: joined.options}, model)[0]
             schedules[algo] = schedule_for(algo, len(joined.order), replace(joined.options, segments=None))
             hubs = tuple(fabric.names[host] for host in joined.order[ranks:])
-    plan = _two_level_plan(network, hosts)
+    plan = _two_level_plan(job)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         pattern = masters_pattern(plan.groups, *masters_of(plan))
         by_masters = fabric_of_algorithm(network, fabric, "2lha")
@@ -391,4 +390,5 @@ def _cheapest_by_size(hosts: Hosts, ranks: int, takes_hubs: bool) -> tuple[list[
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
         schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)
         classes.append(SizeClass(limit, algo, schedule))
-    return classes, plan, hubs if any(entry.algo in HUB_ALGORITHMS for entry in classes) else ()
+    has_hubs = any(entry.algo in HUB_ALGORITHMS for entry in classes)
+    return tuple(classes), plan, hubs if has_hubs else ()

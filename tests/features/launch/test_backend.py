@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import plink
-from plink.cli.aggregating import backend_for
 from plink.errors import NoAnswer, UsageError
+from plink.features.launch.backend import backend_for
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.runtime.aggengine.aggregation import TEXT, from_bytes
