@@ -48,6 +48,7 @@ _HOMES = {
     "plink.model.check": ("BenchmarkRun", "Check", "read_benchmark_runs"),
     "plink.model.cost": ("CollectiveCost",),
     "plink.model.diagnosis": ("Examination", "Finding", "Severity"),
+    "plink.model.dry_run": ("DryRun",),
     "plink.model.embedding": ("NetworkEmbedding",),
     "plink.model.groups": ("Groups", "read_groups"),
     "plink.model.hosts": ("Host", "Hosts", "parse_hosts", "read_hosts"),
@@ -60,7 +61,7 @@ _HOMES = {
     "runners.job.job": ("Job",),
     "runners.job.placement": ("RankLocation",),
     "runners.job.result": ("PlacementError", "RunResult"),
-    "runners.job.runner": ("DryRun", "RunObserver"),
+    "runners.job.runner": ("RunObserver",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -46,6 +46,7 @@ from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.diagnosis import Examination as Examination
 from plink.model.diagnosis import Finding as Finding
 from plink.model.diagnosis import Severity as Severity
+from plink.model.dry_run import DryRun as DryRun
 from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.model.groups import Groups as Groups
 from plink.model.groups import read_groups as read_groups
@@ -65,7 +66,6 @@ from runners.job.job import Job as Job
 from runners.job.placement import RankLocation as RankLocation
 from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
-from runners.job.runner import DryRun as DryRun
 from runners.job.runner import RunObserver as RunObserver
 
 __version__: str

@@ -138,21 +138,21 @@ def _check_files(
 def _show_orders(network: "Network", request: CheckRequest, as_json: bool) -> None:
     """Show the orders that would be run, with their costs."""
     from plink.features.check.run import plan_check
+    from plink.model.dry_run import DryRun, PlannedOrder
 
     plans = plan_check(network, request)
     for planned in plans:
         say(planned.text)
-    rows = [
-        (planned.algo, round(cost, 3), planned.hosts_of(order))
+    orders = tuple(
+        PlannedOrder(planned.algo, round(cost, 3), planned.hosts_of(order))
         for planned in plans
         if not planned.for_costs
         for order, cost in planned.orders
-    ]
+    )
     if as_json:
-        orders = [{"algo": algo, "predicted_us": cost, "hosts": list(hosts)} for algo, cost, hosts in rows]
-        print_json({"schema": "plink.dry-run/1", "runner": "check", "files": {}, "commands": [], "orders": orders})
+        print_json(DryRun("check", orders=orders).to_json())
     else:
-        print_lines(*(f"{algo}, {format_us(cost)}: {' '.join(hosts)}" for algo, cost, hosts in rows))
+        print_lines(*(f"{row.algo}, {format_us(row.predicted_us)}: {' '.join(row.hosts)}" for row in orders))
 
 
 def _write_costs(network: "Network", path: Path, costs: "CalibratedHosts") -> None:
