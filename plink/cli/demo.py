@@ -11,7 +11,7 @@ from plink.model.units import format_us
 from plink.terminal.screen import print_json, progress, say
 
 if TYPE_CHECKING:
-    from plink.remote.connector import Connector
+    from plink.transport.connector import Connector
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number

@@ -40,11 +40,11 @@ def _recorded_job(name: str, options: JobOptions) -> "JobSetup":
     """
     from plink.cli.job_order import JobOrder
     from plink.cli.job_setup import launch_request, set_up, with_options
-    from plink.records.runs import AGILEML, run_named
+    from plink.records.runs import ELASTIC, run_named
     from runners.job.job import Job
 
     run = run_named(workspace.RUNS, name)
-    if run.document.get("backend") == AGILEML:
+    if run.document.get("backend") == ELASTIC:
         raise UsageError(
             f"{name} was an elastic job, which cannot be run again; `plink elastic run --restore DIR` starts from its "
             "checkpoint"

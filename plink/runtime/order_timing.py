@@ -49,7 +49,7 @@ class _TorchRank:
         gloo = dist.ProcessGroupGloo
         group_of = gloo
         if kind == "plink":
-            from plink.runtime.aggengine.backend import PlinkProcessGroup as group_of
+            from plink.runtime.allreduce.backend import PlinkProcessGroup as group_of
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         torch.set_num_threads(1)
         # Every order has its own connections to every rank: a login's 1,024 files suffice for ten orders of 40 ranks.

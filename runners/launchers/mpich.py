@@ -11,7 +11,7 @@ from plink.errors import PlinkError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from plink.remote.addresses import source_address_for
+from plink.transport.addresses import source_address_for
 from runners.hostfiles.mpich import MACHINEFILE
 from runners.job.job import Job
 from runners.job.runner import RunContext

@@ -28,7 +28,7 @@ from plink.model.network import Network
 from plink.model.request import parse_settings
 from plink.model.units import format_bytes, format_us
 from plink.records.scratch import scratch_folder
-from plink.remote.connector import Connector
+from plink.transport.connector import Connector
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.runner import RunContext, RunObserver
@@ -279,7 +279,7 @@ def _job(planned: PlannedBenchmark, argument: str, folder: Path) -> Job:
 
 def _schedule_environment(planned: PlannedBenchmark) -> dict[str, str]:
     """Return the variables by which plink's backend gets the algorithm's schedule."""
-    from plink.runtime.aggengine.aggregation import FILE, MAX_TEXT_BYTES, TEXT, SizeClass, aggregation_for_rate
+    from plink.runtime.allreduce.aggregation import FILE, MAX_TEXT_BYTES, TEXT, SizeClass, aggregation_for_rate
 
     ranks = len(planned.orders[0][0])
     schedule = schedule_for(planned.algo, ranks, planned.options)
