@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.labs import lab
 from benchmarks.record import Bar, record
 from plink.model.storage import read_document
+from plink.runtime import order_timing
 
 ROOT = Path(__file__).parents[1]
 _SIZE = "16000000"
@@ -35,17 +36,29 @@ def _open_mpi(algorithm: int) -> tuple[str, ...]:
         "OMPI_MCA_mpi_yield_when_idle": "1",  # every lab host believes it has the machine's cores to itself
     }
     env = tuple(f"--env={name}={value}" for name, value in settings.items())
-    return ("--runner", "mpirun", *env, str(ROOT / "benchmarks/timing/mpi_allreduce.py"), _SIZE, "3")
+    return ("--runner", "mpirun", *env, *_timing("mpi"))
 
 
-_SECONDS = "seconds: ([0-9.]+)"
-_GLOO = (str(ROOT / "plink/runtime/allreduce_benchmark.py"), "--size-bytes", _SIZE, "--repeats", "3")
+def _timing(kind: str) -> tuple[str, ...]:
+    """Return the program that times three all-reduces of the 16 ranks after one that warms up, with its argument."""
+    config = {"kind": kind, "places": [list(range(16))] * 3, "sizes_bytes": [int(_SIZE)] * 3}
+    word = order_timing.pack_config({**config, "warm_up": 1, "repeats": 1})
+    return "--env=OMP_NUM_THREADS=1", order_timing.__file__, word
+
+
 _DDP = (str(ROOT / "examples/ddp_vgg.py"), "--steps", "6")
 _TREES = (str(ROOT / "examples/lightgbm_train.py"), "--iterations", "4")
 WORKLOADS = (
-    Workload("PyTorch all-reduce of 16 MB over Gloo", "gloo", 5, "seconds", ("--env=OMP_NUM_THREADS=1", *_GLOO), 2.5),
-    Workload("Open MPI ring of 16 MB", "openmpi-ring", 5, _SECONDS, _open_mpi(4), 2.5),
-    Workload("Open MPI Rabenseifner of 16 MB", "openmpi-rabenseifner", 5, _SECONDS, _open_mpi(6), 1.5),
+    Workload(
+        "PyTorch all-reduce of 16 MB over Gloo",
+        "gloo",
+        5,
+        "seconds",
+        _timing("gloo"),
+        2.5,
+    ),
+    Workload("Open MPI ring of 16 MB", "openmpi-ring", 5, "seconds", _open_mpi(4), 2.5),
+    Workload("Open MPI Rabenseifner of 16 MB", "openmpi-rabenseifner", 5, "seconds", _open_mpi(6), 1.5),
     Workload("DDP training of a VGG-like network", "gloo", 3, "step_s", ("--env=OMP_NUM_THREADS=1", *_DDP), 1.5),
     Workload("LightGBM, distributed", "lightgbm", 3, "iteration_s", _TREES, 1.2),
 )

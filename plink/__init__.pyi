@@ -16,6 +16,8 @@ from plink.features.analyse.request import ClusterRequest as ClusterRequest
 from plink.features.analyse.request import EmbedRequest as EmbedRequest
 from plink.features.analyse.run import cluster as cluster
 from plink.features.analyse.run import embed as embed
+from plink.features.check.request import CheckRequest as CheckRequest
+from plink.features.check.run import check as check
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
 from plink.features.diagnose.request import DoctorRequest as DoctorRequest
@@ -34,6 +36,8 @@ from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
+from plink.features.schedule.request import ScheduleRequest as ScheduleRequest
+from plink.features.schedule.run import schedule as schedule
 from plink.features.spot.drive import drive_spot as drive_spot
 from plink.features.spot.request import MadePricesRequest as MadePricesRequest
 from plink.features.spot.request import SpotAdviceRequest as SpotAdviceRequest
@@ -45,10 +49,14 @@ from plink.features.spot.run import make_spot_prices as make_spot_prices
 from plink.features.spot.run import spot_markets as spot_markets
 from plink.features.spot.run import spot_odds as spot_odds
 from plink.features.spot.simulate import simulate_spot as simulate_spot
+from plink.model.check import BenchmarkRun as BenchmarkRun
+from plink.model.check import Check as Check
+from plink.model.check import read_benchmark_runs as read_benchmark_runs
 from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.diagnosis import Examination as Examination
 from plink.model.diagnosis import Finding as Finding
 from plink.model.diagnosis import Severity as Severity
+from plink.model.dry_run import DryRun as DryRun
 from plink.model.elastic.summary import ElasticResult as ElasticResult
 from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
 from plink.model.groups import Groups as Groups
@@ -63,6 +71,7 @@ from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
+from plink.model.schedule_file import read_schedule as read_schedule
 from plink.model.spot.market_file import read_market_file as read_market_file
 from plink.model.spot.price_files import read_spot_histories as read_spot_histories
 from plink.runtime.metric import report_metric as report_metric
@@ -70,7 +79,6 @@ from runners.job.job import Job as Job
 from runners.job.placement import RankLocation as RankLocation
 from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
-from runners.job.runner import DryRun as DryRun
 from runners.job.runner import RunObserver as RunObserver
 from runners.spot.release import release_spot as release_spot
 from runners.spot.status import spot_status as spot_status

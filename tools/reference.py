@@ -82,11 +82,10 @@ _CODES = {
     "elastic run": "that of the job; 124: `--timeout`",
     "runs rerun": "as `plink launch`",
     "schedule verify": "1: the schedule is wrong",
-    "autotune replay": "1: its decisions differ from the log",
+    "runs replay": "1: its decisions differ from the log",
     "lab exec": "that of the command",
 }
 _NEEDS = {
-    "autotune": "prepared",
     "check": "cluster",
     "compare": "cluster",
     "demo": "prepared",

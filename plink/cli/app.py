@@ -54,15 +54,17 @@ COMMANDS = {
         "pipeline.app:app",
         "Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.",
     ),
-    "schedule": ("schedule:app", "Make a collective's schedule: which rank sends what to which rank in which round."),
-    "topology": ("topology:app", "Where the hosts are in the network, for those who place jobs."),
-    "export": ("export:app", "Write a measured network for other programs."),
+    "schedule": (
+        "features.schedule.command:app",
+        "Make a collective's schedule: which rank sends what to which rank in which round.",
+    ),
+    "topology": ("features.topology.command:app", "Where the hosts are in the network, for other programs."),
     "report": (
         "features.report.command:report",
         "Render the network as an HTML page: one file that opens offline.",
     ),
     "check": (
-        "check:check",
+        "features.check.command:check",
         "Validate the cost model against measured times, and measured distances against true locations.",
     ),
     "launch": (
@@ -81,8 +83,7 @@ COMMANDS = {
         "manifests:manifests",
         "Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.",
     ),
-    "runs": ("runs:app", "List the jobs that `plink launch` ran here, the latest first."),
-    "autotune": ("autotune:app", "Show what `plink launch --autotune` measured and decided."),
+    "runs": ("rerun:app", "List the jobs that `plink launch` ran here, the latest first."),
     "elastic": (
         "features.elastic.command:app",
         "Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and sum up what it did.",

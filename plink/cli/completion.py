@@ -37,7 +37,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--collective": ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"),
     "--device": ("auto", "cpu", "cuda"),
     "--format": FORMATS,
-    "topology export --format": ("slurm-conf", "slurm-yaml", "topograph", "kubectl"),
+    "topology export --format": ("slurm-conf", "slurm-yaml", "topograph", "kubectl", "simgrid"),
     "pipeline plan --kind": ("auto", "1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention", "simulated"),

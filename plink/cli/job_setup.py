@@ -31,7 +31,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     """
     options.check(runner)
     if options.backend is not None:
-        from plink.cli.aggregating import check_backend
+        from plink.features.launch.backend import check_backend
 
         check_backend(options.backend, options.settings.autotune_every_s if options.autotune else None)
     if late := misplaced(program, args):
@@ -93,7 +93,7 @@ def set_up(
     settings = options.settings
     env, autotune, hosts = dict(job.env), request.autotune, order.hosts
     if options.backend is not None:
-        from plink.cli.aggregating import backend_for
+        from plink.features.launch.backend import backend_for
 
         every_s = settings.autotune_every_s if options.autotune else None
         everyone = Hosts((*order.hosts, *order.hubs), order.hosts.lab)

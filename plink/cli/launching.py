@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import LaunchRequest, dry_run, launch
+from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from plink.terminal.screen import print_json, print_lines, progress, say, say_error
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.result import PlacementError, RunResult
-from runners.job.runner import DryRun, LaunchCommand, RunObserver
+from runners.job.runner import RunObserver
 
 _LAST_LINES = 10
 

@@ -5,6 +5,7 @@ keys of the file and of the JSON Schema in docs/schemas, in that order; a text b
 that may be missing has the type ``... | Unset`` and the default ``UNSET``; None is null.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,11 @@ class Document(Part, frozen=True, kw_only=True, tag_field="schema", tag=""):
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as it is written, of JSON's types alone."""
-        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        document: dict[str, Any]
+        try:
+            document = msgspec.json.decode(msgspec.json.encode(self))
+        except UnicodeEncodeError:  # the name of a file, or a word that was typed, need be no UTF-8
+            document = json.loads(json.dumps(msgspec.to_builtins(self, str_keys=True)))
         return document
 
     def write(self, path: str | Path) -> None:

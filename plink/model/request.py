@@ -5,6 +5,7 @@ has the help text and says which values are refused; :mod:`plink.terminal.option
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
@@ -152,6 +153,21 @@ def parse_settings(words: Sequence[str]) -> dict[str, int | bool]:
     return settings
 
 
+def parse_environment(words: Sequence[str]) -> dict[str, str]:
+    """Return NAME=VALUE words as variables of an environment.
+
+    :raises UsageError: for one that is written otherwise, or whose name no shell would take.
+    """
+    values = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not _VARIABLE.fullmatch(name):
+            raise UsageError(f"--env {word}: write NAME=VALUE")
+        values[name] = value
+    return values
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DIGITS = 9
 _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 # A size in bytes, typed like 100MB.
@@ -160,3 +176,5 @@ Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}
 OptionalDuration = Annotated[float | None, Text("TIME", parse_limit, lambda seconds: f"{seconds!r}s")]
 # Options of an algorithm: {"base": 4} is typed --set base=4.
 Settings = Annotated[Mapping[str, int | bool], Text("NAME=VALUE", parse_settings, repeated=True)]
+# Variables of an environment: {"OMP_NUM_THREADS": "1"} is typed --env OMP_NUM_THREADS=1.
+Environment = Annotated[Mapping[str, str], Text("NAME=VALUE", parse_environment, repeated=True)]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.connector import Connector
 from plink.transport.fleet import Fleet
@@ -25,7 +26,7 @@ from runners.job.network_check import check_network
 from runners.job.placement import RankAssignment, assign_ranks
 from runners.job.rank_environment import interface_environment, rank_environment
 from runners.job.result import RunResult
-from runners.job.runner import DryRun, LaunchCommand, RunContext
+from runners.job.runner import RunContext
 from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
 
 # What launching agents send (:mod:`runners.job.rank_agent`, :mod:`runners.job.torchrun_agent`).

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from plink.model.dry_run import DryRun
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
@@ -58,52 +59,6 @@ class RunContext:
     run_id: str = field(default_factory=new_id)
     on_rank_line: Callable[[str], list[str]] | None = None
     check_network: Callable[[FlowRun], None] | None = None
-
-
-@dataclass(frozen=True)
-class LaunchCommand:
-    """One command that a run would start.
-
-    :param env: added to the environment there.
-    :param host: None: this machine.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    host: str | None = None
-    ranks: tuple[int, ...] = ()
-    workdir: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as an entry of ``plink.rehearsal/1``."""
-        return {
-            "host": self.host,
-            "ranks": list(self.ranks),
-            "workdir": self.workdir,
-            "env": dict(self.env),
-            "argv": list(self.argv),
-        }
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What a run would do.
-
-    :param files: what it would write for the launcher, text by path.
-    """
-
-    runner: str
-    commands: tuple[LaunchCommand, ...]
-    files: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document ``plink.rehearsal/1``."""
-        return {
-            "schema": "plink.dry-run/1",
-            "runner": self.runner,
-            "files": dict(self.files),
-            "commands": [command.to_json() for command in self.commands],
-        }
 
 
 class Writer(Protocol):

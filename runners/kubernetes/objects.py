@@ -10,10 +10,11 @@ import math
 from typing import Any
 
 from plink.errors import UsageError
+from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.program import AgentProgram
 from runners.job.job import Job
-from runners.job.runner import DryRun, LaunchCommand, RunContext
+from runners.job.runner import RunContext
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
 from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings, check_nodes
 from runners.kubernetes.text import as_json, as_yaml

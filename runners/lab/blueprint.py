@@ -9,9 +9,11 @@ from typing import Any, Literal, get_args
 
 from plink.documents.codec import convert
 from plink.errors import InputError, UsageError, no_choice
+from plink.model.document import UNSET
 from plink.model.host_names import check_lab_name
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
+from plink.model.topology.flat import Truth
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")
@@ -187,14 +189,14 @@ class Blueprint:
         """Return what a user gets: names and addresses in shuffled order, without racks."""
         return Hosts(tuple(Host(place.name, place.address, user="root") for place in self.places), self.settings.name)
 
-    def truth(self) -> dict[str, Any]:
+    def truth(self) -> Truth:
         """Return the ground truth: the rack of every host, its position where racks are in pods, or its digits."""
         if self.settings.topology == "bcube":
-            return {"schema": "plink.truth/1", "digits": {place.name: list(place.digits) for place in self.places}}
-        truth: dict[str, Any] = {"schema": "plink.truth/1", "racks": {place.name: place.rack for place in self.places}}
-        if self.pods:
-            truth["positions"] = {place.name: [self.above(place.rack), place.rack] for place in self.places}
-        return truth
+            return Truth(digits={place.name: list(place.digits) for place in self.places})
+        positions: Any = {place.name: [self.above(place.rack), place.rack] for place in self.places}
+        return Truth(
+            racks={place.name: place.rack for place in self.places}, positions=positions if self.pods else UNSET
+        )
 
     def summary(self) -> str:
         """Return a few words on hosts and topology."""

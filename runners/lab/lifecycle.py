@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts, render_hosts
-from plink.model.storage import write_document, write_text
+from plink.model.storage import write_text
 from runners.lab import kernel, racks, sshd, switches
 from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, LabSettings, draw, is_lab_address
 from runners.lab.state import LABS, LabState, names, need_root
@@ -48,7 +48,7 @@ def up(settings: LabSettings, on_step: Callable[[str], None] = lambda step: None
             with ThreadPoolExecutor(max_workers=4) as pool:
                 list(pool.map(lambda place: sshd.start(blueprint, place, state), blueprint.places))
             write_text(state.hosts_file, render_hosts(blueprint.hosts()))
-            write_document(state.truth_file, blueprint.truth())
+            blueprint.truth().write(state.truth_file)
             state.finish(blueprint)
         except BaseException:
             _remove(state)

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from plink.errors import PlinkError, UsageError
+from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.addresses import local_addresses
 from plink.transport.program import AgentProgram
@@ -28,7 +29,7 @@ from runners.job.monitor import STOP_TIMEOUT_S
 from runners.job.placement import RankAssignment, RankLocation, assign_ranks
 from runners.job.rank_environment import rank_environment
 from runners.job.result import RunResult
-from runners.job.runner import DryRun, LaunchCommand, RunContext
+from runners.job.runner import RunContext
 from runners.launchers import environment_passthrough
 from runners.launchers.frames import REPORT
 from runners.launchers.launcher import Launcher

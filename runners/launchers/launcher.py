@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
 from runners.job.job import Job
-from runners.job.runner import LaunchCommand, RunContext
+from runners.job.runner import RunContext
 
 
 class Launcher(Protocol):

@@ -8,12 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from plink.errors import PlinkError
+from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from plink.transport.addresses import source_address_for
 from runners.hostfiles.mpich import MACHINEFILE
 from runners.job.job import Job
-from runners.job.runner import LaunchCommand, RunContext
+from runners.job.runner import RunContext
 from runners.launchers.ssh_config import ssh_config
 from runners.ssh.connector import SshConnector
 

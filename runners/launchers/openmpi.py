@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from runners.hostfiles.openmpi import SEQUENTIAL
 from runners.job.job import Job
-from runners.job.runner import LaunchCommand, RunContext
+from runners.job.runner import RunContext
 from runners.launchers.ssh_config import ssh_config
 from runners.ssh.connector import SshConnector
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO
 
 from plink.errors import PlinkError
-from runners.job.runner import LaunchCommand
+from plink.model.dry_run import LaunchCommand
 
 _POLL_S = 0.2
 _MAX_QUEUED_LINES = 10_000

@@ -15,11 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from plink.errors import PlinkError, UsageError
+from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.command_output import run_to_end
 from runners.hostfiles.slurm import node_per_task
 from runners.job.job import Job
-from runners.job.runner import LaunchCommand, RunContext
+from runners.job.runner import RunContext
 from runners.launchers.process import LauncherProcess
 
 _HOSTFILE = "slurm-hostfile"

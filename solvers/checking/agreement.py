@@ -1,17 +1,19 @@
-"""What measured times say of predicted ones: rank correlation, calibration, gain."""
+"""What measured times say of predicted ones (rank correlation, calibration, gain), and whether they got worse."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
+from statistics import NormalDist, median
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
+from plink.model.check import CostCalibration
 from solvers.gain import CONFIDENCE, PairedGain, paired_gain
 
 _DIGITS = 12  # of a correlation; beyond these is what adding up left
+MAX_SPEARMAN_LOSS = 0.05
 MIN_ORDERS = 4  # for a confidence interval, whose width is proportional to 1 / sqrt(orders - 3)
 
 
@@ -24,16 +26,6 @@ class Correlation:
     low: float | None
     high: float | None
     orders: int
-
-
-@dataclass(frozen=True)
-class CostCalibration:
-    """Measured over predicted: its median, least and greatest over the orders. A model that ranks right may be off by a
-    factor (software's overhead); what matters is that the factor is the same for all."""
-
-    factor: float
-    low: float
-    high: float
 
 
 def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> Correlation:
@@ -68,12 +60,13 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
 
 
 def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> CostCalibration:
-    """How far predicted times are off.
+    """Return how far predicted times are off, to four digits.
 
     :param predicted_s: shape (N,), above 0. :param measured_s: shape (N,).
     """
     ratio = np.array(measured_s) / np.array(predicted_s)
-    return CostCalibration(float(np.median(ratio)), float(ratio.min()), float(ratio.max()))
+    factor, low, high = (round(float(of(ratio)), 4) for of in (np.median, np.min, np.max))
+    return CostCalibration(factor=factor, low=low, high=high)
 
 
 def gain_of_best(predicted: Sequence[float], samples_s: npt.NDArray[np.float64]) -> PairedGain:
@@ -84,3 +77,23 @@ def gain_of_best(predicted: Sequence[float], samples_s: npt.NDArray[np.float64])
     """
     best = samples_s[int(np.argmin(np.array(predicted)))]
     return paired_gain(np.median(samples_s, axis=0).tolist(), best.tolist())
+
+
+def slower(before_s: Sequence[float], now_s: Sequence[float], tolerance: float) -> float | None:
+    """Return how many times longer it takes now, None where that is within the tolerance or the noise: the medians are
+    further apart than the tolerance, and half of what was measured now took longer than all that was before.
+
+    :param before_s: seconds of the repetitions then, at least one. :param now_s: now. :param tolerance: a share.
+    """
+    ratio = median(now_s) / median(before_s)
+    return ratio if ratio > 1 + tolerance and median(now_s) > max(before_s) else None
+
+
+def ranks_worse(before: Correlation, now: float, tolerance: float = MAX_SPEARMAN_LOSS) -> bool:
+    """Return whether the model ranks orders worse than it did, by Spearman's correlation: lower by more than
+    the tolerance, and below the interval of what was found before, where it has one.
+
+    Few orders vary by more from one day to the next without anything being wrong: two neighbours of four that change
+    over are 0.2.
+    """
+    return now < before.spearman - tolerance and (before.low is None or now < before.low)

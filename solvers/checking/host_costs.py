@@ -9,11 +9,13 @@ non-negative least squares of relative errors, with a soft L1 loss so that singl
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
+from plink.model.check import CalibratedHosts, FittedTiming
 from plink.model.units import format_bytes, format_us
 from solvers.costs.by_name import CONTENTION, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import Order
@@ -69,24 +71,12 @@ class CollectiveTiming:
         )
 
 
-@dataclass(frozen=True)
-class HostCosts:
-    """Fitted costs of hosts. ``overhead_us``: of a message; ``byte_ns``: of a byte; the intervals are those of 95 %,
-    None where the timings do not tell. ``fitted_us``: the time of each timing with them; ``error``: their median
-    relative error."""
+def fit_host_costs(
+    fabric: Fabric, timings: Sequence[CollectiveTiming], model: Literal["alpha-beta", "contention"], now: str
+) -> CalibratedHosts:
+    """Fit what hosts take, rounded as a document states it.
 
-    overhead_us: float
-    overhead_interval_us: tuple[float, float] | None
-    byte_ns: float
-    byte_interval_ns: tuple[float, float] | None
-    fitted_us: tuple[float, ...]
-    error: float
-
-
-def fit_host_costs(fabric: Fabric, timings: Sequence[CollectiveTiming], model: str) -> HostCosts:
-    """Fit what hosts take.
-
-    :param fabric: as its links alone are known, without costs of hosts. :param model: alpha-beta or contention.
+    :param fabric: as its links alone are known, without costs of hosts. :param now: the time, RFC 3339.
     :raises NoAnswer: for too few timings, or times that do not grow with the size.
     """
     from scipy.optimize import least_squares
@@ -120,15 +110,31 @@ def fit_host_costs(fabric: Fabric, timings: Sequence[CollectiveTiming], model: s
     fit = min(fits, key=lambda result: result.cost)
     overhead, byte = _intervals(fit.x, fit.jac, errors(fit.x))
     x = np.where([overhead is None, byte is None], 0.0, fit.x)  # what changes no time is none
-    overhead_us, byte_ns = (x * scales).tolist()
-    return HostCosts(
-        overhead_us,
-        None if overhead is None else (overhead[0] * scales[0], overhead[1] * scales[0]),
-        byte_ns,
-        None if byte is None else (byte[0] * scales[1], byte[1] * scales[1]),
-        tuple(costs(x).tolist()),
-        float(np.median(np.abs(errors(x)))),
-    )
+    message_us, per_byte_ns = scales.tolist()
+    return {
+        "overhead_us": round(float(x[0]) * message_us, 4),
+        "overhead_interval_us": _scaled(overhead, message_us),
+        "byte_ns": round(float(x[1]) * per_byte_ns, 5),
+        "byte_interval_ns": _scaled(byte, per_byte_ns),
+        "algorithms": list(dict.fromkeys(timing.algo for timing in timings)),
+        "timings": len(timings),
+        "error": round(float(np.median(np.abs(errors(x)))), 4),
+        "measured_at": now,
+        "model": model,
+        "fitted": tuple(
+            FittedTiming(
+                algo=timing.algo,
+                size_bytes=timing.size_bytes,
+                measured_us=round(timing.median_us, 3),
+                fitted_us=round(fitted_us, 3),
+            )
+            for timing, fitted_us in zip(timings, costs(x).tolist(), strict=True)
+        ),
+    }
+
+
+def _scaled(interval: tuple[float, float] | None, unit: float) -> list[float] | None:
+    return None if interval is None else [round(end * unit, 5) for end in interval]
 
 
 def _check(timings: Sequence[CollectiveTiming]) -> None:

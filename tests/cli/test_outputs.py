@@ -5,14 +5,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plink.cli import check_run
-from plink.cli.order_benchmark import PlannedBenchmark
-from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
-from plink.model.network import Network
+from plink.features.check import run as check
+from plink.features.check.benchmark import PlannedBenchmark
+from plink.model.check import BenchmarkRun, OrderTiming
 from plink.model.printed import instead_of_json
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
@@ -135,11 +133,14 @@ LINES = [
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where orders take the seconds that they are dear."""
 
-    def run_orders(network: Network, planned: PlannedBenchmark, *_: Any) -> BenchmarkRun:
-        trials = tuple(OrderTiming(str(k), cost, (cost,)) for k, (_, cost) in enumerate(planned.orders))
-        return BenchmarkRun(trials, planned.algo, 1e6, planned.model)
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        timings = (
+            OrderTiming(order=str(k), predicted_us=cost, achieved_s=(cost,))
+            for k, (_, cost) in enumerate(planned.orders)
+        )
+        return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=1e6, model=planned.model)
 
-    monkeypatch.setattr(check_run, "run_orders", run_orders)
+    monkeypatch.setattr(check, "time_orders", time_orders)
     write(tmp_path / "net.json", network())
     return tmp_path
 

@@ -105,7 +105,7 @@ def test_a_line_feed_in_a_name_leaves_messages_and_results_on_one_line(tmp_path:
     folder = tmp_path / "a\nb"
     folder.mkdir()
     (folder / "network.json").write_text(json.dumps(NETWORK))
-    for words in (["reorder", "--format", "openmpi"], ["report"], ["export", "simgrid"]):
+    for words in (["reorder", "--format", "openmpi"], ["report"], ["topology", "export", "--format", "simgrid"]):
         done = typed(*words, "a\nb/network.json", "-o", "a\nb/out.html", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "a\\nb/out.html" in done.stderr

@@ -66,4 +66,4 @@ def test_slow_host_gets_less_to_aggregate(
     (tmp_path / "over").touch()
     assert running.ends(200) == 0, running.err
     assert "[0] group PlinkProcessGroup" in running.out
-    assert plink("autotune", "replay", str(logs()[0]), cwd=tmp_path).returncode == 0
+    assert plink("runs", "replay", str(logs()[0]), cwd=tmp_path).returncode == 0

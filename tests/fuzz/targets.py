@@ -228,21 +228,21 @@ def shown_runs(data: bytes) -> None:
     """The same by the command line."""
     import io
 
-    from plink.cli.runs import _end, _table, show
+    from plink.features.runs.show import print_runs, run_lines
     from plink.records.runs import runs_in
 
     folder = _folder() / ".plink" / "runs"
     (folder / "one").mkdir(parents=True, exist_ok=True)
     (folder / "one" / "run.json").write_bytes(data)
     with contextlib.chdir(_folder()), contextlib.redirect_stdout(io.StringIO()):
-        _table(list(runs_in(folder)))
-        show("last")
-        _end(next(runs_in(folder)))
+        print_runs(list(runs_in(folder)))
+        for run in runs_in(folder):
+            list(run_lines(run))
 
 
 def check(data: bytes) -> None:
     """``plink.check/1``: runs that were measured."""
-    from plink.model.benchmark_runs import read_benchmark_runs
+    from plink.model.check import read_benchmark_runs
 
     assert read_benchmark_runs(_file(data, "check.json"))
 

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from plink.runtime import order_timing
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.test_launch import TELL, ranks_printed
@@ -272,13 +274,13 @@ def test_an_all_reduce_of_open_mpi(small_lab: Lab, algorithm: int, tmp_path: Pat
         "OMPI_MCA_coll_tuned_allreduce_algorithm": str(algorithm),
     }
     words = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
-    program = Path(__file__).parents[2] / "benchmarks/timing/mpi_allreduce.py"
+    config = {"kind": "mpi", "places": [[0, 1, 2, 3]], "sizes_bytes": [1_000_000], "warm_up": 1, "repeats": 2}
     done = plink(
         "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", "mpirun",
         "--launcher-args=--mca pml ob1 --mca btl self,tcp", *words, "--python", sys.executable,
-        str(program), "1000000", "2", cwd=tmp_path,
+        order_timing.__file__, order_timing.pack_config(config), cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    seconds = [float(line.split()[-1]) for line in done.stdout.splitlines() if "seconds:" in line]
+    seconds = [float(value) for value in re.findall(r'"seconds": \[([0-9.]+)\]', done.stdout)]
     assert len(seconds) == 2
     assert min(seconds) > 2 * 3 / 4 * 8e6 / 200e6 / 2

@@ -31,7 +31,7 @@ from tests.runners.elastic.simulated_job import SimulatedJob
 @pytest.mark.parametrize(
     "changes",
     [
-        draw(LabSettings("lab", racks=2, hosts_per_rack=2)).truth(),
+        draw(LabSettings("lab", racks=2, hosts_per_rack=2)).truth().to_json(),
         {"positions": {"node-01": ["west", 4], "node-02": "east", "elsewhere": 3}},
         {"positions": {"node-01": ["west"]}, "racks": {"node-01": 0}, "colour": "green"},
         {},
@@ -201,7 +201,7 @@ def test_a_lab(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
 def test_a_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Of a job that was tuned; and of a log in which somebody wrote."""
     job, _ = tuned(tmp_path)
-    document = printed(capsys, "autotune", "replay", str(job.path))
+    document = printed(capsys, "runs", "replay", str(job.path))
     assert described("autotune-replay", document)
     assert document["as_logged"]
     row = document["stretches"][0]
@@ -212,7 +212,7 @@ def test_a_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     del line["at_s"]
     job.path.write_text("\n".join([head, json.dumps(line), json.dumps(line | {"epoch": 9}), ""]))
     with pytest.raises(PlinkError, match="was decided then, wait now"):
-        printed(capsys, "autotune", "replay", str(job.path))
+        printed(capsys, "runs", "replay", str(job.path))
     document = json.loads(capsys.readouterr().out)
     assert described("autotune-replay", document)
     assert [(row["at_s"], row["as_logged"]) for row in document["stretches"]] == [(None, True), (None, False)]

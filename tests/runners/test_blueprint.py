@@ -41,7 +41,7 @@ def test_racks_are_in_pods() -> None:
     assert [blueprint.above(rack) for rack in range(6)] == ["pod0", "pod0", "pod1", "pod1", "pod2", "pod2"]
     assert len({end for link in range(6 + 1 + 3) for end in blueprint.uplink(link)}) == 20
     for place in blueprint.places:
-        assert blueprint.truth()["positions"][place.name] == [blueprint.above(place.rack), place.rack]
+        assert blueprint.truth().to_json()["positions"][place.name] == [blueprint.above(place.rack), place.rack]
     assert draw(LabSettings("t", racks=6)).above(5) == "core"
 
 
@@ -144,7 +144,7 @@ def test_bcube_has_every_combination_of_digits(base: int, levels: int, seed: int
         differing = sum(a != b for a, b in zip(place.digits, other.digits, strict=True))
         shared = set(blueprint.switches_of(place)) & set(blueprint.switches_of(other))
         assert len(shared) == (differing == 1)
-    assert blueprint.truth()["digits"] == {place.name: list(place.digits) for place in blueprint.places}
+    assert blueprint.truth().to_json()["digits"] == {place.name: list(place.digits) for place in blueprint.places}
     assert from_json(json.loads(json.dumps(blueprint.to_json())), "lab.json") == blueprint
 
 

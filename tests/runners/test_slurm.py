@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from plink.errors import UsageError
+from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
 from runners.job.placement import RankAssignment
-from runners.job.runner import LaunchCommand, RunContext, RunObserver
+from runners.job.runner import RunContext, RunObserver
 from runners.launchers.monitor import LauncherMonitor
 from runners.launchers.process import LauncherProcess
 from runners.launchers.slurm import Slurm, allocation_options

@@ -2,7 +2,6 @@
 
 import json
 import resource
-import sys
 
 from plink.runtime.order_timing import main, pack_config
 from tests.runtime.ranks import results_of, run_ranks
@@ -11,8 +10,7 @@ from tests.runtime.ranks import results_of, run_ranks
 def measure_with_few_files(word: str) -> None:
     """Be one rank of the program where a login may open 64 files."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    sys.argv = ["order_timing.py", word]
-    main()
+    main(word)
 
 
 def test_many_orders_are_not_kept_from_the_files_they_need() -> None:

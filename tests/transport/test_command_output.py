@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from plink.model.dry_run import LaunchCommand
 from plink.transport.command_output import MAX_OUTPUT_BYTES, TooMuchOutput, run_to_end
-from runners.job.runner import LaunchCommand
 from runners.launchers.process import LauncherProcess
 from tests.lab.waiting import until
 

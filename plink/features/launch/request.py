@@ -1,8 +1,7 @@
 """Options of the commands that start jobs: each command has some of them by name, and all read and check them alike."""
 
-import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from plink.errors import UsageError
 from plink.features.order.request import OrderRequest
-from plink.model.request import FeatureRequest, Option, OptionalDuration, Text, fields_of
+from plink.model.request import Environment, FeatureRequest, Option, OptionalDuration, Text, fields_of
 from plink.model.storage import check_folder
 from plink.model.units import parse_duration, parse_limit
 
@@ -37,7 +36,6 @@ PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args
 
 # External launchers start the ranks: no agent of plink runs on the hosts.
 _EXTERNAL = ("mpirun", "mpich", "slurm")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Program = Annotated[str, typer.Argument(metavar="PROGRAM", help="A .py file or a command.", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the program.")]
@@ -121,20 +119,6 @@ def launch_settings(words: Sequence[str]) -> LaunchSettings:
     return LaunchSettings(**values, typed=tuple(words))
 
 
-def named_values(words: Sequence[str]) -> dict[str, str]:
-    """Return NAME=VALUE words as a dictionary.
-
-    :raises UsageError: for one that is written otherwise, or whose name no shell would take.
-    """
-    values = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not _VARIABLE.fullmatch(name):
-            raise UsageError(f"--env {word}: write NAME=VALUE")
-        values[name] = value
-    return values
-
-
 def _launcher_words(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
@@ -187,11 +171,9 @@ class JobRequest(FeatureRequest):
         Text("TEXT", _launcher_words),
         Option("Arguments for mpirun, srun or sbatch, split as in a shell.", panel=_RUN),
     ] = None
-    env: Annotated[
-        Mapping[str, str],
-        Text("NAME=VALUE", named_values, repeated=True),
-        Option("Set a variable in every rank's environment; repeatable.", panel=_RUN),
-    ] = field(default_factory=dict[str, str])
+    env: Annotated[Environment, Option("Set a variable in every rank's environment; repeatable.", panel=_RUN)] = field(
+        default_factory=dict[str, str]
+    )
     python: Annotated[
         str | None,
         Option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from plink.api.connecting import connector_for
 from plink.errors import PlinkError
 from plink.features.launch.recording import RecordRequest, RunDescription, recording
+from plink.model.dry_run import DryRun
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from plink.records.pipeline_log import PipelineLog, is_report
@@ -20,7 +21,7 @@ from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import PlacementError, RunResult, new_id
-from runners.job.runner import DryRun, FlowRun, RunContext, Runner, RunObserver
+from runners.job.runner import FlowRun, RunContext, Runner, RunObserver
 
 if TYPE_CHECKING:
     from plink.features.launch.preflight import PreflightRequest

@@ -52,7 +52,7 @@ def report(
     from plink.features.report.gather import report_data_of
     from plink.features.report.inputs import host_map, network_to_draw, report_request
     from plink.features.report.show import picture_of, print_picture
-    from plink.model.benchmark_runs import read_benchmark_runs
+    from plink.model.check import read_benchmark_runs
     from plink.model.storage import STANDARD, write_text
     from plink.report.files import check_target, write_pictures
     from plink.report.page import page

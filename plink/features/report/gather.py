@@ -11,7 +11,7 @@ from plink.api.interfaces import interface_topology, most_hosts_relay
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.features.report.bandwidth_data import bandwidths_of, probe_summary_of
 from plink.features.report.routes import route_of, work_of
-from plink.model.benchmark_runs import BenchmarkRun
+from plink.model.check import BenchmarkRun
 from plink.model.network import Matrix, Network
 from plink.model.order import RankOrder
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
@@ -96,7 +96,7 @@ def report_data_of(
                 else prediction_interval(trial.predicted_us, series.algo or "", series.model, fabric),
             )
             for series in request.results
-            for trial in series.orders
+            for trial in series.runs
         ),
         sources=(
             str(network.location),

@@ -102,3 +102,6 @@ def _layers(switches: list[Switch]) -> Iterator[tuple[str, list[str]]]:
             layers.append(above[layers[-1]])
         for node in leaf.nodes:
             yield node, layers
+
+
+WRITERS = {"slurm-conf": slurm_conf, "slurm-yaml": slurm_yaml, "topograph": topograph_json, "kubectl": kubectl_commands}

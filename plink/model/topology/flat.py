@@ -2,15 +2,36 @@
 
 import csv
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from plink.documents.codec import decode, schema_name
-from plink.documents.truth import TruthDocument
 from plink.errors import InputError
+from plink.model.document import UNSET, Document, Unset
 from plink.model.topology.fields import text_of
 from plink.model.topology.paths import Path, Topology, TopologyBuilder
 
-TRUTH = schema_name(TruthDocument)
+_Place = str | int | Annotated[list[str | int], Meta(min_length=1)]
+
+
+class Truth(Document, frozen=True, kw_only=True, tag="plink.truth/1"):
+    """Where hosts really are.
+
+    Read by `plink check --truth`; `plink lab up` leaves one in the lab's folder. One of positions and racks; where
+    both are there, racks is passed over.
+    """
+
+    positions: dict[str, _Place] | Unset = UNSET
+    """Of each host what it hangs under, from the top: [region, ..., rack], names or numbers; one alone may stand
+    without brackets. Hosts that are missing are not judged by."""
+    racks: dict[str, _Place] | Unset = UNSET
+    """The rack of each host, by name or number."""
+    digits: dict[str, list[Annotated[int, Meta(ge=0)]]] | Unset = UNSET
+    """Of each host in a BCube its port on the switch of each level, level 0 first; `plink check` needs racks."""
+
+
+TRUTH = schema_name(Truth)
 LIST = "list"
 _HOST_TITLES = ("host", "hostname", "name", "node", "nodename", "ip", "address", "server", "machine", "instance")
 # Titles of levels, outermost first.
@@ -99,12 +120,12 @@ def from_truth(document: dict[str, Any], location: str) -> Topology:
 
     :raises InputError: naming the key that is wrong.
     """
-    checked = decode(TruthDocument, document, location)
-    if "digits" in checked and not {"positions", "racks"} & set(checked):
+    truth = decode(Truth, document, location)
+    if truth.digits is not UNSET and truth.positions is truth.racks is UNSET:
         raise InputError(f"{location}: digits", "are those of a BCube, which has no racks to compare with")
-    if "positions" not in checked and "racks" not in checked:
+    if truth.positions is truth.racks is UNSET:
         raise InputError(f"{location}: positions", "is missing: where each host is, from the top")
-    positions: Mapping[str, str | int | list[str | int]] = checked.get("positions") or checked.get("racks") or {}
+    positions = truth.positions or truth.racks or {}
     builder = TopologyBuilder("truth", location)
     for name, value in positions.items():
         builder.add(name, tuple(map(str, value)) if isinstance(value, list) else (str(value),), f"{location}: {name}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_aggregating import STAR, local, write_schedule
+from tests.features.launch.test_backend import STAR, local, write_schedule
 
 SUMS = """
 import torch, torch.distributed as dist

@@ -1,4 +1,4 @@
-"""`plink launch --autotune` with ranks on this machine, and `plink autotune replay` of what it kept."""
+"""`plink launch --autotune` with ranks on this machine, and `plink runs replay` of what it kept."""
 
 import json
 from pathlib import Path
@@ -44,18 +44,18 @@ def test_a_job_that_is_tuned_is_kept_and_replayed(tmp_path: Path) -> None:
     assert all(row["seconds"] > 0 and row["action"] and row["reason"] for row in stretches)
     assert sum(row["jobs"] for row in stretches) <= int(done.stdout.split()[-1])
     for name in ("last", str(log)):
-        replayed = plink("autotune", "replay", name, "--json", cwd=tmp_path)
+        replayed = plink("runs", "replay", name, "--json", cwd=tmp_path)
         assert replayed.returncode == 0, replayed.stderr
         report = json.loads(replayed.stdout)
         assert report["as_logged"] is True
         assert [row["action"] for row in report["stretches"]] == [row["action"] for row in stretches]
-    shown = plink("autotune", "replay", "last", cwd=tmp_path)
+    shown = plink("runs", "replay", "last", cwd=tmp_path)
     assert "load max/min" in shown.stdout
     again = plink("runs", "rerun", "last", "--timeout", "100s", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert len(list(tmp_path.glob(".plink/runs/*/autotune.jsonl"))) == 2
     changed = log.read_text().replace(stretches[0]["action"], "finetune", 1)
     log.write_text(changed)
-    differs = plink("autotune", "replay", str(log), cwd=tmp_path)
+    differs = plink("runs", "replay", str(log), cwd=tmp_path)
     assert differs.returncode == 1
     assert "line 2: finetune was decided then, " in differs.stderr

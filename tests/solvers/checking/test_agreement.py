@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
-from solvers.checking.agreement import Correlation, calibration, gain_of_best, rank_correlation
-from solvers.checking.regression import Tolerance, ranks_worse, slower
+from solvers.checking.agreement import (
+    Correlation,
+    calibration,
+    gain_of_best,
+    rank_correlation,
+    ranks_worse,
+    slower,
+)
 
 
 def test_by_hand() -> None:
@@ -91,18 +97,18 @@ def test_gain_against_the_median_order() -> None:
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=6), st.floats(0, 1))
 def test_the_same_times_are_not_slower(times: list[float], share: float) -> None:
-    assert slower(times, times, Tolerance(time=share)) is None
+    assert slower(times, times, share) is None
 
 
 def test_ranks_worse_beyond_tolerance_and_noise() -> None:
     """Of four orders two neighbours change over without that meaning anything; of thirty that many do not."""
-    assert ranks_worse(Correlation(0.98, None, None, 3), 0.92, Tolerance())
-    assert not ranks_worse(Correlation(0.98, None, None, 3), 0.94, Tolerance())
-    assert ranks_worse(Correlation(0.98, 0.95, 0.99, 30), 0.92, Tolerance())
-    assert not ranks_worse(Correlation(0.98, 0.91, 0.99, 10), 0.92, Tolerance())
-    assert not ranks_worse(rank_correlation([1, 2, 3, 4], [1, 2, 3, 4]), 0.8, Tolerance())
+    assert ranks_worse(Correlation(0.98, None, None, 3), 0.92)
+    assert not ranks_worse(Correlation(0.98, None, None, 3), 0.94)
+    assert ranks_worse(Correlation(0.98, 0.95, 0.99, 30), 0.92)
+    assert not ranks_worse(Correlation(0.98, 0.91, 0.99, 10), 0.92)
+    assert not ranks_worse(rank_correlation([1, 2, 3, 4], [1, 2, 3, 4]), 0.8)
     ten = list(range(10))
-    assert ranks_worse(rank_correlation(ten, ten), 0.9, Tolerance())
+    assert ranks_worse(rank_correlation(ten, ten), 0.9)
 
 
 def test_a_time_for_each_prediction_is_needed() -> None:
@@ -115,18 +121,18 @@ def test_a_time_for_each_prediction_is_needed() -> None:
 
 def test_exactly_the_tolerance_or_the_worst_before_is_not_slower() -> None:
     """Medians 1 and 1.5, of a tolerance of a half; and a median of 3 where it took 3 once before."""
-    assert slower([1.0, 1.0], [1.5, 1.5], Tolerance(time=0.5)) is None
-    assert slower([1.0, 1.0], [1.5, 1.5], Tolerance(time=0.49)) == 1.5
-    assert slower([1.0, 1.0, 3.0], [3.0, 3.0, 2.0], Tolerance(time=0.5)) is None
-    assert slower([1.0, 1.0, 2.9], [3.0, 3.0, 2.0], Tolerance(time=0.5)) == 3.0
-    assert slower([2.0], [1.0], Tolerance(time=0.0)) is None
-    assert slower([2.0], [6.0], Tolerance(time=0.0)) == 3.0
+    assert slower([1.0, 1.0], [1.5, 1.5], 0.5) is None
+    assert slower([1.0, 1.0], [1.5, 1.5], 0.49) == 1.5
+    assert slower([1.0, 1.0, 3.0], [3.0, 3.0, 2.0], 0.5) is None
+    assert slower([1.0, 1.0, 2.9], [3.0, 3.0, 2.0], 0.5) == 3.0
+    assert slower([2.0], [1.0], 0.0) is None
+    assert slower([2.0], [6.0], 0.0) == 3.0
 
 
 def test_exactly_the_tolerance_or_the_end_of_the_interval_ranks_no_worse() -> None:
     before = Correlation(0.75, None, None, 3)
-    assert not ranks_worse(before, 0.5, Tolerance(spearman=0.25))
-    assert ranks_worse(before, 0.499, Tolerance(spearman=0.25))
+    assert not ranks_worse(before, 0.5, 0.25)
+    assert ranks_worse(before, 0.499, 0.25)
     cached = Correlation(0.75, 0.25, 0.9, 9)
-    assert not ranks_worse(cached, 0.25, Tolerance(spearman=0.25))
-    assert ranks_worse(cached, 0.249, Tolerance(spearman=0.25))
+    assert not ranks_worse(cached, 0.25, 0.25)
+    assert ranks_worse(cached, 0.249, 0.25)

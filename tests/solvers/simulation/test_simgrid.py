@@ -102,7 +102,9 @@ def test_the_command_writes_both_files(tmp_path: Path) -> None:
         {"schema": "plink.network/1", "hosts": [{"name": name} for name in "abc"], "latency_us": rows},
     )
     write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("cab")})
-    done = typed("export", "simgrid", "n.json", "--order", "o.json", "--deployment", "d.xml", cwd=tmp_path)
+    words = ("topology", "export", "n.json", "--order", "o.json", "--deployment", "d.xml")
+    assert "--format simgrid" in refusal(typed(*words, cwd=tmp_path))
+    done = typed(*words, "--format", "simgrid", "-o", "platform.xml", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     actors = ElementTree.parse(tmp_path / "d.xml").getroot().findall("actor")
     assert [actor.attrib["host"] for actor in actors] == list("cab")
@@ -116,5 +118,7 @@ def test_the_platform_does_not_overwrite_the_network(tmp_path: Path) -> None:
         {"schema": "plink.network/1", "hosts": [{"name": "a"}, {"name": "b"}], "latency_us": [[0, 1], [1, 0]]},
     )
     before = (tmp_path / "n.json").read_text()
-    assert "n.json" in refusal(typed("export", "simgrid", "n.json", "-o", "n.json", cwd=tmp_path))
+    assert "n.json" in refusal(
+        typed("topology", "export", "n.json", "--format", "simgrid", "-o", "n.json", cwd=tmp_path)
+    )
     assert (tmp_path / "n.json").read_text() == before

@@ -1,0 +1,168 @@
+"""Check the cost model against orders that are run or were, and measured distances against true ones."""
+
+import datetime
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from plink.api.connecting import Progress, connector_for
+from plink.api.smoothing import device_for
+from plink.errors import NoAnswer, UsageError
+from plink.features.check.acceptance import baseline_from, evaluate
+from plink.features.check.benchmark import (
+    PlannedBenchmark,
+    plan_orders,
+    plan_sizes,
+    recorded_orders,
+    time_orders,
+    with_costs_on,
+)
+from plink.features.check.request import CheckRequest
+from plink.model.check import Affinity, CalibratedHosts, Check, CollectiveCheck, read_benchmark_runs
+from plink.model.document import UNSET, Unset
+from plink.model.network import Matrix, Network
+from plink.model.truth import read_truth
+from plink.terminal.junit import Case
+from solvers.affinity import paia, triplets
+from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
+from solvers.costs.by_name import model_for
+from solvers.costs.fabric import fabric_of
+from solvers.embedding.embed import embed
+from solvers.prediction.topology import UNKNOWN, levels_apart
+
+_log = logging.getLogger("plink.check")
+
+
+@dataclass
+class CheckReport:
+    """Results of a check as they come, so that an error loses none. ``distances``: the test case of ``affinity``;
+    ``checks``: each with its test cases."""
+
+    network: str | None = None
+    truth: str | Unset = UNSET
+    affinity: Affinity | Unset = UNSET
+    unknown_hosts: tuple[str, ...] | Unset = UNSET
+    distances: list[Case] = field(default_factory=list)
+    checks: list[tuple[CollectiveCheck, list[Case]]] = field(default_factory=list)
+    host_costs: CalibratedHosts | Unset = UNSET
+
+    @property
+    def cases(self) -> list[Case]:
+        """All test cases."""
+        return [*self.distances, *(case for _, cases in self.checks for case in cases)]
+
+    def document(self, *errors: str) -> Check:
+        """Return the document, with what kept the check from going on among its failures."""
+        failures = (*(case.text for case in self.cases if not case.ok), *errors)
+        checks = tuple(check for check, _ in self.checks)
+        return Check(
+            network=self.network,
+            truth=self.truth,
+            affinity=self.affinity,
+            unknown_hosts=self.unknown_hosts,
+            ok=not failures,
+            spearman=min((check.spearman for check in checks), default=UNSET),
+            host_costs=self.host_costs,
+            failures=failures,
+            checks=checks or UNSET,
+        )
+
+
+def check(
+    network: Network | None,
+    request: CheckRequest,
+    *,
+    recompute: bool = True,
+    report: CheckReport | None = None,
+    progress: Progress = lambda phase, done, total: None,
+) -> Check:
+    """Check the cost model by orders that are run on the hosts or were, and measured distances by true ones.
+
+    ``ok`` of the result says whether all limits of the request hold. Host costs are fitted, not written.
+
+    :param network: what was measured; recorded runs can do without. :param recompute: whether costs of recorded runs
+        are computed again on the network. :param report: gets the results as they come.
+    :raises UsageError: without a network that is needed. :raises InputError: for a file that cannot be read.
+    :raises NoAnswer: where nothing can be compared. :raises PlinkError: when a job fails.
+    """
+    report = CheckReport() if report is None else report
+    baseline = () if request.max_regression is None else baseline_from(request.max_regression)
+    runs = () if request.results is None else read_benchmark_runs(request.results)
+    timings: list[CollectiveTiming] = []
+    if network is None:
+        if request.measure or request.truth is not None:
+            raise UsageError("--measure and --truth need NETWORK")
+    else:
+        report.network = network.fingerprint()
+        if request.truth is not None:
+            _check_distances(network, request, request.truth, report)
+    recomputed_on = network if recompute else None
+    if recomputed_on is None and runs and (request.model is not None or request.calibrate):
+        option = "--calibrate" if request.calibrate else "--model"
+        raise UsageError(f"{option} goes with --measure, or with NETWORK and --results")
+    for run in runs:
+        run = run if recomputed_on is None else with_costs_on(run, recomputed_on, request.model)
+        report.checks.append(evaluate(run, request, baseline))
+        if request.calibrate and recomputed_on is not None:
+            options, orders = recorded_orders(run, recomputed_on)
+            timings += [
+                CollectiveTiming(run.algo or "", options, order, run.size_bytes or 0.0, timing.achieved_s)
+                for order, timing in zip(orders, run.runs, strict=True)
+            ]
+    if request.measure and network is not None:
+        plans = plan_check(network, request)  # refused before a run
+        connector = connector_for(network.hosts, request.accept_new_host_keys)
+        for planned in plans:
+            _log.info("%s", planned.text)
+            began = time.monotonic()
+            run = time_orders(planned, connector, progress)
+            if planned.for_costs:
+                timings += planned.timings(run)
+            else:
+                report.checks.append(evaluate(run, request, baseline, time.monotonic() - began))
+    if request.calibrate and network is not None:
+        # `latency` and `simulated` stand for `contention`, which has times and is fast.
+        fabric = fabric_of(network)
+        is_alpha_beta = model_for(request.model or "auto", fabric, timed=True) == "alpha-beta"
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        report.host_costs = fit_host_costs(fabric, timings, "alpha-beta" if is_alpha_beta else "contention", now)
+    return report.document()
+
+
+def plan_check(network: Network, request: CheckRequest) -> list[PlannedBenchmark]:
+    """Return the benchmarks of a check, those for the costs of hosts last.
+
+    :raises PlinkError: for what cannot be run.
+    """
+    plans = [plan_orders(network, request, algo) for algo in request.algorithms]
+    return plans + [plan_sizes(planned) for planned in plans if request.calibrate]
+
+
+def _check_distances(network: Network, request: CheckRequest, truth: Path, report: CheckReport) -> None:
+    """Judge measured distances by true ones."""
+    paths = read_truth(truth, network.hosts)
+    report.truth, names = str(truth), network.hosts.names
+    report.unknown_hosts = tuple(name for name, path in zip(names, paths, strict=True) if path is None)
+    levels = levels_apart(paths)
+    true_levels = np.where(levels == UNKNOWN, np.nan, levels.astype(float))
+
+    def share(distances: Matrix) -> float | None:
+        return None if math.isnan(value := paia(distances, true_levels)) else round(value, 6)
+
+    try:
+        device = device_for("auto", len(names))
+        fitted = share(embed(network.latency_us, seed=request.seed, device=device, names=names).fitted_us)
+    except NoAnswer as error:
+        _log.info("no fitted distances: %s", error)
+        fitted = None
+    measured, minimum = share(network.rtt_us), request.min_paia
+    report.affinity = Affinity(triplets=triplets(true_levels), measured=measured, fitted=fitted)
+    if measured is None:
+        raise NoAnswer(f"{truth}: no two hosts are at different distances of a third; there is nothing to tell apart")
+    ok = minimum is None or measured >= minimum
+    limit = "" if minimum is None else f", --min-paia {minimum:g}" if ok else f" is below --min-paia {minimum:g}"
+    report.distances.append(Case("truth", "paia", ok, f"PAIA {measured:.3f}{limit}"))

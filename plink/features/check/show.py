@@ -1,0 +1,72 @@
+"""Tables and lines of a check."""
+
+import statistics
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from plink.errors import printable
+from plink.features.check.run import CheckReport
+from plink.model.check import US_PER_S, CalibratedHosts, CollectiveCheck
+from plink.model.units import format_bytes, format_us
+from plink.report.words import host_costs
+from plink.terminal.screen import print_lines
+
+
+def print_report(report: CheckReport) -> None:
+    """Print the results of a check."""
+    if report.affinity:
+        measured, fitted = report.affinity.measured or 0.0, report.affinity.fitted
+        print(f"measured distances have {measured:.1%} of {report.affinity.triplets:,} triplets right")
+        if fitted is not None:
+            print(f"fitted distances (--smooth-latencies) have {fitted:.1%} right")
+    for check, cases in report.checks:
+        Console(soft_wrap=True).print(_table(check))
+        print_lines(*_lines(check), *(case.text for case in cases[1:]))  # the first one is that of the correlation
+    if report.host_costs:
+        print_lines(*_cost_lines(report.host_costs))
+
+
+def _table(check: CollectiveCheck) -> Table:
+    """Return the orders of a check. From a file: neither rich nor the terminal obeys what stands in it."""
+    size = "" if check.size_bytes is None else f", {format_bytes(int(check.size_bytes))}"
+    model = "" if check.model is None else f", model {check.model}"
+    has_times = check.calibration is not None
+    table = Table("order", "predicted", "measured", *(["ratio"] if has_times else []))
+    table.title = escape(printable(f"{check.algo or 'runs'}{size}{model}"))
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for timing in check.runs:
+        predicted_us, median_us = timing.predicted_us or 0.0, statistics.median(timing.achieved_s) * US_PER_S
+        ratio = [f"{median_us / predicted_us:.2f}"] if has_times else []
+        table.add_row(escape(printable(timing.order)), format_us(predicted_us), format_us(median_us), *ratio)
+    return table
+
+
+def _lines(check: CollectiveCheck) -> Iterator[str]:
+    interval = "too few orders for an interval" if check.interval is None else _interval(check.interval)
+    yield (
+        f"Spearman's rank correlation: {check.spearman:.3f} ({interval}) of {check.orders} orders; 1: times rank them "
+        "as predicted"
+    )
+    if (fit := check.calibration) is not None:
+        yield f"measured times are {fit.factor:.2f} of predicted ({fit.low:.2f} to {fit.high:.2f})"
+    if (gain := check.gain) is not None:
+        spread = "" if gain.interval is None else f" ({_interval(gain.interval)})"
+        yield f"the order with the lowest cost is {gain.gain:.2f} times as fast as the median order{spread}"
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    return f"95 %: {interval[0]:.2f} to {interval[1]:.2f}"
+
+
+def _cost_lines(costs: CalibratedHosts) -> Iterator[str]:
+    """Yield the fitted costs of hosts, and every timing beside its fit."""
+    yield f"{host_costs(costs)}; the fit is off by {costs['error']:.1%} in the median"
+    for row in costs["fitted"]:
+        yield (
+            f"  {row.algo}, {format_bytes(int(row.size_bytes))}: {format_us(row.measured_us)} measured, "
+            f"{format_us(row.fitted_us)} fitted"
+        )

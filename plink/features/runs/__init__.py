@@ -1,0 +1,1 @@
+"""Recorded runs: listed, shown, and the decisions of Autotune in one made again."""

@@ -1,0 +1,84 @@
+"""``plink runs``, ``plink runs show`` and ``plink runs replay``; ``plink runs rerun`` is in :mod:`plink.cli.rerun`."""
+
+from typing import Annotated
+
+import typer
+
+from plink.errors import PlinkError
+from plink.records import workspace
+from plink.terminal.options import Json
+from plink.terminal.screen import print_json, print_lines
+
+app = typer.Typer(
+    no_args_is_help=False, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")]
+
+
+@app.callback()
+def runs(context: typer.Context, as_json: Json = False) -> None:
+    """List the jobs that `plink launch` ran here, the latest first.
+
+    Example: plink runs
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from plink.records.runs import runs_in
+
+    recorded = list(runs_in(workspace.RUNS))
+    if as_json:
+        print_json({"schema": "plink.runs/1", "runs": [run.document for run in recorded]})
+    elif not recorded:
+        print("no jobs were run here yet; `plink launch` records them")
+    else:
+        from plink.features.runs.show import print_runs
+
+        print_runs(recorded)
+
+
+@app.command()
+def show(name: RunId, as_json: Json = False) -> None:
+    """Show one job: what ran where, its verified placement, its result, and the folder of its logs.
+
+    Example: plink runs show last
+    """
+    from plink.features.runs.show import run_lines
+    from plink.records.runs import run_named
+
+    run = run_named(workspace.RUNS, name)
+    if as_json:
+        print_json(run.document)
+    else:
+        print_lines(*(line.expandtabs() for line in run_lines(run)))
+
+
+@app.command()
+def replay(
+    log: Annotated[str, typer.Argument(metavar="LOG", help="autotune.jsonl of a run, the run's id, or `last`.")],
+    change: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=1, help="Replay with another threshold: the share by which throughput changes."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(min=1, max=100, help="Replay with another epsilon of Finetune.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Replay the decisions of `plink launch --autotune` from their measurements: exit code 1 where they differ.
+
+    Observations depend on the masters that were installed then. So with other
+    settings only the first decision that differs is sure.
+
+    Example: plink runs replay last
+    """
+    from plink.features.runs.run import log_of
+    from plink.features.runs.run import replay as replay_log
+    from plink.features.runs.show import print_replay
+
+    result, difference = replay_log(log_of(log), change, epsilon)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        print_replay(result)
+    if difference is not None:
+        raise PlinkError(difference)

@@ -1,0 +1,90 @@
+"""Tables and lines of recorded runs. Files may be anybody's: keys may be missing, or hold anything."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from plink.errors import printable
+from plink.model.autotune_replay import AutotuneReplay
+from plink.records.runs import Run
+from plink.runtime.pipeline import MODULE
+
+_LAST_LINES = 10
+_MAX_SHOWN_SECONDS = 1e15
+
+
+def print_runs(runs: Sequence[Run]) -> None:
+    """Print a line for each run."""
+    table = Table("id", "started (UTC)", "hosts", "order", "backend", "s", "exit", "program")
+    for run in runs:
+        code, seconds = run.document.get("exit_code"), _seconds(run)
+        cells = (
+            run.id, run.started[:19], str(len(_list(run.document.get("hosts")))), run.document.get("order") or "",
+            run.document.get("backend") or "", "" if seconds is None else f"{seconds:.1f}",
+            "-" if code is None else code, _command(run),
+        )  # fmt: skip
+        table.add_row(*(escape(printable(str(cell))) for cell in cells))
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)
+
+
+def run_lines(run: Run) -> Iterator[str]:
+    """Yield the lines that describe a run."""
+    yield f"{run.id}, {run.started}: {_command(run)}"
+    yield _end(run)
+    proof = run.document.get("proof")
+    for rank in _list(proof.get("ranks")) if isinstance(proof, dict) else []:
+        if isinstance(rank, dict):
+            wrong = f"  <- {rank['wrong']}" if rank.get("wrong") else ""
+            yield f"  rank {rank.get('rank')}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}"
+    failure = run.document.get("failure")
+    if isinstance(failure, dict):
+        yield f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail; its last lines:"
+        yield from (f"  {line}" for line in _list(failure.get("last_lines"))[-_LAST_LINES:])
+    yield f"logs: {run.document.get('logs')}"
+
+
+def print_replay(replay: AutotuneReplay) -> None:
+    """Print a line for each decision."""
+    if not replay.stretches:
+        print("the ranks reported nothing: Gloo ran every all-reduce, or the job ended before the tenth")
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("at", "MB/s", "load max/min"):
+        table.add_column(title, justify="right")
+    for title in ("", "why"):
+        table.add_column(title)
+    for row in replay.stretches:
+        at = "" if row.at_s is None else f"{row.at_s:.1f} s"
+        load = "" if row.imbalance is None else f"{row.imbalance:.2f}"
+        table.add_row(at, f"{row.bytes_per_s / 1e6:.3g}", load, row.action, row.reason)
+    Console().print(table)
+
+
+def _list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def _seconds(run: Run) -> float | None:
+    value = run.document.get("seconds")
+    return float(value) if isinstance(value, int | float) and abs(value) < _MAX_SHOWN_SECONDS else None
+
+
+def _command(run: Run) -> str:
+    words = [str(word) for word in (run.document.get("program", "?"), *_list(run.document.get("args")))]
+    return shlex.join(words[3:] if words[1:3] == ["-m", MODULE] else words)
+
+
+def _end(run: Run) -> str:
+    code, seconds = run.document.get("exit_code"), _seconds(run)
+    hosts = len(_list(run.document.get("hosts")))
+    if code is None:
+        return f"{hosts} hosts; still running, or plink was killed"
+    error = run.document.get("error")  # of a job that never began
+    after = "" if seconds is None else f" after {seconds:.1f} s"
+    return f"{hosts} hosts; exit code {code}{after}{f': {error}' if isinstance(error, str) else ''}"

@@ -1,0 +1,1 @@
+"""Schedules of collectives: made, verified and counted."""

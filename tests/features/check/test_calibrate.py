@@ -1,0 +1,188 @@
+"""``plink check --calibrate``: hosts' own costs into the network file, from recorded runs and from runs made now."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.api.algorithms import fabric_from
+from plink.errors import PlinkError
+from plink.features.check import run as check
+from plink.features.check.benchmark import PlannedBenchmark
+from plink.model.check import BenchmarkRun, OrderTiming
+from plink.model.network import read_network
+from plink.runtime import order_timing
+from solvers.costs.by_name import cost_function_for
+from solvers.costs.host_costs import with_host_costs
+from solvers.schedules.catalogue import Options
+from tests.cli.files import network, refusal, write
+from tests.conftest import typed
+from tests.runtime.ranks import results_of, run_ranks
+
+OVERHEAD_US, BYTE_NS = 40.0, 2.0
+SIZES = (1024, 16384, 262144, 4194304)
+UPLINK = {"out_gbps": 50, "in_gbps": 50, "out_one_flow_gbps": 10, "in_one_flow_gbps": 10}
+LINKS = [{"groups": [{"members": list(rack), **UPLINK} for rack in ("ac", "bd")]}]
+HOSTS = [{"name": name, "address": f"10.0.0.{k}"} for k, name in enumerate("abcd", start=1)]
+
+
+def made_us(path: Path, size: float, hosts: str = "abcd") -> float:
+    """What a ring takes in an order of the hosts if they take the planted costs."""
+    fabric = with_host_costs(fabric_from(read_network(path)), OVERHEAD_US, BYTE_NS)
+    order = np.array(["abcd".index(name) for name in hosts])
+    return cost_function_for("ring", 4, Options(), fabric, size, "contention")(order)
+
+
+def runs_of(path: Path, sizes: tuple[int, ...], us: float | None = None) -> dict[str, Any]:
+    """Recorded runs of two orders of each size. ``us``: all take that, the second a little longer."""
+    checks = []
+    for size in sizes:
+        runs = []
+        for k, hosts in enumerate(("acbd", "abcd")):
+            seconds = (made_us(path, size, hosts) if us is None else us) / 1e6 * (1 + 1e-4 * k)
+            runs.append({"order": hosts, "hosts": list(hosts), "predicted_us": 1.0 + k, "achieved_s": [seconds]})
+        checks.append({"algo": "ring", "model": "contention", "size_bytes": size, "options": [], "runs": runs})
+    return {"schema": "plink.check/1", "checks": checks}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "cloud.json", network(hosts=HOSTS, shared_links=LINKS, seed=7))
+    write(tmp_path / "runs.json", runs_of(tmp_path / "cloud.json", SIZES))
+    return tmp_path
+
+
+def test_costs_are_written_and_used(here: Path) -> None:
+    """Planted costs come back; what else is in the file stays; small messages are priced by them from then on."""
+    words = ("cost", "cloud.json", "--size", "1KB", "--model", "contention", "--random", "0", "--json")
+    before = json.loads(typed(*words, cwd=here).stdout)["cost_us"]
+    done = typed("check", "cloud.json", "--results", "runs.json", "--calibrate", "--json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "host costs -> cloud.json" in done.stderr
+    entry = json.loads(done.stdout)["host_costs"]
+    assert entry["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+    assert entry["byte_ns"] == pytest.approx(BYTE_NS, rel=0.01)
+    document = json.loads((here / "cloud.json").read_text())
+    assert document["seed"] == 7
+    assert {key: entry[key] for key in document["host_costs"]} == document["host_costs"]
+    after = json.loads(typed(*words, cwd=here).stdout)["cost_us"]
+    assert after == pytest.approx(before + 6 * OVERHEAD_US, rel=0.03)
+    assert "hosts take 40 us a message" in typed("report", "cloud.json", "--terminal", cwd=here).stdout
+    assert json.loads(typed("report", "cloud.json", "--json", cwd=here).stdout)["host_costs"]["byte_ns"] > 0
+
+
+def test_earlier_costs_do_not_count_twice(here: Path) -> None:
+    words = ("check", "cloud.json", "--results", "runs.json", "--calibrate")
+    files = []
+    for _ in range(2):
+        assert typed(*words, cwd=here).returncode == 0
+        files.append(json.loads((here / "cloud.json").read_text())["host_costs"] | {"measured_at": ""})
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "us", "code", "message"),
+    [
+        (SIZES[:3], None, 4, "4 sizes or more"),
+        (SIZES, 500.0, 4, "ring: times do not grow with the size"),
+    ],
+)
+def test_runs_that_do_not_tell_leave_the_file(
+    sizes: tuple[int, ...], us: float | None, code: int, message: str, here: Path
+) -> None:
+    write(here / "runs.json", runs_of(here / "cloud.json", sizes, us))
+    before = (here / "cloud.json").read_bytes()
+    assert message in refusal(typed("check", "cloud.json", "--results", "runs.json", "--calibrate", cwd=here), code)
+    assert (here / "cloud.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["cloud.json", "--truth", "truth", "--calibrate"], "--calibrate goes with --measure"),
+        (["--results", "runs.json", "--calibrate"], "--calibrate goes with --measure"),
+        (["cloud.json", "--measure", "--calibrate", "--size", "4KB"], "--size 4 kB: --calibrate times 4 sizes or more"),
+        (["-", "--measure", "--calibrate"], "name a file"),
+    ],
+)
+def test_requests_that_cannot_be_are_refused(words: list[str], message: str, here: Path) -> None:
+    (here / "truth").write_text("a c\nb d\n")
+    stdin = (here / "cloud.json").read_text()
+    assert message in refusal(typed("check", *words, cwd=here, input=stdin))
+
+
+WORDS = ("check", "cloud.json", "--measure", "--calibrate", "--orders", "4", "--repeats", "1", "-o", "check.json")
+RING = (*WORDS, "--algo", "ring", "--size", str(SIZES[-1]))
+
+
+def benchmark(planned: PlannedBenchmark, times: list[float]) -> BenchmarkRun:
+    """The result of a benchmark of these times; orders alike differ a little."""
+    timings = (
+        OrderTiming(order=str(k), predicted_us=1.0 + k, achieved_s=(seconds * (1 + 1e-6 * k),))
+        for k, seconds in enumerate(times)
+    )
+    return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=1e6, model=planned.model)
+
+
+def by_planted_costs(path: Path, planned: PlannedBenchmark) -> BenchmarkRun:
+    """The result of a benchmark on hosts that take the planted costs."""
+    hosts = ["".join(planned.hosts_of(order)) for order, _ in planned.orders]
+    times = [made_us(path, size, names) / 1e6 for size, names in zip(planned.sizes_bytes, hosts, strict=True)]
+    return benchmark(planned, times)
+
+
+def test_sizes_are_timed_after_the_orders(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts stood in for: they take the planted costs."""
+    monkeypatch.setattr(check, "time_orders", lambda planned, *_: by_planted_costs(here / "cloud.json", planned))
+    assert typed(*RING, cwd=here).returncode == 0
+    assert read_network(here / "cloud.json").host_costs is not None
+    entry = json.loads((here / "check.json").read_text())["host_costs"]
+    assert entry["timings"] == 7
+    assert entry["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+
+
+@pytest.mark.parametrize("what", ["fails", "changes the file"])
+def test_hosts_that_fail_leave_the_file(what: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the file has become another network's meanwhile. What was run before stays."""
+
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        if planned.for_costs and what == "fails":
+            raise PlinkError("ring: rank 2 on c failed")
+        run = by_planted_costs(here / "cloud.json", planned)
+        if planned.for_costs:
+            write(here / "cloud.json", network_of_others)
+        return run
+
+    network_of_others = network(hosts=[{"name": name} for name in "wxyz"])
+    monkeypatch.setattr(check, "time_orders", time_orders)
+    before = (here / "cloud.json").read_text()
+    done = typed(*RING, cwd=here)
+    assert done.returncode == 1
+    assert ("rank 2 on c failed" if what == "fails" else "has changed since") in done.stderr
+    after = json.loads((here / "cloud.json").read_text())
+    assert after == (json.loads(before) if what == "fails" else network_of_others)
+    assert len(json.loads((here / "check.json").read_text())["checks"]) == 1
+
+
+@pytest.mark.extended
+def test_processes_over_loopback_are_calibrated(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four real ranks by Gloo take some time for messages and bytes."""
+
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        places = [order.tolist() for order, _ in planned.orders]
+        config = {"kind": "gloo", "places": places, "sizes_bytes": planned.sizes_bytes, "warm_up": 1, "repeats": 3}
+        ended = run_ranks(order_timing.main, 4, order_timing.pack_config(config))
+        results_of(ended)
+        rows = [json.loads(line)["seconds"] for line in ended[0].out.splitlines()]
+        return benchmark(planned, np.median(rows, axis=0).tolist())
+
+    monkeypatch.setattr(check, "time_orders", time_orders)
+    done = typed(*WORDS, "--algo", "gloo", "--size", str(SIZES[-1]), cwd=here)
+    assert done.returncode == 0, done.stderr
+    costs = read_network(here / "cloud.json").host_costs
+    assert costs is not None
+    assert costs["overhead_us"] + costs["byte_ns"] > 0
+    assert costs["timings"] == 7
