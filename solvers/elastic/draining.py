@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from plink.model.elastic.requests import Bye
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_timer
-from solvers.elastic.placement.events import Warned
+from solvers.elastic.events import HostsWarned
 
 _GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
 _RETRY_S = 0.05
@@ -55,7 +55,7 @@ def decide(ctx: Context, hosts: Collection[int]) -> None:
     if deadlines := {
         number: remaining_s[number] for number in hosts if number in remaining_s and number in ctx.state.members
     }:
-        ctx.state.undecided = (*ctx.state.undecided, Warned(deadlines, others=remaining_s))
+        ctx.decide(HostsWarned(deadlines, others=remaining_s))
 
 
 def apply_early_warnings(ctx: Context) -> None:
@@ -67,6 +67,11 @@ def apply_early_warnings(ctx: Context) -> None:
             rest = {other: warning for other, warning in ctx.state.draining.early.items() if other != number}
             ctx.state.draining = replace(ctx.state.draining, early=rest)
             warn(ctx, {number: max(0.0, until - ctx.now)}, reason)
+
+
+def free(ctx: Context, number: int) -> None:
+    """Have a host go as soon as it has ended what it does."""
+    ctx.state.draining = replace(ctx.state.draining, free=ctx.state.draining.free | {number})
 
 
 def release_overdue(ctx: Context) -> None:

@@ -9,7 +9,7 @@ from solvers.elastic import checkpointing, opening, rebalancing
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
 from solvers.elastic.finish import end, fail
-from solvers.elastic.state import CLOCK_SHIFT, Phase
+from solvers.elastic.state import Phase
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def advance(ctx: Context) -> None:
         return
     last = min(ending.finished.values())
     done = all(number in ending.finished for number, worker in current.workers.items() if worker.first <= last)
-    if done and checkpointing.finished(ctx, last - CLOCK_SHIFT):
+    if done and checkpointing.finished(ctx, last - 1):
         _write_result(ctx, last)
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.measured import HostWork, IterationWork
-from solvers.elastic.state import State
+from solvers.elastic.state import HostWork, IterationWork, State
 
 _HISTORY_ITERATIONS = 64  # more than are under way
 

@@ -11,33 +11,32 @@ from plink.model.elastic.requests import LoadShards
 from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
-from solvers.elastic.events import HostUnfit
+from solvers.elastic.events import HostUnfit, ShardsReady
 from solvers.elastic.finish import fail
-from solvers.elastic.pending import GONE
-from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.events import Ready
-from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.state import GONE
 
 
 @dataclass(frozen=True)
 class ShardsLoaded:
     """A host loads shards of the input data."""
 
-    action: act.Load
+    host: int
+    shards: tuple[int, ...]
+    ticket: int
 
 
-def load(ctx: Context, action: act.Load) -> None:
+def load(ctx: Context, host: int, shards: tuple[int, ...], ticket: int) -> None:
     """Have a host load shards into memory."""
-    ctx.request(action.host, LoadShards(action.shards), ShardsLoaded(action))
+    ctx.request(host, LoadShards(shards), ShardsLoaded(host, shards, ticket))
 
 
 @on_answer(ShardsLoaded)
 def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer, result: Result | None) -> None:
     """Handle loaded shards, or an error."""
     if answer.error is None:
-        ctx.state.undecided = (*ctx.state.undecided, Ready(purpose.action.host, purpose.action.ticket))
+        ctx.decide(ShardsReady(purpose.host, purpose.ticket))
     elif answer.kind != GONE:
-        _could_not_load(ctx, purpose.action.host, purpose.action.shards, answer.error)
+        _could_not_load(ctx, purpose.host, purpose.shards, answer.error)
 
 
 def _could_not_load(ctx: Context, host: int, shards: tuple[int, ...], reason: str) -> None:
@@ -53,7 +52,7 @@ def _could_not_load(ctx: Context, host: int, shards: tuple[int, ...], reason: st
     ]
     if not others:
         fail(ctx, f"{text}, and there is no other host")
-    elif member.reliable and not any(other.tier is Tier.RELIABLE for other in others):
+    elif member.reliable and not any(other.reliable for other in others):
         fail(ctx, f"{text}, and there is no other reliable host")
     elif tried:
         fail(ctx, f"{text} ({tried[0]} could not load it either)")

@@ -13,6 +13,7 @@ from typing import Any
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic import host_work
 from solvers.elastic.context import Context
+from solvers.elastic.placement.stages import Stage
 from solvers.elastic.state import IterationEnd, TrainingProgress
 
 _HISTORY_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
@@ -51,6 +52,12 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
             current, took=_without(current.took, dropped), over=_without(current.over, dropped),
             objectives=_without(current.objectives, dropped),
         )  # fmt: skip
+
+
+def change_stage(ctx: Context, stage: Stage, reason: str) -> None:
+    """Log the stage to which a decision leads."""
+    ctx.state.progress = replace(ctx.state.progress, stage=stage.value)
+    ctx.log(what="stage", stage=stage.value, why=reason)
 
 
 def rolled_back(ctx: Context, clock: int) -> None:

@@ -6,8 +6,8 @@ What takes several barriers is one change: it is told when the last of them is o
 from collections.abc import Mapping
 
 from solvers.elastic.context import Context
+from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.data import worked_on
-from solvers.elastic.placement.state import Cluster
 from solvers.elastic.state import ShardNumbers, WorkerAssignment
 
 

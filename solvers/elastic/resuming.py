@@ -11,24 +11,15 @@ from plink.model.hostlist import fold_hostlist
 from solvers.elastic import checkpointing, crash_loop, draining, joining, resizing, traffic
 from solvers.elastic.commands import StartReliableHosts
 from solvers.elastic.context import Context
-from solvers.elastic.decisions import execute, log_rollback
+from solvers.elastic.decisions import execute
 from solvers.elastic.events import BeginJob, HostMessage, StateLost
 from solvers.elastic.finish import fail
-from solvers.elastic.host_reports import (
-    latest_thresholds,
-    leaving_workers,
-    shards_of,
-    something_was_under_way,
-    workers_of,
-)  # fmt: skip
-from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.racks import racks_at_risk
-from solvers.elastic.placement.resume import MemberReport, resume
+from solvers.elastic.host_reports import latest_thresholds, leaving_workers, resume, workers_of
+from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.stages import Thresholds
-from solvers.elastic.placement.start import start as placement_of
-from solvers.elastic.placement.state import Cluster
-from solvers.elastic.rollback import roll_back
-from solvers.elastic.state import CLOCK_SHIFT, Checkpoint
+from solvers.elastic.rollback import log_rollback, roll_back
+from solvers.elastic.start import start as placement_of
+from solvers.elastic.state import Checkpoint
 
 _BEFORE_START = "the last reliable host was lost before the job had begun"
 _NO_CHECKPOINT = ", and there is no checkpoint (--checkpoint DIR): start the job again"
@@ -49,21 +40,21 @@ def start(ctx: Context, number: int = 0) -> None:
         _fail(ctx, reason)
         return
     try:
-        cluster, actions = placement_of(
-            [member.host for member in state.members.values()], settings.partition_bytes, settings.shards,
-            settings.thresholds, clock=saved.clock + CLOCK_SHIFT if saved else 0, number=number,
+        decision = placement_of(
+            list(state.members.values()), settings.partition_bytes, settings.shards,
+            settings.thresholds, clock=saved.clock if saved else -1, number=number,
         )  # fmt: skip
     except PlinkError as error:
         _fail(ctx, str(error))
         return
-    clock = -1 if saved is None else saved.clock
+    clock, generation = -1 if saved is None else saved.clock, decision.cluster.generation
     if number:
-        ctx.send_all(Reset(-1, cluster.generation))
+        ctx.send_all(Reset(-1, generation))
     if number or saved is not None:
-        roll_back(ctx, clock, cluster.generation, anew=True)
+        roll_back(ctx, clock, generation, anew=True)
     _restore_from(ctx, saved)
-    _warn_of_racks(ctx, cluster)
-    execute(ctx, cluster, actions)
+    _warn_of_racks(ctx, decision.cluster)
+    execute(ctx, decision)
 
 
 def _log_controller(ctx: Context, event: str, reason: str) -> None:
@@ -77,7 +68,7 @@ def _log_controller(ctx: Context, event: str, reason: str) -> None:
 def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
     if ctx.state.settings.checkpoints:
         return
-    for names in racks_at_risk(cluster):
+    for names in cluster.racks_at_risk():
         ctx.say(
             f"the job ends if the rack of {fold_hostlist(names)} is lost, with parameters and their only replicas: "
             "give --checkpoint DIR, or mark a host in another rack as tier=reliable"
@@ -130,11 +121,11 @@ def advance(ctx: Context) -> None:
         ctx.command(StartReliableHosts())
 
 
-def halted(ctx: Context, halt: act.Halt) -> None:
+def halted(ctx: Context, reason: str) -> None:
     """Restore from a checkpoint after state is lost, if there is one."""
     suspicion = crash_loop.suspicion(ctx.state.crash_loop)
-    ctx.note(halt.reason)
-    lost = halt.reason if suspicion is None else f"{suspicion}; {halt.reason}"
+    ctx.note(reason)
+    lost = reason if suspicion is None else f"{suspicion}; {reason}"
     ctx.state.resuming = replace(ctx.state.resuming, lost=lost)
     if ctx.state.checkpointing.last is None and (ctx.state.resuming.searched or not _folders(ctx)):
         _no_checkpoint(ctx)
@@ -192,17 +183,17 @@ def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
         ctx.command(StartReliableHosts())
         return
     try:
-        cluster, actions = placement_of(
-            [member.host for member in state.members.values()], state.settings.partition_bytes, state.settings.shards,
-            state.cluster.thresholds, clock=clock + CLOCK_SHIFT, number=state.cluster.number,
+        decision = placement_of(
+            list(state.members.values()), state.settings.partition_bytes, state.settings.shards,
+            state.cluster.thresholds, clock=clock, number=state.cluster.number,
         )  # fmt: skip
     except PlinkError as error:
         fail(ctx, str(error))
         return
-    ctx.send_all(Reset(clock, cluster.generation))
-    roll_back(ctx, clock, cluster.generation, anew=True)
+    ctx.send_all(Reset(clock, decision.cluster.generation))
+    roll_back(ctx, clock, decision.cluster.generation, anew=True)
     _restore_from(ctx, saved)
-    execute(ctx, cluster, actions)
+    execute(ctx, decision)
     draining.decide(ctx, list(state.draining.deadlines))  # nothing is known of it in the new beginning
 
 
@@ -218,36 +209,23 @@ def go_on(ctx: Context) -> None:
         number = max((report.number for report in reports.values()), default=0)
         joining.begin(ctx, unbegun, BeginJob(number))
         return
-    halt = _resume(ctx, reports)
+    reason = _resume(ctx, reports)
     for member in sorted(unbegun, key=lambda member: -member.number):
         joining.arrive(ctx, (member,), False, first=True)
-    if halt is not None:
-        ctx.emit(StateLost(halt))
+    if reason is not None:
+        ctx.emit(StateLost(reason))
 
 
-def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
+def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
     state, settings = ctx.state, ctx.state.settings
     _log_controller(ctx, "restarted", "")
     workers, next_worker = workers_of(reports)
-    placed = [
-        MemberReport(
-            state.members[number].host, report.number, report.generation, report.serves,
-            _shifted(report.replicas), frozenset(report.loaded),
-            shards_of(report, workers), _shifted(report.in_doubt),
-        )
-        for number, report in reports.items()
-    ]  # fmt: skip
     thresholds, measured = settings.thresholds, latest_thresholds(reports)
     if measured is not None:
         traffic.resume(ctx, measured)
         thresholds = Thresholds(measured.active, measured.backup_only)
-    try:
-        cluster, actions = resume(
-            placed, settings.partition_bytes, settings.shards, thresholds, again=something_was_under_way(reports)
-        )
-    except PlinkError as error:
-        fail(ctx, str(error))
-        return None
+    decision = resume(state.members, reports, settings.partition_bytes, settings.shards, thresholds)
+    cluster = decision.cluster
     finished = dict(state.ending.finished)  # some may have finished since they reported
     for report in reports.values():
         finished = report.finished | finished
@@ -269,17 +247,13 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
                 ctx.send(host, Drop(number, partition.term))
     state.welcomed = frozenset(state.members)
     state.progress = replace(state.progress, stage=cluster.stage.value)
-    halt = execute(ctx, cluster, actions)
+    reason = execute(ctx, decision)
     for host, early in state.resuming.early:
         ctx.emit(HostMessage(host, early))
     state.resuming = replace(state.resuming, early=())
     ctx.send_all(ReplicateUpTo(state.replication.watermark))
     ctx.send_all(ReportPartitions())  # what has changed meanwhile
-    return halt
-
-
-def _shifted(clocks: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    return {index: tuple(clock + CLOCK_SHIFT for clock in values) for index, values in clocks.items()}
+    return reason
 
 
 def clock_done_early(ctx: Context, host: int, report: ClockDone) -> None:

@@ -114,10 +114,10 @@ def _handle(ctx: Context, event: Any) -> None:
         case events.ReportsComplete():
             resuming.go_on(ctx)
         case events.StateLost():
-            resuming.halted(ctx, event.halt)
-        case events.ServersStarted(events.BeginJob(number)):
+            resuming.halted(ctx, event.reason)
+        case events.BeginJob(number):
             resuming.start(ctx, number)
-        case events.ServersStarted(events.AdmitArrival(arrival)):
+        case events.AdmitArrival(arrival):
             joining.ready(ctx, arrival)
         case events.HostsJoined():
             joining.arrive(ctx, event.hosts, event.bulk)
