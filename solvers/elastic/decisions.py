@@ -10,6 +10,7 @@ from dataclasses import replace
 from solvers.elastic import (
     checkpointing,
     draining,
+    evacuation,
     events,
     joining,
     migration,
@@ -17,7 +18,6 @@ from solvers.elastic import (
     progress,
     rebalancing,
     traffic,
-    warning,
     working,
 )
 from solvers.elastic.context import Context, PlacementDecision
@@ -132,7 +132,7 @@ def _warn(decision: PlacementDecision, event: events.HostsWarned) -> None:
             reason = f"{decision.cause}, and no reliable host stays: write a checkpoint or add one"
             decision.act("UrgentCheckpoint", reason, checkpointing.urge, reason)
         working.assign(decision)
-        warning.evacuate(decision, event.unreplicated)
+        evacuation.evacuate(decision, event.unreplicated)
     _replan(decision)
 
 

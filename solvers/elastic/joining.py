@@ -14,8 +14,8 @@ from solvers.elastic import failure_detector
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
+from solvers.elastic.ending import fail
 from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete
-from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
 from solvers.elastic.state import GONE, Arrival, StartGroup
 

@@ -9,8 +9,8 @@ from solvers.elastic import crash_loop, dispatch, draining, joining, resuming
 from solvers.elastic.advance import advance
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
+from solvers.elastic.ending import fail
 from solvers.elastic.events import HostsGone, HostsLost, HostUnfit
-from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
 from solvers.elastic.state import GONE
 

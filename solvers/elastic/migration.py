@@ -24,10 +24,10 @@ from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved
 from solvers.elastic.placement.cluster import Cluster
-from solvers.elastic.placement.eviction import WAIT_SHARE
 from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.state import GONE, REFUSED, Migration, State
 
+WAIT_SHARE = 0.25  # of a warning, for which transfers may be kept back until they are in nobody's way
 _RETRY_S = 0.3
 _MAX_COMMIT_ATTEMPTS = 100  # whose source is alive
 _MAX_RESTORE_ATTEMPTS = 100  # between two hosts that are alive

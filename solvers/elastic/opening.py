@@ -1,16 +1,15 @@
 """Opening: partitions get their first state, of zeros or from a checkpoint, and their first replica."""
 
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
-from plink.model.checkpoint_names import name_of, partition_file
+from plink.model.checkpoint_names import partition_file
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AddReplica, Commit, Open, Prepare, Request, Restore
 from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
+from solvers.elastic.ending import fail
 from solvers.elastic.events import HostsLost
-from solvers.elastic.finish import fail
 from solvers.elastic.state import GONE, State
 
 _RETRY_S = 0.3
@@ -57,16 +56,8 @@ def serve(ctx: Context, number: int, term: int, primary: int) -> None:
     replica = cluster.partitions[number].replica
     read_term = term if replica == primary else term - 1
     path = f"{folder}/{partition_file(number)}"
-    request = Restore(number, read_term, cluster.generation, clock, path, goes_on_from_another_job(ctx.state))
+    request = Restore(number, read_term, cluster.generation, clock, path, ctx.state.goes_on_from_another_job)
     _open(ctx, PartitionOpened(number, term, primary, replica, request))
-
-
-def goes_on_from_another_job(state: State) -> bool:
-    """Return whether the job's state is that of another job's checkpoint."""
-    if state.migration.restore_from is None:
-        return False
-    folder, clock = state.migration.restore_from
-    return PurePosixPath(folder).name != name_of(clock, state.settings.job)
 
 
 def _open(ctx: Context, purpose: PartitionOpened) -> None:

@@ -17,9 +17,10 @@ from typing import TypeVar
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, TakeOver
 from plink.model.elastic.results import ParticipantsSet, Paused, Result
-from solvers.elastic import resizing
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
+from solvers.elastic.placement.cluster import Cluster
+from solvers.elastic.placement.data import worked_on
 from solvers.elastic.state import Barrier, PendingClocks, Phase, Rebalancing, ShardNumbers, State, WorkerAssignment
 
 _AHEAD = 2  # clocks
@@ -265,8 +266,42 @@ def _assign(ctx: Context) -> None:
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
         ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left, addresses))
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
-    resizing.reassigned(ctx, clock)
+    _tell_sizes(ctx, clock)
     advance(ctx)
+
+
+def sizes_of(workers: Mapping[int, WorkerAssignment]) -> tuple[int, int]:
+    """Return the number of workers, and of hosts that have some."""
+    return len(workers), len({worker.host for worker in workers.values()})
+
+
+def _tell_sizes(ctx: Context, clock: int) -> None:
+    """Tell the user when the number of workers has changed, from this clock on; the steps stay the same.
+
+    What takes several barriers is one change: it is told when the last of them is over.
+    """
+    state = ctx.state
+    before, workers = state.sizes, state.rebalancing.workers
+    if before is not None and not _is_stable(workers, state.cluster):
+        return
+    now = state.sizes = sizes_of(workers)
+    if before is None or before == now:
+        return
+    who = f"{now[0]} worker{'s' * (now[0] != 1)} on {now[1]} host{'s' * (now[1] != 1)}"
+    do, shards = "does" if now[0] == 1 else "do", len(state.cluster.shards)
+    ctx.say(
+        f"from clock {clock} on {who} {do} the work, before {before[0]} on {before[1]}; the global batch stays the "
+        f"same: one mini-batch of each of the {shards} shards (strong scaling)"
+    )
+
+
+def _is_stable(workers: Mapping[int, WorkerAssignment], cluster: Cluster) -> bool:
+    """Return whether no other barrier is due, but for hosts that are still loading."""
+    have: dict[int, ShardNumbers] = {}
+    for worker in workers.values():
+        have[worker.host] = tuple(sorted((*have.get(worker.host, ()), *worker.shards)))
+    due = any(shard.next_owner is not None and shard.next_owner not in cluster.joining for shard in cluster.shards)
+    return not due and have == worked_on(cluster.shards)
 
 
 def _assign_pending(ctx: Context) -> None:

@@ -8,12 +8,12 @@ from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.requests import Drop, ReplicateUpTo, ReportPartitions, Reset
 from plink.model.elastic.results import HostReport
 from plink.model.hostlist import fold_hostlist
-from solvers.elastic import checkpointing, crash_loop, draining, joining, resizing, traffic
+from solvers.elastic import checkpointing, crash_loop, draining, joining, rebalancing, traffic
 from solvers.elastic.commands import StartReliableHosts
-from solvers.elastic.context import Context
+from solvers.elastic.context import Context, PlacementDecision
 from solvers.elastic.decisions import execute
+from solvers.elastic.ending import fail
 from solvers.elastic.events import BeginJob, HostMessage, StateLost
-from solvers.elastic.finish import fail
 from solvers.elastic.host_reports import latest_thresholds, leaving_workers, resume, workers_of
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.stages import Thresholds
@@ -39,15 +39,10 @@ def start(ctx: Context, number: int = 0) -> None:
     if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
         _fail(ctx, reason)
         return
-    try:
-        decision = placement_of(
-            list(state.members.values()), settings.partition_bytes, settings.shards,
-            settings.thresholds, clock=saved.clock if saved else -1, number=number,
-        )  # fmt: skip
-    except PlinkError as error:
-        _fail(ctx, str(error))
+    clock = -1 if saved is None else saved.clock
+    if (decision := _begin_with(ctx, settings.thresholds, clock, number)) is None:
         return
-    clock, generation = -1 if saved is None else saved.clock, decision.cluster.generation
+    generation = decision.cluster.generation
     if number:
         ctx.send_all(Reset(-1, generation))
     if number or saved is not None:
@@ -55,6 +50,16 @@ def start(ctx: Context, number: int = 0) -> None:
     _restore_from(ctx, saved)
     _warn_of_racks(ctx, decision.cluster)
     execute(ctx, decision)
+
+
+def _begin_with(ctx: Context, thresholds: Thresholds, clock: int, number: int) -> PlacementDecision | None:
+    """Return the placement of a beginning at a clock; where there can be none the job ends."""
+    members, settings = list(ctx.state.members.values()), ctx.state.settings
+    try:
+        return placement_of(members, settings.partition_bytes, settings.shards, thresholds, clock=clock, number=number)
+    except PlinkError as error:
+        _fail(ctx, str(error))
+        return None
 
 
 def _log_controller(ctx: Context, event: str, reason: str) -> None:
@@ -182,13 +187,8 @@ def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
         state.placement = replace(state.cluster, halted=True)
         ctx.command(StartReliableHosts())
         return
-    try:
-        decision = placement_of(
-            list(state.members.values()), state.settings.partition_bytes, state.settings.shards,
-            state.cluster.thresholds, clock=clock, number=state.cluster.number,
-        )  # fmt: skip
-    except PlinkError as error:
-        fail(ctx, str(error))
+    decision = _begin_with(ctx, state.cluster.thresholds, clock, state.cluster.number)
+    if decision is None:
         return
     ctx.send_all(Reset(clock, decision.cluster.generation))
     roll_back(ctx, clock, decision.cluster.generation, anew=True)
@@ -235,7 +235,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
         begun=max(report.begun for report in reports.values()), frozen=bool(finished),
         after_rollback=leaving_workers(reports, workers),
     )  # fmt: skip
-    state.sizes = resizing.sizes_of(workers)
+    state.sizes = rebalancing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
     clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.replicas.items()}

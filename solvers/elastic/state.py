@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from pathlib import PurePosixPath
 from typing import Any
 
+from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import DivergenceReport, SavedCheckpoint, TrafficCounters
 from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.requests import Request
@@ -504,6 +506,14 @@ class State:
     def clock(self) -> int:
         """Return the clock that all partitions have reached."""
         return self.replication.clock(len(self.cluster.partitions))
+
+    @property
+    def goes_on_from_another_job(self) -> bool:
+        """Return whether the job's state is that of another job's checkpoint."""
+        if self.migration.restore_from is None:
+            return False
+        folder, clock = self.migration.restore_from
+        return PurePosixPath(folder).name != name_of(clock, self.settings.job)
 
     def address(self, host: int) -> str:
         """Return the address of a host's server; empty for one that is gone."""

@@ -40,7 +40,7 @@ from solvers.elastic import (
 from solvers.elastic.advance import advance, time_passed
 from solvers.elastic.commands import Command, LogEntry, StatusAnswer
 from solvers.elastic.context import Context
-from solvers.elastic.finish import fail
+from solvers.elastic.ending import fail
 from solvers.elastic.state import State
 from solvers.elastic.status import status
 

@@ -18,10 +18,10 @@ from solvers.elastic import dispatch, events, failure_detector
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.events import ShardsReady
-from solvers.elastic.loading import ShardsLoaded
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import GONE, FailureDetector, initial
+from solvers.elastic.working import ShardsLoaded
 
 
 def hello_of(**fields: Any) -> Hello | OtherVersion:
