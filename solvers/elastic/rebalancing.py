@@ -58,12 +58,12 @@ def advance(ctx: Context) -> None:
         _pause(ctx, max(current.begun, ctx.state.clock + 1) + _AHEAD, _AHEAD)
 
 
-def rolled_back(ctx: Context, clock: int, generation: int) -> None:
+def rolled_back(ctx: Context, clock: int) -> None:
     """Reset after a roll-back: whatever was under way is off, and assignments are made anew."""
     _abandon(ctx)
     current, members = ctx.state.rebalancing, ctx.state.members
     ctx.state.rebalancing = replace(
-        current, generation=generation, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={},
+        current, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={},
         leaving={},
         after_rollback={**current.after_rollback, **{worker: left.host for worker, left in current.leaving.items()}},
         workers={number: worker for number, worker in current.workers.items() if worker.host in members},
@@ -264,7 +264,7 @@ def _assign(ctx: Context) -> None:
     addresses = {host: ctx.state.address(host) for host in sorted(working) if host in members}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
-        ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left, addresses))
+        ctx.send(host, AssignShards(clock, ctx.state.cluster.generation, own, everywhere, left, addresses))
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
     _tell_sizes(ctx, clock)
     advance(ctx)
@@ -329,7 +329,7 @@ def _assign_pending(ctx: Context) -> None:
         current = replace(current, pending={**current.pending, worker: replace(left, host=host)})
         had = current.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, TakeOver(worker, had, first, left.until, current.generation))
+        ctx.send(host, TakeOver(worker, had, first, left.until, ctx.state.cluster.generation))
     ctx.state.rebalancing = current
 
 

@@ -31,22 +31,19 @@ def start(ctx: Context, number: int = 0) -> None:
     if not state.any_reliable:
         _wait(ctx, _BEFORE_START, number)
         return
-    settings = ctx.state.settings
-    event = "started" if not number else "restarted"
     saved = _saved(ctx)
     origin = "" if saved is None else f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}"
-    _log_controller(ctx, event, origin)
+    _log_controller(ctx, "restarted" if number else "started", origin)
     if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
         _fail(ctx, reason)
         return
     clock = -1 if saved is None else saved.clock
     if (decision := _begin_with(ctx, settings.thresholds, clock, number)) is None:
         return
-    generation = decision.cluster.generation
     if number:
-        ctx.send_all(Reset(-1, generation))
+        ctx.send_all(Reset(-1, decision.cluster.generation))
     if number or saved is not None:
-        roll_back(ctx, clock, generation, anew=True)
+        roll_back(ctx, clock, anew=True)
     _restore_from(ctx, saved)
     _warn_of_racks(ctx, decision.cluster)
     execute(ctx, decision)
@@ -191,7 +188,7 @@ def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
     if decision is None:
         return
     ctx.send_all(Reset(clock, decision.cluster.generation))
-    roll_back(ctx, clock, decision.cluster.generation, anew=True)
+    roll_back(ctx, clock, anew=True)
     _restore_from(ctx, saved)
     execute(ctx, decision)
     draining.decide(ctx, list(state.draining.deadlines))  # nothing is known of it in the new beginning
@@ -231,7 +228,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
         finished = report.finished | finished
     state.ending = replace(state.ending, finished=finished)
     state.rebalancing = replace(
-        state.rebalancing, workers=workers, generation=cluster.generation, next_worker=next_worker, start_at=None,
+        state.rebalancing, workers=workers, next_worker=next_worker, start_at=None,
         begun=max(report.begun for report in reports.values()), frozen=bool(finished),
         after_rollback=leaving_workers(reports, workers),
     )  # fmt: skip

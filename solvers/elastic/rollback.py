@@ -29,7 +29,7 @@ def roll_back_all(ctx: Context, clock: int, generation: int) -> None:
     log_rollback(ctx, clock, generation, ctx.state.rebalancing.begun)
     for host in ctx.state.members:
         ctx.request(host, RollBack(clock, generation), HostRolledBack(host, clock, generation))
-    roll_back(ctx, clock, generation, anew=False)
+    roll_back(ctx, clock, anew=False)
 
 
 @on_answer(HostRolledBack)
@@ -44,8 +44,8 @@ def log_rollback(ctx: Context, clock: int, generation: int, begun: int) -> None:
     ctx.log(**{"what": "rolled back", "clock": clock, "generation": generation, "redone": max(0, begun - 1 - clock)})
 
 
-def roll_back(ctx: Context, clock: int, generation: int, *, anew: bool) -> None:
-    """Reset everything to the state of a clock, in a new generation.
+def roll_back(ctx: Context, clock: int, *, anew: bool) -> None:
+    """Reset everything to the state of a clock.
 
     ``anew``: hosts have nothing but a checkpoint's state.
     """
@@ -54,7 +54,7 @@ def roll_back(ctx: Context, clock: int, generation: int, *, anew: bool) -> None:
     state.migration = migration.rolled_back(state.migration, anew=anew)
     if anew:
         state.draining = replace(state.draining, free=frozenset())
-    rebalancing.rolled_back(ctx, clock, generation)
+    rebalancing.rolled_back(ctx, clock)
     replication.rolled_back(ctx, clock)
     progress.rolled_back(ctx, clock)
     host_work.rolled_back(ctx)

@@ -166,7 +166,6 @@ class Rebalancing:
     workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
     pending: Mapping[int, PendingClocks] = field(default_factory=dict)
     leaving: Mapping[int, PendingClocks] = field(default_factory=dict)
-    generation: int = 0
     begun: int = -1
     next_worker: int = 0
     frozen: bool = False

@@ -158,7 +158,7 @@ def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
             replication.reported(ctx, host, message)
         case ClockDone() if state.placement is None:
             resuming.clock_done_early(ctx, host, message)
-        case ClockDone() if message.generation == state.rebalancing.generation:
+        case ClockDone() if message.generation == state.cluster.generation:
             rebalancing.clock_begun(ctx, message.clock + 1)
             host_work.clock_done(ctx, host, message)
             progress.clock_done(ctx, message, len(state.rebalancing.workers))

@@ -117,7 +117,8 @@ class Table:
 
     def roll_back(self, clock: int, generation: int) -> None:
         """All are back at a clock."""
-        self.act(lambda ctx: rollback.roll_back(ctx, clock, generation, anew=False))
+        self.state.placement = replace(self.state.cluster, generation=generation)
+        self.act(lambda ctx: rollback.roll_back(ctx, clock, anew=False))
 
     def ended(self, worker: int, until: int | None = None) -> None:
         """A worker has done what was left to do."""

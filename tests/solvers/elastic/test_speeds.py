@@ -74,5 +74,5 @@ def test_clocks_count_anew_after_a_roll_back() -> None:
         if clock > 12:
             break
         report(ctx, host, clock)
-    roll_back(ctx, 3, 1, anew=False)
+    roll_back(ctx, 3, anew=False)
     assert decided_at(ctx.state, reports_of(4, ahead=0)) == 3 + UNEVEN_CLOCKS
