@@ -7,6 +7,7 @@ from plink.model.elastic.requests import Bye
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_timer
 from solvers.elastic.events import HostsWarned
+from solvers.elastic.state import omit
 
 _GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
 _RETRY_S = 0.05
@@ -64,8 +65,7 @@ def apply_early_warnings(ctx: Context) -> None:
         return
     for number, (until, reason) in ctx.state.draining.early.items():
         if number in ctx.state.cluster.members:
-            rest = {other: warning for other, warning in ctx.state.draining.early.items() if other != number}
-            ctx.state.draining = replace(ctx.state.draining, early=rest)
+            ctx.state.draining = replace(ctx.state.draining, early=omit(ctx.state.draining.early, number))
             warn(ctx, {number: max(0.0, until - ctx.now)}, reason)
 
 
@@ -104,6 +104,5 @@ def release(ctx: Context, number: int, reason: str) -> None:
 def was_leaving(ctx: Context, number: int) -> bool:
     """Return whether a member that is no longer there was released before."""
     draining = ctx.state.draining
-    deadlines = {host: at for host, at in draining.deadlines.items() if host != number}
-    ctx.state.draining = replace(draining, deadlines=deadlines)
+    ctx.state.draining = replace(draining, deadlines=omit(draining.deadlines, number))
     return number in draining.released

@@ -17,7 +17,7 @@ from solvers.elastic.dispatch import on_answer
 from solvers.elastic.ending import fail
 from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete
 from solvers.elastic.member import Member
-from solvers.elastic.state import GONE, Arrival, StartGroup
+from solvers.elastic.state import GONE, Arrival, StartGroup, omit
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result:
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
     text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
     if group.late:
-        ctx.state.members = {host: other for host, other in ctx.state.members.items() if host != member.number}
+        ctx.state.members = omit(ctx.state.members, member.number)
         ctx.say(text)
         _reject(ctx, member, error)
     else:
@@ -166,7 +166,7 @@ def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) 
 def _started(ctx: Context, number: int) -> None:
     joining = ctx.state.joining
     purpose = joining.groups[number].purpose
-    ctx.state.joining = replace(joining, groups={k: group for k, group in joining.groups.items() if k != number})
+    ctx.state.joining = replace(joining, groups=omit(joining.groups, number))
     ctx.emit(purpose)
 
 
@@ -245,8 +245,7 @@ def expected_no_longer(ctx: Context, host: int) -> bool:
     starting = ctx.state.joining.starting
     if host not in starting:
         return False
-    starting = {other: member for other, member in starting.items() if other != host}
-    ctx.state.joining = replace(ctx.state.joining, starting=starting)
+    ctx.state.joining = replace(ctx.state.joining, starting=omit(starting, host))
     return True
 
 

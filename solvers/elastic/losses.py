@@ -12,7 +12,7 @@ from solvers.elastic.context import Context
 from solvers.elastic.ending import fail
 from solvers.elastic.events import HostsGone, HostsLost, HostUnfit
 from solvers.elastic.member import Member
-from solvers.elastic.state import GONE
+from solvers.elastic.state import GONE, omit
 
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
 
@@ -51,7 +51,7 @@ def lost(ctx: Context, event: HostsLost) -> None:
         warned = number in ctx.state.draining.deadlines
         (leaving if draining.was_leaving(ctx, number) else failed).append(number)
         ctx.log(**member.line("left" if number in leaving else "failed", event.reason))
-        ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != number}
+        ctx.state.members = omit(ctx.state.members, number)
         ctx.command(DropHost(number, event.reason))  # it may come to again
         if number in failed and not warned and _ends_the_job(ctx, member, event.reason):
             return

@@ -25,7 +25,7 @@ from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.partitions import PartitionPlacement
-from solvers.elastic.state import GONE, REFUSED, Migration, State
+from solvers.elastic.state import GONE, REFUSED, Migration, State, omit
 
 WAIT_SHARE = 0.25  # of a warning, for which transfers may be kept back until they are in nobody's way
 _RETRY_S = 0.3
@@ -203,7 +203,7 @@ def _max_wait_s(ctx: Context, waited_s: float) -> float:
 
 def _rest(ctx: Context, sent: StateTransferred, seconds: float) -> None:
     migration, key = ctx.state.migration, (sent.partition, sent.term)
-    in_transit = {other: ends for other, ends in migration.in_transit.items() if other != key}
+    in_transit = omit(migration.in_transit, key)
     resting = migration.resting
     # Not so with newcomers, who serve less than their part until they have it all, and are about to work.
     if ctx.state.cluster.leaving:
@@ -279,8 +279,7 @@ def cancel(ctx: Context, hosts: tuple[int, ...], partition: int, term: int) -> N
     """Call off a move or a copy at those of its ends that are left; the primary serves on."""
     migration, key = ctx.state.migration, (partition, term)
     address = migration.replicas.get(key)
-    replicas = {other: address_of for other, address_of in migration.replicas.items() if other != key}
-    ctx.state.migration = replace(migration, replicas=replicas)
+    ctx.state.migration = replace(migration, replicas=omit(migration.replicas, key))
     for host in hosts:
         ctx.send(host, Cancel(partition, term) if address is None else StopReplicating(partition, address))
 
@@ -350,8 +349,7 @@ def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: Res
 
 def _end_commit(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    commits = {other: other_commit for other, other_commit in migration.commits.items() if other != number}
-    ctx.state.migration = replace(migration, commits=commits)
+    ctx.state.migration = replace(migration, commits=omit(migration.commits, number))
 
 
 # Everybody goes back, or begins anew.

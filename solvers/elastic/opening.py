@@ -10,7 +10,7 @@ from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.ending import fail
 from solvers.elastic.events import HostsLost
-from solvers.elastic.state import GONE, State
+from solvers.elastic.state import GONE, State, omit
 
 _RETRY_S = 0.3
 _MAX_HAND_ON_ATTEMPTS = 20
@@ -141,8 +141,7 @@ def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answe
 
 def _end_opening(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    opening = {other: term for other, term in migration.opening.items() if other != number}
-    ctx.state.migration = replace(migration, opening=opening)
+    ctx.state.migration = replace(migration, opening=omit(migration.opening, number))
 
 
 def _opens(state: State, purpose: PartitionOpened | FirstReplicaAdded) -> bool:

@@ -12,7 +12,6 @@ new generation workers begin nothing before they were told what.
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, TakeOver
@@ -21,12 +20,19 @@ from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.data import worked_on
-from solvers.elastic.state import Barrier, PendingClocks, Phase, Rebalancing, ShardNumbers, State, WorkerAssignment
+from solvers.elastic.state import (
+    Barrier,
+    PendingClocks,
+    Phase,
+    Rebalancing,
+    ShardNumbers,
+    State,
+    WorkerAssignment,
+    omit,
+)
 
 _AHEAD = 2  # clocks
 _RETRY_S = 0.05
-
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,9 @@ def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
     current = ctx.state.rebalancing
     left = current.pending.get(worker)
     if left is not None and (until is None or until >= left.until):
-        current = replace(current, pending=_without(current.pending, worker))
+        current = replace(current, pending=omit(current.pending, worker))
     ctx.state.rebalancing = replace(
-        current, leaving=_without(current.leaving, worker), after_rollback=_without(current.after_rollback, worker)
+        current, leaving=omit(current.leaving, worker), after_rollback=omit(current.after_rollback, worker)
     )
     advance(ctx)
 
@@ -89,10 +95,6 @@ def clock_begun(ctx: Context, clock: int) -> None:
     """Note that a worker is about to begin a clock."""
     if clock > ctx.state.rebalancing.begun:
         ctx.state.rebalancing = replace(ctx.state.rebalancing, begun=clock)
-
-
-def _without(workers: Mapping[int, _Value], worker: int) -> dict[int, _Value]:
-    return {number: value for number, value in workers.items() if number != worker}
 
 
 def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:
@@ -314,7 +316,7 @@ def _assign_pending(ctx: Context) -> None:
         if left.host not in members:
             current = replace(
                 current,
-                leaving=_without(current.leaving, worker),
+                leaving=omit(current.leaving, worker),
                 pending={**current.pending, worker: replace(left, host=-1)},
             )
     for worker, left in current.pending.items():

@@ -1,10 +1,11 @@
 """The state of an elastic job's controller: one record of frozen sub-states, which are replaced and never changed."""
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import DivergenceReport, SavedCheckpoint, TrafficCounters
@@ -21,6 +22,14 @@ GONE = "Gone"  # kind of the error of a request whose host is lost
 REFUSED = "RejectedRequest"  # kind of the error where a partition is not here, or not as it was
 
 ShardNumbers = tuple[int, ...]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def omit(values: Mapping[_Key, _Value], *keys: _Key) -> dict[_Key, _Value]:
+    """Return a mapping without some keys."""
+    return {key: value for key, value in values.items() if key not in keys}
 
 
 @dataclass(frozen=True)
@@ -362,19 +371,16 @@ class HostWork:
     grains: int = 0
     helped: Mapping[int, int] = field(default_factory=dict)
 
-    def plus(self, compute_s: float, waited_s: float, steps: int) -> "HostWork":
-        """Return it with one more clock of one worker."""
-        return replace(
-            self, compute_s=self.compute_s + compute_s, waited_s=self.waited_s + waited_s, steps=self.steps + steps,
-            clocks=self.clocks + 1,
-        )  # fmt: skip
-
-    def plus_help(self, grains: int, helped: Mapping[int, int]) -> "HostWork":
-        """Return it with the grains of one more clock, of which workers of hosts did so many for it."""
-        hosts = dict(self.helped)
-        for host, count in helped.items():
-            hosts[host] = hosts.get(host, 0) + count
-        return replace(self, grains=self.grains + grains, helped=hosts)
+    def plus(self, done: ClockDone, helped: Mapping[int, int]) -> "HostWork":
+        """Return it with one more clock of one worker, of which workers of hosts did so many grains for it."""
+        return HostWork(
+            self.compute_s + done.compute_s,
+            self.waited_s + done.waited_s,
+            self.steps + done.steps,
+            self.clocks + 1,
+            self.grains + done.grains,
+            Counter(self.helped) + Counter(helped),
+        )
 
 
 @dataclass(frozen=True)
