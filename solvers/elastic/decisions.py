@@ -124,15 +124,13 @@ def _warn(decision: PlacementDecision, event: events.HostsWarned) -> None:
         return
     if new:
         decision.cause = f"{_names(before, list(new))} leaves in {min(new.values()):g} s"
-        leaving = decision.cluster.leaving
-        others = {host: seconds for host, seconds in event.others.items() if host in leaving}
-        decision.change(leaving={**leaving, **others, **new})
+        decision.change(leaving=decision.cluster.leaving | {*new})
         reliable = {host.number for host in decision.cluster.hosts if host.reliable}
-        if reliable <= set(decision.cluster.leaving) and reliable - set(before.leaving):
+        if reliable <= decision.cluster.leaving and reliable - before.leaving:
             reason = f"{decision.cause}, and no reliable host stays: write a checkpoint or add one"
             decision.act("UrgentCheckpoint", reason, checkpointing.urge, reason)
         working.assign(decision)
-        evacuation.evacuate(decision, event.unreplicated)
+        evacuation.evacuate(decision, {**event.others, **new}, event.unreplicated)
     _replan(decision)
 
 
@@ -189,11 +187,11 @@ def _release_members(decision: PlacementDecision) -> None:
     needed = {shard.owner for shard in cluster.shards}
     for partition in cluster.partitions:
         needed |= {partition.primary, partition.replica}
-    free = set(cluster.leaving) - needed - cluster.released
+    free = cluster.leaving - needed - cluster.released
     for host in sorted(free):
         reason = f"{cluster.name(host)} has nothing left that anybody needs"
         decision.act("Release", reason, draining.free, host)
-    decision.change(released=(cluster.released | free) & frozenset(cluster.leaving))
+    decision.change(released=(cluster.released | free) & cluster.leaving)
 
 
 def _names(cluster: Cluster, hosts: Sequence[int]) -> str:

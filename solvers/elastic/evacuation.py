@@ -38,19 +38,20 @@ class Evacuation:
     reason: str
 
 
-def evacuate(decision: PlacementDecision, unreplicated: Mapping[int, float]) -> None:
+def evacuate(decision: PlacementDecision, deadlines: Mapping[int, float], unreplicated: Mapping[int, float]) -> None:
     """Begin to move or drain partitions of the leaving transient hosts.
 
     The order is the one that brings most to safety. Where one cannot be in time it is an effective failure: nobody
     waits for the deadline to roll back.
 
+    :param deadlines: seconds that each leaving host has left.
     :param unreplicated: bytes by partition that its replica lacks; of others, all of it. Transfers may be kept back for
         a part of the warning, so that what is planned fits into the rest of it.
     """
     _cancel_moves_to_leaving(decision)
     plan = plan_evacuation(
         _at_risk(decision, unreplicated),
-        {host: (1 - migration.WAIT_SHARE) * seconds for host, seconds in decision.cluster.leaving.items()},
+        {host: (1 - migration.WAIT_SHARE) * deadlines[host] for host in decision.cluster.leaving},
         {host.number: host.rate for host in decision.cluster.hosts if host.rate is not None},
     )
     failed = [partition for partition in plan if partition.to is None]

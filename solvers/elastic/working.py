@@ -60,7 +60,7 @@ def without(decision: PlacementDecision, lost: Collection[int]) -> None:
     decision.change(
         hosts=tuple(host for host in decision.cluster.hosts if host.number not in lost),
         joining={host: group for host, group in decision.cluster.joining.items() if host not in lost},
-        leaving={host: seconds for host, seconds in decision.cluster.leaving.items() if host not in lost},
+        leaving=decision.cluster.leaving - frozenset(lost),
     )
     if not decision.cluster.reliable:
         return  # there is nothing to go on with

@@ -15,12 +15,12 @@ class Cluster:
     """State of a job's placement. Hosts by their number everywhere.
 
     ``hosts``: members, who has been running longest first. ``joining``: transient members that have not loaded their
-    share yet, with the number of their group, which takes over together. ``leaving``: members that were warned, with
-    the seconds that they had left at the last warning, theirs or another's. ``number``: the last of those that
-    terms, tickets and generations take, so that the larger one is the later one whatever it counts; ``generation``: of
-    the last roll-back. ``newest``: the last host's number. ``consistent``: the clock that all replicas have, -1: none
-    yet. ``released``: warned members that were told that they may go. ``halted``: state was lost, nothing changes any
-    more. ``speeds``: of a slot of each host, as measured, where shares go by them; else empty.
+    share yet, with the number of their group, which takes over together. ``leaving``: members that were warned.
+    ``number``: the last of those that terms, tickets and generations take, so that the larger one is the later one
+    whatever it counts; ``generation``: of the last roll-back. ``newest``: the last host's number. ``consistent``: the
+    clock that all replicas have, -1: none yet. ``released``: warned members that were told that they may go.
+    ``halted``: state was lost, nothing changes any more. ``speeds``: of a slot of each host, as measured, where shares
+    go by them; else empty.
     """
 
     hosts: tuple[Member, ...]
@@ -30,7 +30,7 @@ class Cluster:
     partitions: tuple[PartitionPlacement, ...]
     shards: Shards
     joining: Mapping[int, int] = field(default_factory=dict)
-    leaving: Mapping[int, float] = field(default_factory=dict)
+    leaving: frozenset[int] = frozenset()
     number: int = 0
     newest: int = -1
     generation: int = 0

@@ -118,7 +118,7 @@ def test_a_quiet_moment_is_taken_for_what_it_is() -> None:
     assert [host.number for host in state.hosts] == list(range(6))
     assert state.partitions == (PartitionPlacement(2, 5, 0, 8), PartitionPlacement(3, 6, 1, 7))
     assert (state.consistent, state.generation, state.newest, state.stage) == (7, 4, 5, Stage.ACTIVE_AND_BACKUP)
-    assert (state.joining, state.leaving, state.thresholds) == ({}, {}, Thresholds())
+    assert (state.joining, state.leaving, state.thresholds) == ({}, frozenset(), Thresholds())
     assert [shard.owner for shard in state.shards] == list(range(6))
     assert [shard.previous for shard in state.shards] == [(), *[(0,)] * 5]
     (forget,) = of("ForgetMoves", actions)

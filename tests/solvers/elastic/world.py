@@ -4,7 +4,7 @@ import inspect
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,6 +121,7 @@ class World:
     pushes: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     actions: list[Seen] = field(default_factory=list)
     consistent: int = -1
+    warned: dict[int, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, members: tuple[Member, ...], partitions: int, shards: int, **more: Thresholds) -> "World":
@@ -139,6 +140,9 @@ class World:
         before = self.state
         if isinstance(event, HostsGone):
             self._gone(event.hosts)
+        if isinstance(event, HostsWarned):
+            event = replace(event, others=self.warned)
+            self.warned |= event.deadlines
         decision = decision_on(before, event)
         self.state, actions = decision.cluster, seen(decision)
         again = decision_on(self.state, event)
