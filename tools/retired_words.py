@@ -38,6 +38,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("plink/documents/run.py", "why"): "key of plink.run",
     ("plink/records/elastic_log.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/decisions.py", "why"): "key of a log line, docs/formats.md",
+    ("solvers/elastic/progress.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/resuming.py", "why"): "key of a log line, docs/formats.md",
     ("tests/solvers/costs/test_fabric.py", "why"): "key of a shared link in plink.network",
     ("tests/api/test_bandwidth_data.py", "why"): "key of a shared link in plink.network",

@@ -82,7 +82,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class ActionLogEntry:
-    """An action of the controller, named as in ``solvers/elastic/placement/actions.py``."""
+    """An action of the controller, as the decisions of ``solvers/elastic`` name it."""
 
     what: ClassVar[str] = "action"
     at: Quantity

@@ -7,7 +7,6 @@ from plink.model.consistency import check_optimisers, parse_rule
 from plink.model.divergence import check_divergence
 from plink.model.elastic.reports import OtherVersion
 from solvers.elastic.member import Member
-from solvers.elastic.placement.hosts import Tier
 
 _LAYOUT = {
     "tables": "tables", "shards": "shards", "batches": "mini-batches", "grains": "grains of a mini-batch",
@@ -36,7 +35,7 @@ def refuse(members: Sequence[Member], rule: str = "bsp", divergence: str = "") -
                 )
     check_optimisers(parse_rule(rule), first.optimisers)
     check_divergence(divergence, first.float_tables)
-    reliable = [member for member in members if member.tier == Tier.RELIABLE]
+    reliable = [member for member in members if member.reliable]
     if not reliable:
         return (
             "no reliable host: parameters would be lost with the hosts that may be taken away; mark one in the hosts "

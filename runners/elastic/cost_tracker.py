@@ -1,5 +1,6 @@
 """What a job costs, by its log: while it runs (`plink elastic status`), and afterwards (`plink elastic summary`)."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -7,7 +8,8 @@ from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import HostPeriod, members_of
 from plink.records.elastic_log import HostEvent
 from plink.records.iteration_values import IterationValues
-from solvers.elastic.placement.costs import Held, cost_of
+
+_HOUR_S = 3600.0
 
 
 class CostTracker:
@@ -36,11 +38,22 @@ class CostTracker:
 
 def spent(members: Iterable[HostPeriod], iterations: int) -> TotalCost:
     """Return what a run cost in all and per iteration, both None where no host has a price, and the hosts that have
-    none."""
-    held = [Held(member.joined.host, member.joined.price, ((member.joined.at, member.until),)) for member in members]
-    cost = cost_of(held, iterations)
+    none.
+
+    Each host costs its price an hour for as long as it was held. The cost by iteration is what a mix of reliable and
+    transient machines is chosen by (Harlap thesis, 4.3).
+    """
+    members = list(members)
+    costs = [
+        member.joined.price * max(0.0, member.until - member.joined.at) / _HOUR_S
+        for member in members
+        if member.joined.price is not None
+    ]
+    total = math.fsum(costs) if costs else None
     return TotalCost(
-        total=_rounded(cost.total), per_iteration=_rounded(cost.per_unit), without_price=tuple(cost.without_price)
+        total=_rounded(total),
+        per_iteration=_rounded(total / iterations if total is not None and iterations else None),
+        without_price=tuple(dict.fromkeys(each.joined.host for each in members if each.joined.price is None)),
     )
 
 

@@ -22,9 +22,8 @@ from plink.model.units import format_bytes
 from plink.runtime.elastic.arrays.array_pool import MAX_POOLED_BYTES
 from plink.runtime.elastic.partition.divergence import MAX_UNDO_COPIES
 from solvers.elastic.member import Member
-from solvers.elastic.placement.hosts import Tier
-from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
+from solvers.elastic.start import start
 
 _UNDO_COPIES = 1  # of every vector that a step has changed: it, as it was before
 _OPTIMISER_COPIES = 2  # of what a server has: the sum of a clock, and what optimisers make of it
@@ -54,16 +53,15 @@ class MemoryNeed:
 
 def memory_needs(members: Sequence[Member], settings: Settings) -> dict[int, MemoryNeed]:
     """Return what each host needs, by number, if the job begins with these. :raises UsageError: it cannot."""
-    hosts = [member.host for member in members]
-    state, _ = start(hosts, settings.partition_bytes, settings.shards, settings.thresholds)
-    shards = Counter(shard.owner for shard in state.shards)
+    cluster = start(members, settings.partition_bytes, settings.shards, settings.thresholds).cluster
+    shards = Counter(shard.owner for shard in cluster.shards)
     workers = {member.number: min(member.slots, shards[member.number]) for member in members}
     worker = (_WORKER_COPIES + _HELP_COPIES * settings.rebalance) * settings.bytes + _WORKER_ROW_BYTES * settings.rows
     needs = {number: MemoryNeed(workers=count * worker) for number, count in workers.items()}
     rule = parse_rule(settings.rule)
     copies = 1 + rule.sees_ahead
     waiting = sum(workers.values()) * (1 + rule.apart) + _OPTIMISER_COPIES * settings.optimisers
-    for partition, size in zip(state.partitions, settings.partition_bytes, strict=True):
+    for partition, size in zip(cluster.partitions, settings.partition_bytes, strict=True):
         pushes = partition.primary != partition.replica
         bounded = bool(settings.divergence) and pushes
         undo = MAX_UNDO_COPIES if bounded else _UNDO_COPIES
@@ -125,7 +123,7 @@ def warning(subjects: Sequence[Member], members: Sequence[Member], settings: Set
 def _refusal(pool: _Pool) -> str:
     """Return the message about memory that is certainly too small."""
     stateful = pool.stateful
-    reliable = stateful[0].tier == Tier.RELIABLE.value
+    reliable = stateful[0].reliable
     instead = "more reliable hosts" if reliable else "hosts with more memory"
     return (
         f"{_names(stateful)} would keep {format_bytes(pool.need.state)} of parameters, and "

@@ -35,7 +35,6 @@ from runners.job.placement import RankLocation
 from runners.job.result import TIMED_OUT
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
-from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.placement.partitions import partition_count
 from solvers.elastic.settings import Settings
 
@@ -225,7 +224,7 @@ class Supervisor:
 
     def _lose(self, number: int) -> None:
         member = self._members.pop(number, None)
-        if member is not None and member.tier == "reliable":
+        if member is not None and member.reliable:
             self._lost_reliable[member.name] = self._hosts[number]
         self._warned.pop(number, None)
         self._failed.pop(number, None)
@@ -405,7 +404,7 @@ class Supervisor:
         return self._none_stays(numbers)
 
     def _none_stays(self, warned: list[int]) -> str | None:
-        reliable = [member for member in self._members.values() if member.tier == Tier.RELIABLE.value]
+        reliable = [member for member in self._members.values() if member.reliable]
         if not {member.number for member in reliable} & set(warned) or any(
             member.number not in self._warned for member in reliable
         ):
@@ -421,7 +420,7 @@ class Supervisor:
         """Return a warning about memory, for the job without its warned hosts, if it can do without them."""
         assert self._settings is not None
         staying = [member for member in self._members.values() if member.number not in self._warned]
-        if all(member.tier != Tier.RELIABLE.value for member in [*staying, *newcomers]):
+        if all(not member.reliable for member in [*staying, *newcomers]):
             staying = list(self._members.values())
         return warning(newcomers, [*staying, *newcomers], self._settings)
 

@@ -8,6 +8,7 @@ from solvers.elastic import (
     ending,
     extensions,
     joining,
+    migration,
     rebalancing,
     replication,
     resuming,
@@ -15,15 +16,15 @@ from solvers.elastic import (
     traffic,
 )
 from solvers.elastic.context import Context
+from solvers.elastic.events import HostsJoined
 from solvers.elastic.member import Member
-from solvers.elastic.placement.events import Joined
 
 
 def advance(ctx: Context) -> None:
     """Decide on what has happened, then do what has become possible."""
     while ctx.state.undecided and ctx.state.placement is not None and not ctx.state.ending.over:
-        if (halt := decisions.decide(ctx)) is not None:
-            resuming.halted(ctx, halt)
+        if (reason := decisions.decide(ctx)) is not None:
+            resuming.halted(ctx, reason)
     if ctx.state.placement is not None and not ctx.state.ending.over:
         replication.advance(ctx)
         _advance_modules(ctx)
@@ -64,5 +65,5 @@ def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
         if member.number <= cluster.newest:  # it fell between two controllers
             draining.release(ctx, member.number, "it came while the controller changed; add it again")
         ctx.send(member.number, ReplicateUpTo(ctx.state.replication.watermark))
-    decisions.send_primaries(ctx)
-    ctx.state.undecided = (*ctx.state.undecided, Joined(tuple(member.host for member in new), bulk))
+    migration.send_primaries(ctx)
+    ctx.decide(HostsJoined(tuple(new), bulk))

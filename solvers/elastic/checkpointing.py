@@ -15,9 +15,7 @@ from plink.model.elastic.results import CheckpointWritten, Result
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
-from solvers.elastic.pending import GONE, REFUSED
-from solvers.elastic.placement.hosts import Tier
-from solvers.elastic.state import Checkpoint, CheckpointAttempt, Checkpointing, State
+from solvers.elastic.state import GONE, REFUSED, Checkpoint, CheckpointAttempt, Checkpointing, State
 
 _DUE_SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
 _MIN_INTERVAL_S = 0.2
@@ -58,6 +56,12 @@ def request(ctx: Context, request_id: int) -> None:
     requested = current.clock if current.clock >= 0 else least
     ctx.state.checkpointing = replace(current, requests=(*current.requests, (requested, request_id)))
     _answer_requests(ctx)
+
+
+def urge(ctx: Context, reason: str) -> None:
+    """Write one as soon as possible, and tell the user why."""
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, urgent=True)
+    ctx.say(reason)
 
 
 def consistent(ctx: Context, clock: int) -> None:
@@ -139,7 +143,7 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
 
 def last_reliable_s(ctx: Context) -> float | None:
     """Return for how many seconds a reliable host will still be there, where all of them are warned."""
-    hosts = [host.number for host in ctx.state.cluster.hosts if host.tier is Tier.RELIABLE]
+    hosts = [host.number for host in ctx.state.cluster.hosts if host.reliable]
     deadlines = ctx.state.draining.deadlines
     if not hosts or any(host not in deadlines for host in hosts):
         return None

@@ -7,7 +7,7 @@ its death counts only where it has answered a request that was sent after that.
 
 from dataclasses import replace
 
-from solvers.elastic.state import CrashLoop
+from solvers.elastic.state import CrashLoop, omit
 
 ENDED = "its node ended with exit code"
 _MAX_DEATHS = 3
@@ -32,7 +32,7 @@ def died(
     """
     number, name = host
     answered = deaths.answered.get(number, -1)
-    deaths = replace(deaths, answered={other: latest for other, latest in deaths.answered.items() if other != number})
+    deaths = replace(deaths, answered=omit(deaths.answered, number))
     code = _code(reason)
     if code is None or code in _TERMINATED:
         return deaths, False

@@ -1,133 +1,198 @@
-"""Decisions of the placement carried out: each action is given to the sub-state that brings it about."""
+"""Decisions on the placement: who serves and who works after an event, and how that is brought about.
 
-from dataclasses import dataclass, replace
+See Harlap thesis, 4.2. An event may be reported twice or late: nothing follows from a term, generation or ticket that
+is not the last one, nor from a host that is no member.
+"""
 
-from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import Forget, RollBack, SetPrimaries
-from plink.model.elastic.results import Result
-from solvers.elastic import checkpointing, loading, migration, opening, rebalancing, traffic
-from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_answer
-from solvers.elastic.events import HostsLost
-from solvers.elastic.pending import GONE
-from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.cluster import apply
-from solvers.elastic.placement.data import worked_on
-from solvers.elastic.placement.events import Measured, Moved
-from solvers.elastic.placement.state import Cluster
-from solvers.elastic.rollback import roll_back
-from solvers.elastic.state import CLOCK_SHIFT
+from collections.abc import Sequence
+from dataclasses import replace
 
-_NOT_LOGGED = act.Consistent | act.Welcome | act.ChangeStage | act.Serve  # or logged as something else
-
-
-@dataclass(frozen=True)
-class HostRolledBack:
-    """A host goes back to a clock."""
-
-    host: int
-    clock: int
-    generation: int
+from solvers.elastic import (
+    checkpointing,
+    draining,
+    evacuation,
+    events,
+    joining,
+    migration,
+    moving,
+    progress,
+    rebalancing,
+    traffic,
+    working,
+)
+from solvers.elastic.context import Context, PlacementDecision
+from solvers.elastic.member import Member
+from solvers.elastic.placement import data
+from solvers.elastic.placement.cluster import Cluster
+from solvers.elastic.placement.stages import measured_thresholds
+from solvers.elastic.recovery import recover
+from solvers.elastic.rollback import roll_back_all
 
 
-def decide(ctx: Context) -> act.Halt | None:
+def decide(ctx: Context) -> str | None:
     """Decide on the next event, and carry out what follows; returns why the job cannot go on from here."""
     event, *rest = ctx.state.undecided
     ctx.state.undecided = tuple(rest)
-    before = ctx.state.cluster
-    after, actions = apply(before, event)
-    if isinstance(event, Moved):
-        migration.commit(ctx, before, after, event)
-    if isinstance(event, Measured):
-        traffic.keep(ctx, after.thresholds)
-    return execute(ctx, after, actions)
+    return execute(ctx, decision_on(ctx.state.cluster, event))
 
 
-def execute(ctx: Context, after: Cluster, actions: tuple[act.Action, ...]) -> act.Halt | None:
-    """Make a decision the state of things, and have it brought about; returns a halt among its actions."""
-    before, ctx.state.placement = ctx.state.placement, after
-    rolls_back = any(isinstance(action, act.RollBackAll) for action in actions)
+def execute(ctx: Context, decision: PlacementDecision) -> str | None:
+    """Make a decision the state of things, and have it brought about; returns why the job cannot go on from here."""
+    before, ctx.state.placement = ctx.state.placement, decision.cluster
+    rolls_back = any(action.effect is roll_back_all for action in decision.actions)
     if before is not None and rolls_back:
         migration.give_up(ctx, before)
         migration.forget_replicas(ctx, before)  # which may not be able to go back
-    for action in actions:
-        if not isinstance(action, _NOT_LOGGED):
-            ctx.log(what="action", action=type(action).__name__, why=action.reason)
-        _execute_action(ctx, action)
+    for action in decision.actions:
+        if action.name:
+            ctx.log(what="action", action=action.name, why=action.reason)
+        if action.effect is not None:
+            action.effect(ctx, *action.arguments)
     if before is not None and not rolls_back:
         migration.forget_replicas(ctx, before)
-    ctx.state.rebalancing = replace(ctx.state.rebalancing, target=worked_on(after.shards))
+    ctx.state.rebalancing = replace(ctx.state.rebalancing, target=data.worked_on(decision.cluster.shards))
     rebalancing.advance(ctx)
-    return next((action for action in actions if isinstance(action, act.Halt)), None)
+    return decision.halted
 
 
-def send_primaries(ctx: Context) -> None:
-    """Send all members the primaries of all partitions."""
-    cluster = ctx.state.cluster
-    primaries = {
-        number: (ctx.state.address(partition.primary), partition.term)
-        for number, partition in enumerate(cluster.partitions)
-        if partition.primary in ctx.state.members
-    }
-    ctx.send_all(SetPrimaries(primaries, cluster.number))
+def decision_on(cluster: Cluster, event: events.PlacementEvent) -> PlacementDecision:
+    """Return what follows from an event for a placement."""
+    decision = PlacementDecision(cluster)
+    if cluster.halted:
+        return decision
+    match event:
+        case events.HostsJoined(hosts, bulk):
+            _join(decision, hosts, bulk)
+        case events.ShardsReady(host, ticket):
+            if (shards := data.arrived(cluster.shards, host, ticket)) != cluster.shards:
+                decision.change(shards=shards)
+                _replan(decision, f"{cluster.name(host)} has loaded")
+        case events.HostsWarned():
+            _warn(decision, event)
+        case events.HostsGone():
+            if lost := [host for host in sorted(set(event.hosts)) if host in cluster.members]:
+                decision.cause = f"{_names(cluster, lost)} {'left' if event.released else 'failed'}"
+                _remove(decision, lost)
+                _replan(decision)
+        case events.PartitionMoved(partition, term):
+            if moving.moved(decision, partition, term):
+                _replan(decision, f"partition {partition} has moved")
+        case events.PartitionUnserved():
+            _unserved(decision, event)
+        case events.PartitionReplicated():
+            _replicated(decision, event)
+        case events.SpeedsMeasured(speeds):
+            decision.change(speeds=speeds)
+            _replan(decision, "the speeds of hosts were measured")
+        case events.TrafficMeasured():
+            decision.change(thresholds=measured_thresholds(event.traffic, cluster.thresholds))
+            decision.do(traffic.keep, decision.cluster.thresholds)
+            if decision.cluster.thresholds != cluster.thresholds:
+                _replan(decision, "the reliable hosts' traffic was measured")
+    return decision
 
 
-def _execute_action(ctx: Context, action: act.Action) -> None:
-    match action:
-        case act.Welcome():
-            _welcome(ctx, action)
-        case act.ChangeStage():
-            ctx.state.progress = replace(ctx.state.progress, stage=action.stage.value)
-            ctx.log(what="stage", stage=action.stage.value, why=action.reason)
-        case act.Serve():
-            opening.serve(ctx, action)
-        case act.HandOver() | act.Drain() | act.Replicate():
-            migration.transfer(ctx, action)
-        case act.CancelMove():
-            migration.cancel(ctx, action)
-        case act.ReplicateTo():
-            migration.set_replica(ctx, action)
-        case act.RestorePartition():
-            migration.restore(ctx, action)
-        case act.PromoteReplica():
-            migration.promote(ctx, action)
-        case act.ForgetMoves():
-            ctx.send_all(Forget(action.term))
-        case act.RollBackAll():
-            clock = action.clock - CLOCK_SHIFT
-            log_rollback(ctx, clock, action.generation, ctx.state.rebalancing.begun)
-            for host in ctx.state.members:
-                ctx.request(host, RollBack(clock, action.generation), HostRolledBack(host, clock, action.generation))
-            roll_back(ctx, clock, action.generation, anew=False)
-        case act.Consistent():
-            checkpointing.consistent(ctx, action.clock - CLOCK_SHIFT)
-        case act.PointWorkers():
-            send_primaries(ctx)
-        case act.Load():
-            loading.load(ctx, action)
-        case act.Release():
-            ctx.state.draining = replace(ctx.state.draining, free=ctx.state.draining.free | {action.host})
-        case act.UrgentCheckpoint():
-            ctx.state.checkpointing = replace(ctx.state.checkpointing, urgent=True)
-            ctx.say(action.reason)
-        case act.Halt() | act.Work() | act.StopWork():
-            pass  # by whoever decides, and by rebalancing
+def _join(decision: PlacementDecision, members: Sequence[Member], bulk: bool) -> None:
+    cluster = decision.cluster
+    hosts = sorted((host for host in members if host.number > cluster.newest), key=lambda host: host.number)
+    if not hosts:
+        return
+    for host in hosts:
+        decision.do(joining.welcome, host.number, f"member {host.number}, {host.tier}")
+    # A reliable host can serve at once; its share of the data follows when it has loaded it.
+    new = {host.number: hosts[0].number if bulk else host.number for host in hosts if not host.reliable}
+    joining_hosts = {**cluster.joining, **new}
+    decision.change(hosts=(*cluster.hosts, *hosts), joining=joining_hosts, newest=hosts[-1].number)
+    names = {host.name for host in hosts}
+    if old := [host.number for host in cluster.hosts if host.name in names]:
+        # Under its old name it is another process, which has nothing of what the old one had.
+        decision.cause = f"{_names(cluster, old)} came back"
+        _remove(decision, old)
+    _replan(decision, f"{', '.join(host.name for host in hosts)} joined")
+    if decision.halted is None:
+        working.load_spares(decision, [host.number for host in hosts])
 
 
-@on_answer(HostRolledBack)
-def _host_rolled_back(ctx: Context, purpose: HostRolledBack, answer: Answer, result: Result | None) -> None:
-    """Go on without a host that cannot go back: its state is of another clock than everybody else's."""
-    if answer.error is not None and answer.kind != GONE and purpose.generation == ctx.state.cluster.generation:
-        ctx.emit(HostsLost((purpose.host,), f"it cannot roll back to clock {purpose.clock}: {answer.error}"))
+def _warn(decision: PlacementDecision, event: events.HostsWarned) -> None:
+    before = decision.cluster
+    deadlines = {host: seconds for host, seconds in sorted(event.deadlines.items()) if host in before.members}
+    if late := [host for host, seconds in deadlines.items() if seconds <= 0]:
+        decision.cause = f"{_names(before, late)} warned with no time left"
+        _remove(decision, late)
+    new = {host: seconds for host, seconds in deadlines.items() if seconds > 0}
+    if decision.halted is not None or (not new and not late):
+        return
+    if new:
+        decision.cause = f"{_names(before, list(new))} leaves in {min(new.values()):g} s"
+        decision.change(leaving=decision.cluster.leaving | {*new})
+        reliable = {host.number for host in decision.cluster.hosts if host.reliable}
+        if reliable <= decision.cluster.leaving and reliable - before.leaving:
+            reason = f"{decision.cause}, and no reliable host stays: write a checkpoint or add one"
+            decision.act("UrgentCheckpoint", reason, checkpointing.urge, reason)
+        working.assign(decision)
+        evacuation.evacuate(decision, {**event.others, **new}, event.unreplicated)
+    _replan(decision)
 
 
-def _welcome(ctx: Context, action: act.Welcome) -> None:
-    number = action.host.number
-    if number in ctx.state.members.keys() - ctx.state.welcomed:  # it may be gone by now
-        ctx.state.welcomed |= {number}
-        ctx.log(**ctx.state.members[number].line("joined", action.reason))
+def _remove(decision: PlacementDecision, lost: Sequence[int]) -> None:
+    working.without(decision, lost)
+    recover(decision, lost)
 
 
-def log_rollback(ctx: Context, clock: int, generation: int, begun: int) -> None:
-    """Log that all go back from the latest clock that was ``begun``, and how many clocks will be done again."""
-    ctx.log(**{"what": "rolled back", "clock": clock, "generation": generation, "redone": max(0, begun - 1 - clock)})
+def _replicated(decision: PlacementDecision, event: events.PartitionReplicated) -> None:
+    cluster = decision.cluster
+    partition = cluster.partitions[event.partition]
+    if event.generation != cluster.generation or not partition.safe or event.clock <= partition.clock:
+        return
+    decision.partition(event.partition, clock=event.clock)
+    clock = min(partition.clock for partition in decision.cluster.partitions)
+    if clock > cluster.consistent:
+        decision.change(consistent=clock)
+        decision.do(checkpointing.consistent, clock)
+
+
+def _unserved(decision: PlacementDecision, event: events.PartitionUnserved) -> None:
+    cluster = decision.cluster
+    partition = cluster.partitions[event.partition]
+    if partition.term == event.term:
+        decision.cause = f"partition {event.partition} was lost on its way to {cluster.name(partition.primary)}"
+        decision.partition(event.partition, waiting=True, safe=event.has_replica)
+        recover(decision, (), effective=True)
+        _replan(decision)
+
+
+def _replan(decision: PlacementDecision, cause: str = "") -> None:
+    """Decide all that members and moves under way allow, and notify those whom it concerns, unless all is lost."""
+    if decision.halted is not None:
+        return
+    decision.cause = cause or decision.cause
+    working.assign(decision)
+    moving.plan_moves(decision)
+    before, after = decision.before, decision.cluster
+    if after.stage is not before.stage:
+        ratio = f"{len(after.transient)} transient to {len(after.reliable)} reliable hosts"
+        decision.do(progress.change_stage, after.stage, f"{decision.cause}: {ratio}")
+        decision.actions.insert(0, decision.actions.pop())
+    if [partition.primary for partition in after.partitions] != [partition.primary for partition in before.partitions]:
+        reason = f"{decision.cause}: partitions have other primaries"
+        decision.act("PointWorkers", reason, migration.send_primaries)
+    working.load(decision)
+    working.tell(decision)
+    _release_members(decision)
+
+
+def _release_members(decision: PlacementDecision) -> None:
+    """Release warned members that have nothing left that anybody needs, before they are taken."""
+    cluster = decision.cluster
+    needed = {shard.owner for shard in cluster.shards}
+    for partition in cluster.partitions:
+        needed |= {partition.primary, partition.replica}
+    free = cluster.leaving - needed - cluster.released
+    for host in sorted(free):
+        reason = f"{cluster.name(host)} has nothing left that anybody needs"
+        decision.act("Release", reason, draining.free, host)
+    decision.change(released=(cluster.released | free) & cluster.leaving)
+
+
+def _names(cluster: Cluster, hosts: Sequence[int]) -> str:
+    return ", ".join(cluster.name(host) for host in hosts)

@@ -13,6 +13,7 @@ from plink.model.elastic.requests import method_of_type
 from plink.model.elastic.results import Result, result_of
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostsLost
+from solvers.elastic.state import omit
 
 _OnAnswer = TypeVar("_OnAnswer", bound=Callable[[Context, Any, Answer, Result | None], None])
 _OnTimer = TypeVar("_OnTimer", bound=Callable[[Context, Any], None])
@@ -56,7 +57,7 @@ def answered(ctx: Context, host: int, answer: Answer) -> None:
             text = f"invalid answer to {method_of_type(request.method)}: {error}"
             ctx.emit(HostsLost((host,), text))
             return
-    ctx.state.requests = {number: other for number, other in ctx.state.requests.items() if number != answer.id}
+    ctx.state.requests = omit(ctx.state.requests, answer.id)
     _on_answer[type(request.purpose)](ctx, request.purpose, answer, result)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from plink.model.elastic.requests import Bye
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_timer
-from solvers.elastic.placement.events import Warned
+from solvers.elastic.events import HostsWarned
+from solvers.elastic.state import omit
 
 _GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
 _RETRY_S = 0.05
@@ -55,7 +56,7 @@ def decide(ctx: Context, hosts: Collection[int]) -> None:
     if deadlines := {
         number: remaining_s[number] for number in hosts if number in remaining_s and number in ctx.state.members
     }:
-        ctx.state.undecided = (*ctx.state.undecided, Warned(deadlines, others=remaining_s))
+        ctx.decide(HostsWarned(deadlines, others=remaining_s))
 
 
 def apply_early_warnings(ctx: Context) -> None:
@@ -64,9 +65,13 @@ def apply_early_warnings(ctx: Context) -> None:
         return
     for number, (until, reason) in ctx.state.draining.early.items():
         if number in ctx.state.cluster.members:
-            rest = {other: warning for other, warning in ctx.state.draining.early.items() if other != number}
-            ctx.state.draining = replace(ctx.state.draining, early=rest)
+            ctx.state.draining = replace(ctx.state.draining, early=omit(ctx.state.draining.early, number))
             warn(ctx, {number: max(0.0, until - ctx.now)}, reason)
+
+
+def free(ctx: Context, number: int) -> None:
+    """Have a host go as soon as it has ended what it does."""
+    ctx.state.draining = replace(ctx.state.draining, free=ctx.state.draining.free | {number})
 
 
 def release_overdue(ctx: Context) -> None:
@@ -99,6 +104,5 @@ def release(ctx: Context, number: int, reason: str) -> None:
 def was_leaving(ctx: Context, number: int) -> bool:
     """Return whether a member that is no longer there was released before."""
     draining = ctx.state.draining
-    deadlines = {host: at for host, at in draining.deadlines.items() if host != number}
-    ctx.state.draining = replace(draining, deadlines=deadlines)
+    ctx.state.draining = replace(draining, deadlines=omit(draining.deadlines, number))
     return number in draining.released

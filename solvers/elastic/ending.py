@@ -1,15 +1,18 @@
-"""The end of a job that does not fail: all workers have done their last clock, and the program writes its result."""
+"""The end of a job: at once, for whatever reason comes first, or when all workers have done their last clock.
+
+Then the program writes its result.
+"""
 
 from dataclasses import dataclass, replace
 
 from plink.model.elastic.reports import Answer, WorkerFinished
 from plink.model.elastic.requests import WriteResult
 from plink.model.elastic.results import Result
-from solvers.elastic import checkpointing, opening, rebalancing
+from solvers.elastic import checkpointing, progress, rebalancing, traffic
+from solvers.elastic.commands import EndJob
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
-from solvers.elastic.finish import end, fail
-from solvers.elastic.state import CLOCK_SHIFT, Phase
+from solvers.elastic.state import Phase
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,20 @@ class ResultWritten:
 
     host: int
     generation: int
+
+
+def end(ctx: Context, code: int, reason: str) -> None:
+    """End the job."""
+    if not ctx.state.ending.over:
+        ctx.state.ending = replace(ctx.state.ending, over=True)
+        progress.ended(ctx)
+        traffic.log_changes(ctx)
+        ctx.command(EndJob(code, reason))
+
+
+def fail(ctx: Context, reason: str) -> None:
+    """End the job: it cannot go on."""
+    end(ctx, 1, reason)
 
 
 def worker_finished(ctx: Context, report: WorkerFinished) -> None:
@@ -38,7 +55,7 @@ def advance(ctx: Context) -> None:
         return
     last = min(ending.finished.values())
     done = all(number in ending.finished for number, worker in current.workers.items() if worker.first <= last)
-    if done and checkpointing.finished(ctx, last - CLOCK_SHIFT):
+    if done and checkpointing.finished(ctx, last - 1):
         _write_result(ctx, last)
 
 
@@ -55,7 +72,7 @@ def _write_result(ctx: Context, clock: int) -> None:
 def _reason(ctx: Context) -> str:
     """Return why the job ends; and that it has trained nothing, if so."""
     reason = ctx.state.ending.reason
-    if reason and opening.goes_on_from_another_job(ctx.state) and not any(ctx.state.progress.took.values()):
+    if reason and ctx.state.goes_on_from_another_job and not any(ctx.state.progress.took.values()):
         return f"{reason} in the checkpoint already; nothing was trained"
     return reason
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.measured import HostWork, IterationWork
-from solvers.elastic.state import State
+from solvers.elastic.state import HostWork, IterationWork, State
 
 _HISTORY_ITERATIONS = 64  # more than are under way
 
@@ -19,13 +18,11 @@ def clock_done(ctx: Context, host: int, report: ClockDone) -> None:
     iteration = account.get(report.iteration, IterationWork())
     if (report.worker, report.clock) in iteration.reported:
         return  # who stands in for another does again what that one had done
-    work = iteration.hosts.get(host, HostWork()).plus(report.compute_s, report.waited_s, report.steps)
-    if report.grains:
-        workers, helped = ctx.state.rebalancing.workers, Counter[int]()
-        for worker, count in report.helped.items():
-            if worker in workers:
-                helped[workers[worker].host] += count
-        work = work.plus_help(report.grains, helped)
+    workers, helped = ctx.state.rebalancing.workers, Counter[int]()
+    for worker, count in report.helped.items():
+        if worker in workers:
+            helped[workers[worker].host] += count
+    work = iteration.hosts.get(host, HostWork()).plus(report, helped)
     account = {**account, report.iteration: iteration.plus(host, work, report.worker, report.clock)}
     if (oldest := min(account)) <= max(account) - _HISTORY_ITERATIONS:
         del account[oldest]

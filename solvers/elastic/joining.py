@@ -14,11 +14,10 @@ from solvers.elastic import failure_detector
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
-from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete, ServersStarted
-from solvers.elastic.finish import fail
+from solvers.elastic.ending import fail
+from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE
-from solvers.elastic.state import Arrival, StartGroup
+from solvers.elastic.state import GONE, Arrival, StartGroup, omit
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,10 @@ class HostReported:
 
 
 def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArrival) -> None:
-    """Start servers on these hosts; ``ServersStarted`` follows when all of them listen, or are lost."""
+    """Start servers on these hosts; ``purpose`` follows when all of them listen, or are lost."""
     members = tuple(members)
     if not members:
-        ctx.emit(ServersStarted(purpose))
+        ctx.emit(purpose)
         return
     late = isinstance(purpose, AdmitArrival)
     waiting = frozenset(member.number for member in members)
@@ -157,7 +156,7 @@ def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result:
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
     text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
     if group.late:
-        ctx.state.members = {host: other for host, other in ctx.state.members.items() if host != member.number}
+        ctx.state.members = omit(ctx.state.members, member.number)
         ctx.say(text)
         _reject(ctx, member, error)
     else:
@@ -167,16 +166,14 @@ def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) 
 def _started(ctx: Context, number: int) -> None:
     joining = ctx.state.joining
     purpose = joining.groups[number].purpose
-    ctx.state.joining = replace(joining, groups={k: group for k, group in joining.groups.items() if k != number})
-    ctx.emit(ServersStarted(purpose))
+    ctx.state.joining = replace(joining, groups=omit(joining.groups, number))
+    ctx.emit(purpose)
 
 
 def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
-    """Start hosts that join a running job.
+    """Start hosts that join a running job. ``first``: before others.
 
-    ``first``: before others. :func:`take_ready` returns them when they may join.
-
-    ``first``: before others.
+    :func:`take_ready` returns them when they may join.
     """
     number = ctx.state.joining.next_number
     arrival = Arrival(number, members, bulk)
@@ -206,6 +203,13 @@ def take_ready(ctx: Context) -> tuple[list[Member], bool] | None:
     ctx.state.joining = replace(ctx.state.joining, arrivals=queue[1:])
     members = ctx.state.members
     return [members[member.number] for member in queue[0].members if member.number in members], queue[0].bulk
+
+
+def welcome(ctx: Context, number: int, reason: str) -> None:
+    """Log that a host is a member from now on. It may be gone by now."""
+    if number in ctx.state.members.keys() - ctx.state.welcomed:
+        ctx.state.welcomed |= {number}
+        ctx.log(**ctx.state.members[number].line("joined", reason))
 
 
 def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
@@ -241,8 +245,7 @@ def expected_no_longer(ctx: Context, host: int) -> bool:
     starting = ctx.state.joining.starting
     if host not in starting:
         return False
-    starting = {other: member for other, member in starting.items() if other != host}
-    ctx.state.joining = replace(ctx.state.joining, starting=starting)
+    ctx.state.joining = replace(ctx.state.joining, starting=omit(starting, host))
     return True
 
 

@@ -9,11 +9,10 @@ from solvers.elastic import crash_loop, dispatch, draining, joining, resuming
 from solvers.elastic.advance import advance
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
-from solvers.elastic.events import HostsLost, HostUnfit
-from solvers.elastic.finish import fail
+from solvers.elastic.ending import fail
+from solvers.elastic.events import HostsGone, HostsLost, HostUnfit
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE
-from solvers.elastic.placement.events import HostsFailed, HostsLeft
+from solvers.elastic.state import GONE, omit
 
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
 
@@ -52,7 +51,7 @@ def lost(ctx: Context, event: HostsLost) -> None:
         warned = number in ctx.state.draining.deadlines
         (leaving if draining.was_leaving(ctx, number) else failed).append(number)
         ctx.log(**member.line("left" if number in leaving else "failed", event.reason))
-        ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != number}
+        ctx.state.members = omit(ctx.state.members, number)
         ctx.command(DropHost(number, event.reason))  # it may come to again
         if number in failed and not warned and _ends_the_job(ctx, member, event.reason):
             return
@@ -63,9 +62,9 @@ def lost(ctx: Context, event: HostsLost) -> None:
         resuming.start_anew(ctx, ctx.state.checkpointing.last)  # its replicas may not have anything yet
     elif removed:
         if leaving:
-            ctx.state.undecided = (*ctx.state.undecided, HostsLeft(tuple(leaving)))
+            ctx.decide(HostsGone(tuple(leaving), released=True))
         if failed:
-            ctx.state.undecided = (*ctx.state.undecided, HostsFailed(tuple(failed)))
+            ctx.decide(HostsGone(tuple(failed)))
         advance(ctx)
     for number in removed:
         _answer_all(ctx, number)  # whoever waited for its answer finds things as they are without it

@@ -4,31 +4,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.model.elastic.reports import Hello, OtherVersion
-from solvers.elastic.placement.hosts import JobHost, Tier
 
 
 @dataclass(frozen=True)
 class Member:
     """Host of a job.
 
-    ``at``: its address. ``hello``: the first message of its node. ``address``: of its server, once that listens.
+    ``number``: of its joining, never given twice, so that the smaller one has been running longer and a host that comes
+    back under its old name is another one. ``tier``: reliable hosts stay; transient ones may be taken away with a
+    warning, or without (Harlap thesis, 4.2). ``slots``: workers on it; its share of the input data goes by them.
+    ``at``: its address. ``hello``: the first message of its node. ``rate``: bytes a second that it carries in either
+    direction, None where nobody has measured it. ``rack``: hosts of one name may be lost together; empty where it is
+    not known. ``address``: of its server, once that listens.
     """
 
     number: int
     name: str
     tier: str
-    slots: int
+    slots: int = 1
     price: float | None = None
     at: str = ""
     hello: Hello | OtherVersion | None = None
     rate: float | None = None
     rack: str = ""
     address: str = ""
-
-    @property
-    def host(self) -> JobHost:
-        """Return the host as the placement knows it."""
-        return JobHost(self.number, self.name, Tier(self.tier), self.slots, self.rate, self.rack)
 
     @property
     def program(self) -> Hello:
@@ -39,7 +38,7 @@ class Member:
     @property
     def reliable(self) -> bool:
         """Return whether it is a reliable host."""
-        return self.tier == Tier.RELIABLE.value
+        return self.tier == "reliable"
 
     def line(self, event: str, reason: str, seconds: float | None = None) -> dict[str, Any]:
         """Return the log line of an event of this host; ``seconds``: that it may stay."""

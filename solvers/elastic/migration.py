@@ -1,6 +1,6 @@
 """Migration: partitions move from server to server, and get other replicas.
 
-Each action of the placement becomes a request, and its answer becomes an event for the placement.
+A state that has arrived, or cannot, is an event for the placement.
 """
 
 from dataclasses import dataclass, replace
@@ -15,20 +15,19 @@ from plink.model.elastic.requests import (
     Promote,
     Request,
     RestoreTo,
+    SetPrimaries,
     SetReplica,
     StopReplicating,
 )  # fmt: skip
 from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
-from solvers.elastic.events import HostsLost
-from solvers.elastic.pending import GONE, REFUSED
-from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.events import Moved, Unserved
-from solvers.elastic.placement.eviction import WAIT_SHARE
-from solvers.elastic.placement.state import Cluster
-from solvers.elastic.state import CLOCK_SHIFT, Migration, State
+from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved
+from solvers.elastic.placement.cluster import Cluster
+from solvers.elastic.placement.partitions import PartitionPlacement
+from solvers.elastic.state import GONE, REFUSED, Migration, State, omit
 
+WAIT_SHARE = 0.25  # of a warning, for which transfers may be kept back until they are in nobody's way
 _RETRY_S = 0.3
 _MAX_COMMIT_ATTEMPTS = 100  # whose source is alive
 _MAX_RESTORE_ATTEMPTS = 100  # between two hosts that are alive
@@ -40,10 +39,21 @@ _REST_FACTOR = 3  # times as long as a partition was in transit its hosts are le
 
 @dataclass(frozen=True)
 class StateTransferred:
-    """A partition's state is sent; ``begun_s``: since when it waits, ``sent_s``: since when it is sent."""
+    """A partition's state is sent; ``begun_s``: since when it waits, ``sent_s``: since when it is sent.
 
-    action: act.HandOver | act.Drain | act.Replicate | act.RestorePartition
-    begun_s: float
+    ``method``: Prepare: ``to`` becomes the primary. ``source`` sends its state and the updates since the clock that all
+    replicas have, so that ``to`` can roll back to it too; to its own replica only what that lacks. It serves on until
+    the next primaries are named. AddReplica: ``to`` becomes the replica; ``source`` replicates to it beside the old
+    one, if there is one. RestoreTo: the replica ``source`` sends its state at ``clock``, from which ``to`` serves on.
+    """
+
+    method: type[Prepare | AddReplica | RestoreTo]
+    source: int
+    to: int
+    partition: int
+    term: int
+    clock: int = -1
+    begun_s: float = 0.0
     sent_s: float = 0.0
     address: str = ""
     failures: int = 0
@@ -53,15 +63,16 @@ class StateTransferred:
 class TargetCleared:
     """The target of a restored partition drops what it has of it."""
 
-    action: act.RestorePartition
+    restored: StateTransferred
 
 
 @dataclass(frozen=True)
 class ReplicaPromoted:
     """A replica begins to serve, from clock ``first`` on."""
 
-    action: act.PromoteReplica
+    host: int
     partition: int
+    term: int
     first: int
     failures: int = 0
 
@@ -88,47 +99,42 @@ class MoveCommitted:
 # Transfers of state, each asked for until it succeeds or is no longer needed.
 
 
-def transfer(ctx: Context, action: act.HandOver | act.Drain | act.Replicate) -> None:
-    """Move a partition to its new primary, or add a replica beside the one that is there."""
-    if isinstance(action, act.Replicate):
-        replicas = {**ctx.state.migration.replicas, (action.partition, action.term): ctx.state.address(action.host)}
+def transfer(ctx: Context, sent: StateTransferred) -> None:
+    """Send a partition's state. To whom it is restored, what that one has of it is of no use."""
+    if sent.method is RestoreTo:
+        ctx.request(sent.to, Drop(sent.partition, sent.term), TargetCleared(sent))
+        return
+    if sent.method is AddReplica:
+        replicas = {**ctx.state.migration.replicas, (sent.partition, sent.term): ctx.state.address(sent.to)}
         ctx.state.migration = replace(ctx.state.migration, replicas=replicas)
-    # Not before the state that asks for it is the one that holds.
-    ctx.later(0.0, StateTransferred(action, ctx.now))
-
-
-def restore(ctx: Context, action: act.RestorePartition) -> None:
-    """Send a partition from a replica to who is to serve it; what that one has of it is of no use."""
-    ctx.request(action.to, Drop(action.partition, action.term), TargetCleared(action))
+    ctx.later(0.0, replace(sent, begun_s=ctx.now))
 
 
 @on_answer(TargetCleared)
 def _target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer, result: Result | None) -> None:
     """Send a partition to a target that has dropped what it had of it."""
     if answer.kind != GONE:
-        ctx.later(0.0, StateTransferred(purpose.action, ctx.now))
+        ctx.later(0.0, replace(purpose.restored, begun_s=ctx.now))
 
 
 @on_timer(StateTransferred)
 def _try_transfer(ctx: Context, due: StateTransferred) -> None:
     """Send a state, unless it has to wait or is no longer wanted."""
-    state, action = ctx.state, due.action
-    number, term, source = action.partition, action.term, action.source
+    state, number, term, source, target = ctx.state, due.partition, due.term, due.source, due.to
     if state.migration.opening:  # what moves now would be given up for a replica that has nothing yet
         ctx.later(_RETRY_S, due)
         return
     if not _wanted(state, number, term) or source not in state.members:
         return
-    if isinstance(action, act.HandOver | act.Drain) and _has_to_wait(ctx, due, source, action.to):
+    if due.method is Prepare and _has_to_wait(ctx, due):
         ctx.later(_WAIT_S, due)
         return
-    target = action.host if isinstance(action, act.Replicate) else action.to
     address = ctx.state.address(target)
     request: Request
-    if isinstance(action, act.Replicate):
+    if due.method is AddReplica:
         request = AddReplica(number, term, address)
-    elif isinstance(action, act.RestorePartition):
-        request = RestoreTo(number, term, address, action.clock - CLOCK_SHIFT + 1)
+    elif due.method is RestoreTo:
+        request = RestoreTo(number, term, address, due.clock + 1)
     else:
         in_transit = {**ctx.state.migration.in_transit, (number, term): frozenset((source, target))}
         ctx.state.migration = replace(ctx.state.migration, in_transit=in_transit)
@@ -139,36 +145,35 @@ def _try_transfer(ctx: Context, due: StateTransferred) -> None:
 @on_answer(StateTransferred)
 def _transferred(ctx: Context, purpose: StateTransferred, answer: Answer, result: Result | None) -> None:
     """Have the placement decide on a state that has arrived, or send it once more while it is needed."""
-    action = purpose.action
-    number, term, source = action.partition, action.term, action.source
-    if isinstance(action, act.HandOver | act.Drain):
-        _rest(ctx, action, (ctx.now - purpose.sent_s) * (answer.error is None))
+    number, term, source = purpose.partition, purpose.term, purpose.source
+    if purpose.method is Prepare:
+        _rest(ctx, purpose, (ctx.now - purpose.sent_s) * (answer.error is None))
     if answer.error is None:
-        if isinstance(action, act.Replicate) and not _is_replica(ctx.state, number, purpose.address):
+        if purpose.method is AddReplica and not _is_replica(ctx.state, number, purpose.address):
             ctx.send(source, StopReplicating(number, purpose.address))
-        ctx.state.undecided = (*ctx.state.undecided, Moved(number, term))
+        ctx.decide(PartitionMoved(number, term))
     elif answer.kind != GONE and _wanted(ctx.state, number, term) and source in ctx.state.members:
         purpose = replace(purpose, failures=purpose.failures + 1)
-        if not isinstance(action, act.RestorePartition) or not _gives_up_restore(ctx, action, answer, purpose.failures):
+        if purpose.method is not RestoreTo or not _gives_up_restore(ctx, purpose, answer):
             ctx.later(_RETRY_S, purpose)
 
 
-def _gives_up_restore(ctx: Context, action: act.RestorePartition, answer: Answer, failures: int) -> bool:
+def _gives_up_restore(ctx: Context, sent: StateTransferred, answer: Answer) -> bool:
     """Return whether to give up restoring a partition from this replica to this host: nobody serves it meanwhile."""
     members = ctx.state.members
-    text = f"partition {action.partition} cannot be restored from {members[action.source].name}: {answer.error}"
-    if failures == 1:
+    text = f"partition {sent.partition} cannot be restored from {members[sent.source].name}: {answer.error}"
+    if sent.failures == 1:
         ctx.note(text)
-    if answer.kind == REFUSED and failures >= _MAX_REFUSALS:
-        ctx.state.undecided = (*ctx.state.undecided, Unserved(action.partition, action.term, has_replica=False))
+    if answer.kind == REFUSED and sent.failures >= _MAX_REFUSALS:
+        ctx.decide(PartitionUnserved(sent.partition, sent.term, has_replica=False))
         return True
-    if failures >= _MAX_RESTORE_ATTEMPTS:
-        ctx.emit(HostsLost((action.to,), text))
+    if sent.failures >= _MAX_RESTORE_ATTEMPTS:
+        ctx.emit(HostsLost((sent.to,), text))
         return True
     return False
 
 
-def _has_to_wait(ctx: Context, due: StateTransferred, source: int, target: int) -> bool:
+def _has_to_wait(ctx: Context, due: StateTransferred) -> bool:
     """Return whether a partition has to wait before it moves.
 
     Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have all
@@ -182,7 +187,7 @@ def _has_to_wait(ctx: Context, due: StateTransferred, source: int, target: int) 
     partitions, leaving = ctx.state.cluster.partitions, ctx.state.cluster.leaving
     beginning = ({origin, partitions[number].primary} for number, (_, origin) in migration.commits.items())
     busy = (*migration.in_transit.values(), *(ends for ends, _ in resting), *beginning)
-    in_the_way = any({source, target} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
+    in_the_way = any({due.source, due.to} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
     return in_the_way and waited_s <= _max_wait_s(ctx, waited_s)
 
 
@@ -196,13 +201,13 @@ def _max_wait_s(ctx: Context, waited_s: float) -> float:
     return WAIT_SHARE * (min(times) + waited_s) if times else _MAX_WAIT_S
 
 
-def _rest(ctx: Context, action: act.HandOver | act.Drain, seconds: float) -> None:
-    migration, key = ctx.state.migration, (action.partition, action.term)
-    in_transit = {other: ends for other, ends in migration.in_transit.items() if other != key}
+def _rest(ctx: Context, sent: StateTransferred, seconds: float) -> None:
+    migration, key = ctx.state.migration, (sent.partition, sent.term)
+    in_transit = omit(migration.in_transit, key)
     resting = migration.resting
     # Not so with newcomers, who serve less than their part until they have it all, and are about to work.
     if ctx.state.cluster.leaving:
-        resting = (*resting, (frozenset((action.source, action.to)), ctx.now + _REST_FACTOR * seconds))
+        resting = (*resting, (frozenset((sent.source, sent.to)), ctx.now + _REST_FACTOR * seconds))
     ctx.state.migration = replace(migration, in_transit=in_transit, resting=resting)
 
 
@@ -231,53 +236,58 @@ def _wanted(state: State, number: int, term: int) -> bool:
 # Who serves, and who is the replica.
 
 
-def promote(ctx: Context, action: act.PromoteReplica) -> None:
-    """Have a replica serve; where a commit is under way that one does it."""
-    first = ctx.state.cluster.consistent - CLOCK_SHIFT + 1
-    for number in action.partitions:
-        ctx.later(0.0, ReplicaPromoted(action, number, first))
+def send_primaries(ctx: Context) -> None:
+    """Send all members the primaries of all partitions: a server that is none any more forwards what still comes in."""
+    cluster = ctx.state.cluster
+    primaries = {
+        number: (ctx.state.address(partition.primary), partition.term)
+        for number, partition in enumerate(cluster.partitions)
+        if partition.primary in ctx.state.members
+    }
+    ctx.send_all(SetPrimaries(primaries, cluster.number))
+
+
+def promote(ctx: Context, host: int, partitions: tuple[int, ...], term: int) -> None:
+    """Have a replica serve from the state that it has; where a commit is under way that one does it."""
+    for number in partitions:
+        ctx.later(0.0, ReplicaPromoted(host, number, term, ctx.state.cluster.consistent + 1))
 
 
 @on_timer(ReplicaPromoted)
 def _try_promote(ctx: Context, due: ReplicaPromoted) -> None:
     """Have it serve one partition, if it still is to."""
-    state, action, number = ctx.state, due.action, due.partition
-    if number not in state.migration.commits and state.cluster.serves(number, action.term):
-        ctx.request(action.host, Promote(number, action.term, due.first), due)
+    number, term = due.partition, due.term
+    if number not in ctx.state.migration.commits and ctx.state.cluster.serves(number, term):
+        ctx.request(due.host, Promote(number, term, due.first), due)
 
 
 @on_answer(ReplicaPromoted)
 def _promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer, result: Result | None) -> None:
     """Have a replica that could not serve yet try again, or give it up."""
-    host, number, term = purpose.action.host, purpose.partition, purpose.action.term
+    host, number, term = purpose.host, purpose.partition, purpose.term
     if answer.error is None or host not in ctx.state.members or not ctx.state.cluster.serves(number, term):
         return
     purpose = replace(purpose, failures=purpose.failures + 1)
     ctx.note(f"{ctx.state.members[host].name} cannot serve partition {number} yet: {answer.error}")
     if answer.kind == REFUSED and purpose.failures >= _MAX_REFUSALS:
-        ctx.state.undecided = (*ctx.state.undecided, Unserved(number, term, has_replica=False))
+        ctx.decide(PartitionUnserved(number, term, has_replica=False))
     else:
         ctx.later(_RETRY_S, purpose)
 
 
-def cancel(ctx: Context, action: act.CancelMove) -> None:
-    """Call off a move or a copy."""
-    migration, key = ctx.state.migration, (action.partition, action.term)
+def cancel(ctx: Context, hosts: tuple[int, ...], partition: int, term: int) -> None:
+    """Call off a move or a copy at those of its ends that are left; the primary serves on."""
+    migration, key = ctx.state.migration, (partition, term)
     address = migration.replicas.get(key)
-    replicas = {other: address_of for other, address_of in migration.replicas.items() if other != key}
-    ctx.state.migration = replace(migration, replicas=replicas)
-    for host in action.hosts:
-        if address is None:
-            ctx.send(host, Cancel(action.partition, action.term))
-        else:
-            ctx.send(host, StopReplicating(action.partition, address))
+    ctx.state.migration = replace(migration, replicas=omit(migration.replicas, key))
+    for host in hosts:
+        ctx.send(host, Cancel(partition, term) if address is None else StopReplicating(partition, address))
 
 
-def set_replica(ctx: Context, action: act.ReplicateTo) -> None:
+def set_replica(ctx: Context, host: int, partition: int, replica: int) -> None:
     """Have a server replicate to one replica alone. Who takes over was told to whom it replicates."""
-    if action.partition not in ctx.state.migration.commits and action.replica in ctx.state.members:
-        request = SetReplica(action.partition, ctx.state.address(action.replica))
-        ctx.request(action.host, request, ReplicaSet(action.partition))
+    if partition not in ctx.state.migration.commits and replica in ctx.state.members:
+        ctx.request(host, SetReplica(partition, ctx.state.address(replica)), ReplicaSet(partition))
 
 
 @on_answer(ReplicaSet)
@@ -287,21 +297,19 @@ def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: Resu
         ctx.note(f"partition {purpose.partition}: {answer.error}")
 
 
-def commit(ctx: Context, before: Cluster, after: Cluster, event: Moved) -> None:
-    """Commit a move that was decided: the target begins, and the source ends.
+def commit(ctx: Context, number: int, partition: PartitionPlacement) -> None:
+    """Commit the move of a partition, as it was before: the target begins, and the source ends.
 
     Where a lost connection or a roll-back has cancelled the move the source has everything still: it is prepared once
     more.
     """
-    number, term, members = event.partition, event.term, ctx.state.members
-    partition = before.partitions[number]
-    if not partition.move or partition.move.term != term or after.partitions[number].term != term:
-        return
-    unreliable = partition.move.to not in members or not members[partition.move.to].reliable
-    has_replica = partition.safe and (unreliable or partition.move.drain)
-    commits = {**ctx.state.migration.commits, number: (term, partition.primary)}
+    move, members = partition.move, ctx.state.members
+    assert move
+    unreliable = move.to not in members or not members[move.to].reliable
+    has_replica = partition.safe and (unreliable or move.drain)
+    commits = {**ctx.state.migration.commits, number: (move.term, partition.primary)}
     ctx.state.migration = replace(ctx.state.migration, commits=commits)
-    _try_commit(ctx, MoveCommitted(number, term, partition.primary, has_replica))
+    _try_commit(ctx, MoveCommitted(number, move.term, partition.primary, has_replica))
 
 
 @on_timer(MoveCommitted)
@@ -336,13 +344,12 @@ def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: Res
         ctx.later(_RETRY_S, replace(purpose, preparing=refused or preparing, attempt=attempt))
     else:
         _end_commit(ctx, number)
-        state.undecided = (*state.undecided, Unserved(number, purpose.term, purpose.has_replica))
+        ctx.decide(PartitionUnserved(number, purpose.term, purpose.has_replica))
 
 
 def _end_commit(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    commits = {other: other_commit for other, other_commit in migration.commits.items() if other != number}
-    ctx.state.migration = replace(migration, commits=commits)
+    ctx.state.migration = replace(migration, commits=omit(migration.commits, number))
 
 
 # Everybody goes back, or begins anew.

@@ -1,19 +1,16 @@
 """Opening: partitions get their first state, of zeros or from a checkpoint, and their first replica."""
 
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
-from plink.model.checkpoint_names import name_of, partition_file
+from plink.model.checkpoint_names import partition_file
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AddReplica, Commit, Open, Prepare, Request, Restore
 from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
+from solvers.elastic.ending import fail
 from solvers.elastic.events import HostsLost
-from solvers.elastic.finish import fail
-from solvers.elastic.pending import GONE
-from solvers.elastic.placement import actions as act
-from solvers.elastic.state import State
+from solvers.elastic.state import GONE, State, omit
 
 _RETRY_S = 0.3
 _MAX_HAND_ON_ATTEMPTS = 20
@@ -21,9 +18,14 @@ _MAX_HAND_ON_ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class PartitionOpened:
-    """A step of giving a partition its first state. ``attempt``: failures of handing it on so far."""
+    """A step of giving a partition its first state, on ``host``, for its ``primary``.
 
-    serve: act.Serve
+    ``attempt``: failures of handing it on so far.
+    """
+
+    partition: int
+    term: int
+    primary: int
     host: int
     request: Request
     attempt: int = 0
@@ -34,52 +36,46 @@ class PartitionOpened:
 class FirstReplicaAdded:
     """A new partition is copied to its replica."""
 
-    serve: act.Serve
+    partition: int
+    term: int
+    primary: int
 
 
-def serve(ctx: Context, action: act.Serve) -> None:
+def serve(ctx: Context, number: int, term: int, primary: int) -> None:
     """Open a partition that has no state yet, and give it its replica; or restore it from a checkpoint.
 
     The host of its replica reads the file of a checkpoint, for it is reliable and sees the folder; then it hands the
     partition on to a transient primary, and stays its replica. The move has a later term than the one it reads in.
     """
     migration, cluster = ctx.state.migration, ctx.state.cluster
-    ctx.state.migration = replace(migration, opening={**migration.opening, action.partition: action.term})
+    ctx.state.migration = replace(migration, opening={**migration.opening, number: term})
     if migration.restore_from is None:
-        _open(ctx, PartitionOpened(action, action.host, Open(action.partition, action.term, cluster.generation)))
+        _open(ctx, PartitionOpened(number, term, primary, primary, Open(number, term, cluster.generation)))
         return
     folder, clock = migration.restore_from
-    replica = cluster.partitions[action.partition].replica
-    term = action.term if replica == action.host else action.term - 1
-    path = f"{folder}/{partition_file(action.partition)}"
-    request = Restore(action.partition, term, cluster.generation, clock, path, goes_on_from_another_job(ctx.state))
-    _open(ctx, PartitionOpened(action, replica, request))
-
-
-def goes_on_from_another_job(state: State) -> bool:
-    """Return whether the job's state is that of another job's checkpoint."""
-    if state.migration.restore_from is None:
-        return False
-    folder, clock = state.migration.restore_from
-    return PurePosixPath(folder).name != name_of(clock, state.settings.job)
+    replica = cluster.partitions[number].replica
+    read_term = term if replica == primary else term - 1
+    path = f"{folder}/{partition_file(number)}"
+    request = Restore(number, read_term, cluster.generation, clock, path, ctx.state.goes_on_from_another_job)
+    _open(ctx, PartitionOpened(number, term, primary, replica, request))
 
 
 def _open(ctx: Context, purpose: PartitionOpened) -> None:
-    if _opens(ctx.state, purpose.serve):
+    if _opens(ctx.state, purpose):
         ctx.request(purpose.host, purpose.request, purpose)
 
 
 @on_answer(PartitionOpened)
 def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Result | None) -> None:
     """Go on with the next step of opening a partition, or retry."""
-    if not _opens(ctx.state, purpose.serve) or answer.kind == GONE:
+    if not _opens(ctx.state, purpose) or answer.kind == GONE:
         return
-    number, request = purpose.serve.partition, purpose.request
+    number, request = purpose.partition, purpose.request
     if answer.error is None:
         match request:
             case Open():
-                _add_first_replica(ctx, FirstReplicaAdded(purpose.serve))
-            case Restore() if purpose.host != purpose.serve.host:
+                _add_first_replica(ctx, FirstReplicaAdded(number, purpose.term, purpose.primary))
+            case Restore() if purpose.host != purpose.primary:
                 _hand_on(ctx, purpose)
             case Prepare():
                 _commit_opening(ctx, purpose)
@@ -92,27 +88,27 @@ def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Resu
 
 
 def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
-    state, action = ctx.state, purpose.serve
-    request = Prepare(action.partition, action.term, state.address(action.host), state.address(purpose.host))
+    address, replica = ctx.state.address(purpose.primary), ctx.state.address(purpose.host)
+    request = Prepare(purpose.partition, purpose.term, address, replica)
     _open(ctx, replace(purpose, request=request))
 
 
 def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
-    _open(ctx, replace(purpose, request=Commit(purpose.serve.partition, purpose.serve.term)))
+    _open(ctx, replace(purpose, request=Commit(purpose.partition, purpose.term)))
 
 
 @on_timer(PartitionOpened)
 def _retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
     """Hand a restored partition on once more. The next commit finds out whether one whose answer is lost took place."""
-    if not _opens(ctx.state, purpose.serve):
+    if not _opens(ctx.state, purpose):
         return
     purpose = replace(purpose, attempt=purpose.attempt + 1)
     name = ctx.state.members[purpose.host].name
-    text = f"partition {purpose.serve.partition} cannot be handed on by {name}: {purpose.error}"
+    text = f"partition {purpose.partition} cannot be handed on by {name}: {purpose.error}"
     if purpose.attempt == 1:
         ctx.note(text)
     if purpose.attempt > _MAX_HAND_ON_ATTEMPTS:
-        ctx.emit(HostsLost((purpose.serve.host,), text))
+        ctx.emit(HostsLost((purpose.primary,), text))
     elif purpose.attempt % 2:
         _commit_opening(ctx, purpose)
     else:
@@ -122,21 +118,20 @@ def _retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
 @on_timer(FirstReplicaAdded)
 def _add_first_replica(ctx: Context, purpose: FirstReplicaAdded) -> None:
     """Copy a new partition to its replica, until that succeeds or the partition moves on."""
-    action = purpose.serve
-    if not _opens(ctx.state, action):
+    if not _opens(ctx.state, purpose):
         return
-    replica = ctx.state.cluster.partitions[action.partition].replica
-    if replica == action.host or replica not in ctx.state.members:
-        _end_opening(ctx, action.partition)
+    replica = ctx.state.cluster.partitions[purpose.partition].replica
+    if replica == purpose.primary or replica not in ctx.state.members:
+        _end_opening(ctx, purpose.partition)
         return
-    ctx.request(action.host, AddReplica(action.partition, action.term, ctx.state.address(replica)), purpose)
+    ctx.request(purpose.primary, AddReplica(purpose.partition, purpose.term, ctx.state.address(replica)), purpose)
 
 
 @on_answer(FirstReplicaAdded)
 def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answer, result: Result | None) -> None:
     """End the opening of a partition that has its replica or moves elsewhere, or copy it once more."""
-    number, term = purpose.serve.partition, purpose.serve.term
-    if not _opens(ctx.state, purpose.serve):
+    number, term = purpose.partition, purpose.term
+    if not _opens(ctx.state, purpose):
         return
     if answer.error is None or not ctx.state.cluster.serves(number, term):
         _end_opening(ctx, number)
@@ -146,10 +141,9 @@ def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answe
 
 def _end_opening(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    opening = {other: term for other, term in migration.opening.items() if other != number}
-    ctx.state.migration = replace(migration, opening=opening)
+    ctx.state.migration = replace(migration, opening=omit(migration.opening, number))
 
 
-def _opens(state: State, action: act.Serve) -> bool:
+def _opens(state: State, purpose: PartitionOpened | FirstReplicaAdded) -> bool:
     """Return whether a partition is still to be opened: not all has begun anew."""
-    return state.migration.opening.get(action.partition) == action.term
+    return state.migration.opening.get(purpose.partition) == purpose.term

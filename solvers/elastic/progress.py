@@ -5,7 +5,6 @@ reported to another controller count as the mean of the others. Its objective is
 staleness more, and its line in the log waits for that.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic import host_work
 from solvers.elastic.context import Context
-from solvers.elastic.state import IterationEnd, TrainingProgress
+from solvers.elastic.placement.stages import Stage
+from solvers.elastic.state import IterationEnd, TrainingProgress, omit
 
 _HISTORY_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
 
@@ -48,9 +48,15 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     if any(number <= oldest for number in current.took):
         dropped = {number for number in current.took if number <= oldest}
         ctx.state.progress = replace(
-            current, took=_without(current.took, dropped), over=_without(current.over, dropped),
-            objectives=_without(current.objectives, dropped),
+            current, took=omit(current.took, *dropped), over=omit(current.over, *dropped),
+            objectives=omit(current.objectives, *dropped),
         )  # fmt: skip
+
+
+def change_stage(ctx: Context, stage: Stage, reason: str) -> None:
+    """Log the stage to which a decision leads."""
+    ctx.state.progress = replace(ctx.state.progress, stage=stage.value)
+    ctx.log(what="stage", stage=stage.value, why=reason)
 
 
 def rolled_back(ctx: Context, clock: int) -> None:
@@ -94,7 +100,7 @@ def _log_iteration(ctx: Context, iteration: int) -> None:
     moved, helped = host_work.help_of_iteration(ctx.state, iteration)
     ctx.state.progress = replace(
         current, iteration=iteration, seconds=seconds, iteration_workers=over.workers,
-        over=_without(current.over, {iteration}), objectives=_without(current.objectives, {iteration}),
+        over=omit(current.over, iteration), objectives=omit(current.objectives, iteration),
         work=work, moved=moved, help=helped,
     )  # fmt: skip
     ctx.log(
@@ -102,7 +108,3 @@ def _log_iteration(ctx: Context, iteration: int) -> None:
         objective=current.objectives.get(iteration), stage=over.stage or current.stage, workers=over.workers,
         clock=over.clock, work=work, moved=moved, help=helped,
     )  # fmt: skip
-
-
-def _without(numbers: Mapping[int, Any], dropped: set[int]) -> dict[int, Any]:
-    return {number: value for number, value in numbers.items() if number not in dropped}

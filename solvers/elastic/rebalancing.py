@@ -12,20 +12,27 @@ new generation workers begin nothing before they were told what.
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, TakeOver
 from plink.model.elastic.results import ParticipantsSet, Paused, Result
-from solvers.elastic import resizing
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
-from solvers.elastic.state import Barrier, PendingClocks, Phase, Rebalancing, ShardNumbers, State, WorkerAssignment
+from solvers.elastic.placement.cluster import Cluster
+from solvers.elastic.placement.data import worked_on
+from solvers.elastic.state import (
+    Barrier,
+    PendingClocks,
+    Phase,
+    Rebalancing,
+    ShardNumbers,
+    State,
+    WorkerAssignment,
+    omit,
+)
 
 _AHEAD = 2  # clocks
 _RETRY_S = 0.05
-
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -57,12 +64,12 @@ def advance(ctx: Context) -> None:
         _pause(ctx, max(current.begun, ctx.state.clock + 1) + _AHEAD, _AHEAD)
 
 
-def rolled_back(ctx: Context, clock: int, generation: int) -> None:
+def rolled_back(ctx: Context, clock: int) -> None:
     """Reset after a roll-back: whatever was under way is off, and assignments are made anew."""
     _abandon(ctx)
     current, members = ctx.state.rebalancing, ctx.state.members
     ctx.state.rebalancing = replace(
-        current, generation=generation, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={},
+        current, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={},
         leaving={},
         after_rollback={**current.after_rollback, **{worker: left.host for worker, left in current.leaving.items()}},
         workers={number: worker for number, worker in current.workers.items() if worker.host in members},
@@ -77,9 +84,9 @@ def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
     current = ctx.state.rebalancing
     left = current.pending.get(worker)
     if left is not None and (until is None or until >= left.until):
-        current = replace(current, pending=_without(current.pending, worker))
+        current = replace(current, pending=omit(current.pending, worker))
     ctx.state.rebalancing = replace(
-        current, leaving=_without(current.leaving, worker), after_rollback=_without(current.after_rollback, worker)
+        current, leaving=omit(current.leaving, worker), after_rollback=omit(current.after_rollback, worker)
     )
     advance(ctx)
 
@@ -88,10 +95,6 @@ def clock_begun(ctx: Context, clock: int) -> None:
     """Note that a worker is about to begin a clock."""
     if clock > ctx.state.rebalancing.begun:
         ctx.state.rebalancing = replace(ctx.state.rebalancing, begun=clock)
-
-
-def _without(workers: Mapping[int, _Value], worker: int) -> dict[int, _Value]:
-    return {number: value for number, value in workers.items() if number != worker}
 
 
 def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:
@@ -263,10 +266,44 @@ def _assign(ctx: Context) -> None:
     addresses = {host: ctx.state.address(host) for host in sorted(working) if host in members}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
-        ctx.send(host, AssignShards(clock, before.generation, own, everywhere, left, addresses))
+        ctx.send(host, AssignShards(clock, ctx.state.cluster.generation, own, everywhere, left, addresses))
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
-    resizing.reassigned(ctx, clock)
+    _tell_sizes(ctx, clock)
     advance(ctx)
+
+
+def sizes_of(workers: Mapping[int, WorkerAssignment]) -> tuple[int, int]:
+    """Return the number of workers, and of hosts that have some."""
+    return len(workers), len({worker.host for worker in workers.values()})
+
+
+def _tell_sizes(ctx: Context, clock: int) -> None:
+    """Tell the user when the number of workers has changed, from this clock on; the steps stay the same.
+
+    What takes several barriers is one change: it is told when the last of them is over.
+    """
+    state = ctx.state
+    before, workers = state.sizes, state.rebalancing.workers
+    if before is not None and not _is_stable(workers, state.cluster):
+        return
+    now = state.sizes = sizes_of(workers)
+    if before is None or before == now:
+        return
+    who = f"{now[0]} worker{'s' * (now[0] != 1)} on {now[1]} host{'s' * (now[1] != 1)}"
+    do, shards = "does" if now[0] == 1 else "do", len(state.cluster.shards)
+    ctx.say(
+        f"from clock {clock} on {who} {do} the work, before {before[0]} on {before[1]}; the global batch stays the "
+        f"same: one mini-batch of each of the {shards} shards (strong scaling)"
+    )
+
+
+def _is_stable(workers: Mapping[int, WorkerAssignment], cluster: Cluster) -> bool:
+    """Return whether no other barrier is due, but for hosts that are still loading."""
+    have: dict[int, ShardNumbers] = {}
+    for worker in workers.values():
+        have[worker.host] = tuple(sorted((*have.get(worker.host, ()), *worker.shards)))
+    due = any(shard.next_owner is not None and shard.next_owner not in cluster.joining for shard in cluster.shards)
+    return not due and have == worked_on(cluster.shards)
 
 
 def _assign_pending(ctx: Context) -> None:
@@ -279,7 +316,7 @@ def _assign_pending(ctx: Context) -> None:
         if left.host not in members:
             current = replace(
                 current,
-                leaving=_without(current.leaving, worker),
+                leaving=omit(current.leaving, worker),
                 pending={**current.pending, worker: replace(left, host=-1)},
             )
     for worker, left in current.pending.items():
@@ -294,7 +331,7 @@ def _assign_pending(ctx: Context) -> None:
         current = replace(current, pending={**current.pending, worker: replace(left, host=host)})
         had = current.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, TakeOver(worker, had, first, left.until, current.generation))
+        ctx.send(host, TakeOver(worker, had, first, left.until, ctx.state.cluster.generation))
     ctx.state.rebalancing = current
 
 

@@ -12,8 +12,8 @@ from plink.model.elastic.reports import PartitionsChanged
 from plink.model.elastic.requests import ReplicateUpTo
 from solvers.elastic import checkpointing
 from solvers.elastic.context import Context
-from solvers.elastic.placement.events import Replicated
-from solvers.elastic.state import CLOCK_SHIFT, State
+from solvers.elastic.events import PartitionReplicated
+from solvers.elastic.state import State
 
 _SERVING = "serving"
 
@@ -35,7 +35,7 @@ def reported(ctx: Context, host: int, report: PartitionsChanged) -> None:
             state, clocks={**state.clocks, number: clock}, replicated={**state.replicated, number: (host, replicated)}
         )
         if partition.primary == partition.replica:
-            ctx.state.undecided = (*ctx.state.undecided, Replicated(number, clock + CLOCK_SHIFT, generation))
+            ctx.decide(PartitionReplicated(number, clock, generation))
         else:
             _count(ctx, number)
 
@@ -43,7 +43,7 @@ def reported(ctx: Context, host: int, report: PartitionsChanged) -> None:
 def advance(ctx: Context) -> None:
     """Begin the next round, if the last is over and there is something to replicate."""
     clock, watermark = ctx.state.clock, ctx.state.replication.watermark
-    if ctx.state.cluster.consistent - CLOCK_SHIFT >= watermark and clock > watermark and _due(ctx):
+    if ctx.state.cluster.consistent >= watermark and clock > watermark and _due(ctx):
         ctx.state.replication = replace(ctx.state.replication, rounds=ctx.state.replication.rounds + 1)
         _set_watermark(ctx, clock)
         for number in ctx.state.replication.replicated:
@@ -98,7 +98,7 @@ def _count(ctx: Context, number: int) -> None:
     cluster, watermark = ctx.state.cluster, ctx.state.replication.watermark
     partition = cluster.partitions[number]
     if primary == partition.primary != partition.replica and replicated >= watermark:
-        ctx.state.undecided = (*ctx.state.undecided, Replicated(number, watermark + CLOCK_SHIFT, cluster.generation))
+        ctx.decide(PartitionReplicated(number, watermark, cluster.generation))
 
 
 def _set_watermark(ctx: Context, clock: int) -> None:

@@ -8,27 +8,18 @@ from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.requests import Drop, ReplicateUpTo, ReportPartitions, Reset
 from plink.model.elastic.results import HostReport
 from plink.model.hostlist import fold_hostlist
-from solvers.elastic import checkpointing, crash_loop, draining, joining, resizing, traffic
+from solvers.elastic import checkpointing, crash_loop, draining, joining, rebalancing, traffic
 from solvers.elastic.commands import StartReliableHosts
-from solvers.elastic.context import Context
-from solvers.elastic.decisions import execute, log_rollback
+from solvers.elastic.context import Context, PlacementDecision
+from solvers.elastic.decisions import execute
+from solvers.elastic.ending import fail
 from solvers.elastic.events import BeginJob, HostMessage, StateLost
-from solvers.elastic.finish import fail
-from solvers.elastic.host_reports import (
-    latest_thresholds,
-    leaving_workers,
-    shards_of,
-    something_was_under_way,
-    workers_of,
-)  # fmt: skip
-from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.racks import racks_at_risk
-from solvers.elastic.placement.resume import MemberReport, resume
+from solvers.elastic.host_reports import latest_thresholds, leaving_workers, resume, workers_of
+from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.stages import Thresholds
-from solvers.elastic.placement.start import start as placement_of
-from solvers.elastic.placement.state import Cluster
-from solvers.elastic.rollback import roll_back
-from solvers.elastic.state import CLOCK_SHIFT, Checkpoint
+from solvers.elastic.rollback import log_rollback, roll_back
+from solvers.elastic.start import start as placement_of
+from solvers.elastic.state import Checkpoint
 
 _BEFORE_START = "the last reliable host was lost before the job had begun"
 _NO_CHECKPOINT = ", and there is no checkpoint (--checkpoint DIR): start the job again"
@@ -40,30 +31,32 @@ def start(ctx: Context, number: int = 0) -> None:
     if not state.any_reliable:
         _wait(ctx, _BEFORE_START, number)
         return
-    settings = ctx.state.settings
-    event = "started" if not number else "restarted"
     saved = _saved(ctx)
     origin = "" if saved is None else f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}"
-    _log_controller(ctx, event, origin)
+    _log_controller(ctx, "restarted" if number else "started", origin)
     if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
         _fail(ctx, reason)
         return
+    clock = -1 if saved is None else saved.clock
+    if (decision := _begin_with(ctx, settings.thresholds, clock, number)) is None:
+        return
+    if number:
+        ctx.send_all(Reset(-1, decision.cluster.generation))
+    if number or saved is not None:
+        roll_back(ctx, clock, anew=True)
+    _restore_from(ctx, saved)
+    _warn_of_racks(ctx, decision.cluster)
+    execute(ctx, decision)
+
+
+def _begin_with(ctx: Context, thresholds: Thresholds, clock: int, number: int) -> PlacementDecision | None:
+    """Return the placement of a beginning at a clock; where there can be none the job ends."""
+    members, settings = list(ctx.state.members.values()), ctx.state.settings
     try:
-        cluster, actions = placement_of(
-            [member.host for member in state.members.values()], settings.partition_bytes, settings.shards,
-            settings.thresholds, clock=saved.clock + CLOCK_SHIFT if saved else 0, number=number,
-        )  # fmt: skip
+        return placement_of(members, settings.partition_bytes, settings.shards, thresholds, clock=clock, number=number)
     except PlinkError as error:
         _fail(ctx, str(error))
-        return
-    clock = -1 if saved is None else saved.clock
-    if number:
-        ctx.send_all(Reset(-1, cluster.generation))
-    if number or saved is not None:
-        roll_back(ctx, clock, cluster.generation, anew=True)
-    _restore_from(ctx, saved)
-    _warn_of_racks(ctx, cluster)
-    execute(ctx, cluster, actions)
+        return None
 
 
 def _log_controller(ctx: Context, event: str, reason: str) -> None:
@@ -77,7 +70,7 @@ def _log_controller(ctx: Context, event: str, reason: str) -> None:
 def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
     if ctx.state.settings.checkpoints:
         return
-    for names in racks_at_risk(cluster):
+    for names in cluster.racks_at_risk():
         ctx.say(
             f"the job ends if the rack of {fold_hostlist(names)} is lost, with parameters and their only replicas: "
             "give --checkpoint DIR, or mark a host in another rack as tier=reliable"
@@ -130,11 +123,11 @@ def advance(ctx: Context) -> None:
         ctx.command(StartReliableHosts())
 
 
-def halted(ctx: Context, halt: act.Halt) -> None:
+def halted(ctx: Context, reason: str) -> None:
     """Restore from a checkpoint after state is lost, if there is one."""
     suspicion = crash_loop.suspicion(ctx.state.crash_loop)
-    ctx.note(halt.reason)
-    lost = halt.reason if suspicion is None else f"{suspicion}; {halt.reason}"
+    ctx.note(reason)
+    lost = reason if suspicion is None else f"{suspicion}; {reason}"
     ctx.state.resuming = replace(ctx.state.resuming, lost=lost)
     if ctx.state.checkpointing.last is None and (ctx.state.resuming.searched or not _folders(ctx)):
         _no_checkpoint(ctx)
@@ -191,18 +184,13 @@ def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
         state.placement = replace(state.cluster, halted=True)
         ctx.command(StartReliableHosts())
         return
-    try:
-        cluster, actions = placement_of(
-            [member.host for member in state.members.values()], state.settings.partition_bytes, state.settings.shards,
-            state.cluster.thresholds, clock=clock + CLOCK_SHIFT, number=state.cluster.number,
-        )  # fmt: skip
-    except PlinkError as error:
-        fail(ctx, str(error))
+    decision = _begin_with(ctx, state.cluster.thresholds, clock, state.cluster.number)
+    if decision is None:
         return
-    ctx.send_all(Reset(clock, cluster.generation))
-    roll_back(ctx, clock, cluster.generation, anew=True)
+    ctx.send_all(Reset(clock, decision.cluster.generation))
+    roll_back(ctx, clock, anew=True)
     _restore_from(ctx, saved)
-    execute(ctx, cluster, actions)
+    execute(ctx, decision)
     draining.decide(ctx, list(state.draining.deadlines))  # nothing is known of it in the new beginning
 
 
@@ -218,46 +206,33 @@ def go_on(ctx: Context) -> None:
         number = max((report.number for report in reports.values()), default=0)
         joining.begin(ctx, unbegun, BeginJob(number))
         return
-    halt = _resume(ctx, reports)
+    reason = _resume(ctx, reports)
     for member in sorted(unbegun, key=lambda member: -member.number):
         joining.arrive(ctx, (member,), False, first=True)
-    if halt is not None:
-        ctx.emit(StateLost(halt))
+    if reason is not None:
+        ctx.emit(StateLost(reason))
 
 
-def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
+def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
     state, settings = ctx.state, ctx.state.settings
     _log_controller(ctx, "restarted", "")
     workers, next_worker = workers_of(reports)
-    placed = [
-        MemberReport(
-            state.members[number].host, report.number, report.generation, report.serves,
-            _shifted(report.replicas), frozenset(report.loaded),
-            shards_of(report, workers), _shifted(report.in_doubt),
-        )
-        for number, report in reports.items()
-    ]  # fmt: skip
     thresholds, measured = settings.thresholds, latest_thresholds(reports)
     if measured is not None:
         traffic.resume(ctx, measured)
         thresholds = Thresholds(measured.active, measured.backup_only)
-    try:
-        cluster, actions = resume(
-            placed, settings.partition_bytes, settings.shards, thresholds, again=something_was_under_way(reports)
-        )
-    except PlinkError as error:
-        fail(ctx, str(error))
-        return None
+    decision = resume(state.members, reports, settings.partition_bytes, settings.shards, thresholds)
+    cluster = decision.cluster
     finished = dict(state.ending.finished)  # some may have finished since they reported
     for report in reports.values():
         finished = report.finished | finished
     state.ending = replace(state.ending, finished=finished)
     state.rebalancing = replace(
-        state.rebalancing, workers=workers, generation=cluster.generation, next_worker=next_worker, start_at=None,
+        state.rebalancing, workers=workers, next_worker=next_worker, start_at=None,
         begun=max(report.begun for report in reports.values()), frozen=bool(finished),
         after_rollback=leaving_workers(reports, workers),
     )  # fmt: skip
-    state.sizes = resizing.sizes_of(workers)
+    state.sizes = rebalancing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
     clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.replicas.items()}
@@ -269,17 +244,13 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
                 ctx.send(host, Drop(number, partition.term))
     state.welcomed = frozenset(state.members)
     state.progress = replace(state.progress, stage=cluster.stage.value)
-    halt = execute(ctx, cluster, actions)
+    reason = execute(ctx, decision)
     for host, early in state.resuming.early:
         ctx.emit(HostMessage(host, early))
     state.resuming = replace(state.resuming, early=())
     ctx.send_all(ReplicateUpTo(state.replication.watermark))
     ctx.send_all(ReportPartitions())  # what has changed meanwhile
-    return halt
-
-
-def _shifted(clocks: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    return {index: tuple(clock + CLOCK_SHIFT for clock in values) for index, values in clocks.items()}
+    return reason
 
 
 def clock_done_early(ctx: Context, host: int, report: ClockDone) -> None:

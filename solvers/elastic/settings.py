@@ -8,7 +8,6 @@ from typing import Any
 from plink.model.consistency import parse_rule
 from plink.model.elastic.requests import Begin
 from solvers.elastic.member import Member
-from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.placement.stages import Thresholds
 
 
@@ -99,7 +98,7 @@ class Settings:
         return Begin(
             number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
-            restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
+            restore=self.restore, job=self.job, reliable=member.reliable,
             rebalance=self.rebalance, divergence=self.divergence,
             link_bytes_s=self.link_rates.get(member.name, self.host_rate or 0.0),
         )  # fmt: skip

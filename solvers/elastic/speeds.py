@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.measured import MeasuredSpeeds
+from solvers.elastic.events import SpeedsMeasured
 from solvers.elastic.placement.data import quickest
-from solvers.elastic.placement.events import SpeedsMeasured
-from solvers.elastic.state import State
+from solvers.elastic.state import MeasuredSpeeds, State
 
 UNEVEN_CLOCKS = 20
 MIN_GAIN = 1.1  # a clock now over one by other shares
@@ -36,7 +35,7 @@ def clock_done(ctx: Context, host: int, report: ClockDone) -> None:
     uneven = current.uneven + 1 if _gains(state, speeds) else 0
     if uneven >= UNEVEN_CLOCKS:
         uneven = 0
-        state.undecided = (*state.undecided, SpeedsMeasured(speeds))
+        ctx.decide(SpeedsMeasured(speeds))
     state.speeds = replace(current, clock=report.clock, uneven=uneven)
 
 

@@ -1,26 +1,53 @@
 """The state of an elastic job's controller: one record of frozen sub-states, which are replaced and never changed."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
 
+from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import DivergenceReport, SavedCheckpoint, TrafficCounters
 from plink.model.elastic.reports import ClockDone
+from plink.model.elastic.requests import Request
 from plink.model.elastic.results import HostReport
-from solvers.elastic.events import AdmitArrival, BeginJob
-from solvers.elastic.measured import IterationWork, MeasuredSpeeds
+from solvers.elastic.events import AdmitArrival, BeginJob, PlacementEvent
 from solvers.elastic.member import Member
-from solvers.elastic.pending import PendingRequest, Timer
-from solvers.elastic.placement.events import Event as PlacementEvent
+from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.stages import Stage
-from solvers.elastic.placement.state import Cluster
 from solvers.elastic.settings import Settings
 
-# Placement counts clocks that are done, the data path numbers them from 0: the state of clock K has K + 1 done.
-CLOCK_SHIFT = 1
+GONE = "Gone"  # kind of the error of a request whose host is lost
+REFUSED = "RejectedRequest"  # kind of the error where a partition is not here, or not as it was
 
 ShardNumbers = tuple[int, ...]
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def omit(values: Mapping[_Key, _Value], *keys: _Key) -> dict[_Key, _Value]:
+    """Return a mapping without some keys."""
+    return {key: value for key, value in values.items() if key not in keys}
+
+
+@dataclass(frozen=True)
+class PendingRequest:
+    """A request that has no answer yet. ``purpose``: a frozen dataclass, whose handler gets the answer."""
+
+    host: int
+    method: type[Request]
+    purpose: Any
+
+
+@dataclass(frozen=True, order=True)
+class Timer:
+    """What is due at a time, seconds; of two at the same time the one that was set first."""
+
+    at_s: float
+    number: int
+    due: Any
 
 
 @dataclass(frozen=True)
@@ -148,7 +175,6 @@ class Rebalancing:
     workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
     pending: Mapping[int, PendingClocks] = field(default_factory=dict)
     leaving: Mapping[int, PendingClocks] = field(default_factory=dict)
-    generation: int = 0
     begun: int = -1
     next_worker: int = 0
     frozen: bool = False
@@ -334,6 +360,55 @@ class TrafficMonitor:
 
 
 @dataclass(frozen=True)
+class HostWork:
+    """Work of a host's workers in one iteration, summed up: seconds computed and waited, steps, and clocks; how many
+    grains it had, and how many of them workers of which hosts did for it."""
+
+    compute_s: float = 0.0
+    waited_s: float = 0.0
+    steps: int = 0
+    clocks: int = 0
+    grains: int = 0
+    helped: Mapping[int, int] = field(default_factory=dict)
+
+    def plus(self, done: ClockDone, helped: Mapping[int, int]) -> "HostWork":
+        """Return it with one more clock of one worker, of which workers of hosts did so many grains for it."""
+        return HostWork(
+            self.compute_s + done.compute_s,
+            self.waited_s + done.waited_s,
+            self.steps + done.steps,
+            self.clocks + 1,
+            self.grains + done.grains,
+            Counter(self.helped) + Counter(helped),
+        )
+
+
+@dataclass(frozen=True)
+class IterationWork:
+    """Work of one iteration by host, of those workers and clocks that are reported."""
+
+    hosts: Mapping[int, HostWork] = field(default_factory=dict)
+    reported: frozenset[tuple[int, int]] = frozenset()
+
+    def plus(self, host: int, work: HostWork, worker: int, clock: int) -> "IterationWork":
+        """Return it with a clock of a worker, after which that is the host's work."""
+        return IterationWork({**self.hosts, host: work}, self.reported | {(worker, clock)})
+
+
+@dataclass(frozen=True)
+class MeasuredSpeeds:
+    """State of the measurement of speeds.
+
+    ``seconds``: of a mini-batch of one shard, by host, an exponentially weighted mean. ``clock``: the latest that was
+    looked at. ``uneven``: clocks in a row that other shares would have made shorter.
+    """
+
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    clock: int = 0
+    uneven: int = 0
+
+
+@dataclass(frozen=True)
 class CrashLoop:
     """State of crash loop detection.
 
@@ -436,6 +511,14 @@ class State:
     def clock(self) -> int:
         """Return the clock that all partitions have reached."""
         return self.replication.clock(len(self.cluster.partitions))
+
+    @property
+    def goes_on_from_another_job(self) -> bool:
+        """Return whether the job's state is that of another job's checkpoint."""
+        if self.migration.restore_from is None:
+            return False
+        folder, clock = self.migration.restore_from
+        return PurePosixPath(folder).name != name_of(clock, self.settings.job)
 
     def address(self, host: int) -> str:
         """Return the address of a host's server; empty for one that is gone."""

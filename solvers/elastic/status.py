@@ -4,7 +4,7 @@ from typing import Any
 
 from plink.model.elastic.fields import UpdateCounts
 from solvers.elastic import progress, replication, stragglers
-from solvers.elastic.state import CLOCK_SHIFT, State
+from solvers.elastic.state import State
 
 
 def status(state: State, now: float) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def status(state: State, now: float) -> dict[str, Any]:
     }  # fmt: skip
     return {
         "stage": state.cluster.stage.value, "hosts": _hosts(state), "clock": state.clock,
-        "consistent": state.cluster.consistent - CLOCK_SHIFT, "generation": state.cluster.generation,
+        "consistent": state.cluster.consistent, "generation": state.cluster.generation,
         "controller": state.term,
         "checkpoint": None if last is None else last.clock, "waits": waits,
         "replication": replication.status(state), **progress.status(state.progress),

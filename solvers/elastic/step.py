@@ -40,7 +40,7 @@ from solvers.elastic import (
 from solvers.elastic.advance import advance, time_passed
 from solvers.elastic.commands import Command, LogEntry, StatusAnswer
 from solvers.elastic.context import Context
-from solvers.elastic.finish import fail
+from solvers.elastic.ending import fail
 from solvers.elastic.state import State
 from solvers.elastic.status import status
 
@@ -114,10 +114,10 @@ def _handle(ctx: Context, event: Any) -> None:
         case events.ReportsComplete():
             resuming.go_on(ctx)
         case events.StateLost():
-            resuming.halted(ctx, event.halt)
-        case events.ServersStarted(events.BeginJob(number)):
+            resuming.halted(ctx, event.reason)
+        case events.BeginJob(number):
             resuming.start(ctx, number)
-        case events.ServersStarted(events.AdmitArrival(arrival)):
+        case events.AdmitArrival(arrival):
             joining.ready(ctx, arrival)
         case events.HostsJoined():
             joining.arrive(ctx, event.hosts, event.bulk)
@@ -158,7 +158,7 @@ def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
             replication.reported(ctx, host, message)
         case ClockDone() if state.placement is None:
             resuming.clock_done_early(ctx, host, message)
-        case ClockDone() if message.generation == state.rebalancing.generation:
+        case ClockDone() if message.generation == state.cluster.generation:
             rebalancing.clock_begun(ctx, message.clock + 1)
             host_work.clock_done(ctx, host, message)
             progress.clock_done(ctx, message, len(state.rebalancing.workers))

@@ -11,9 +11,8 @@ from plink.model.elastic.fields import StageThresholds, UpdateCounts
 from plink.model.elastic.requests import KeepThresholds
 from solvers.elastic import replication
 from solvers.elastic.context import Context
-from solvers.elastic.placement.events import Measured
-from solvers.elastic.placement.stages import MeasuredTraffic as Measure
-from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.events import TrafficMeasured
+from solvers.elastic.placement.stages import MeasuredTraffic, Stage, Thresholds
 
 MEASURE_EVERY_S = 5.0
 
@@ -54,8 +53,7 @@ def advance(ctx: Context) -> None:
     state.traffic = replace(state.traffic, worker=worker, measures=now.measures + 1)
     transient = len(state.cluster.transient)
     replicas = stage is not Stage.PARAMETER_SERVERS and transient > 0
-    measure = Measure(worker, rate, replica / transient if replicas else None)
-    state.undecided = (*state.undecided, Measured(measure))
+    ctx.decide(TrafficMeasured(MeasuredTraffic(worker, rate, replica / transient if replicas else None)))
 
 
 def keep(ctx: Context, thresholds: Thresholds) -> None:

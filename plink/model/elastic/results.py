@@ -52,7 +52,13 @@ class Cancelled(Result, frozen=True):
 
 
 class HostReport(Result, frozen=True):
-    """All that a host knows of the job: see :class:`solvers.elastic.placement.resume.Report` for the partitions."""
+    """All that a host knows of the job.
+
+    ``serves``: partitions whose state it has as their server, with the term of that; ``replicas``: those that it has a
+    whole copy of, with the clocks that this can go back to; ``in_doubt``: the same of those that it gave to a host of
+    which it does not know whether that has begun to serve them. ``number``: the largest term, ticket or generation it
+    was ever told; ``generation``: of the last roll-back. ``loaded``: shards in memory; ``workers``: shards by worker.
+    """
 
     serves: dict[Index, Int]
     replicas: dict[Index, Clocks]

@@ -30,5 +30,5 @@ def handle(ctx: Context, event: Any) -> bool:
 def advance(ctx: Context) -> None:
     """Let every added module do what has become possible."""
     for module in _MODULES:
-        if hasattr(module, "look"):
+        if hasattr(module, "advance"):
             module.advance(ctx)

@@ -1,18 +1,16 @@
 """Partitions of the parameters: assigned again and again, never split anew (Harlap thesis, 4.2.3)."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.member import Member
 from solvers.elastic.placement.stages import Stage
 
 
 @dataclass(frozen=True)
 class Move:
     """State under way to host ``to``, in term ``term``.
-
-    ``drain``: to the replica, which needs only what has not been pushed yet, because the primary is to leave.
 
     ``drain``: to the replica, which needs only what has not been pushed yet, because the primary is to leave.
     """
@@ -47,7 +45,7 @@ def partition_count(most_hosts: int) -> int:
     return max(1, most_hosts // 2)
 
 
-def serving(stage: Stage, hosts: Iterable[JobHost], partitions: int) -> tuple[int, ...]:
+def serving(stage: Stage, hosts: Iterable[Member], partitions: int) -> tuple[int, ...]:
     """Return the hosts that serve in a stage.
 
     These are all reliable ones, or half of the transient ones (rounded up): those that have been running longest, and
@@ -55,8 +53,8 @@ def serving(stage: Stage, hosts: Iterable[JobHost], partitions: int) -> tuple[in
     """
     members = sorted(hosts, key=lambda host: host.number)
     if stage is Stage.PARAMETER_SERVERS:
-        return tuple(host.number for host in members if host.tier is Tier.RELIABLE)
-    transient = [host.number for host in members if host.tier is Tier.TRANSIENT]
+        return tuple(host.number for host in members if host.reliable)
+    transient = [host.number for host in members if not host.reliable]
     return tuple(transient[: min(partitions, (len(transient) + 1) // 2)])
 
 
@@ -83,3 +81,44 @@ def balanced(current: Sequence[int | None], servers: Sequence[int]) -> tuple[int
             room[primary] -= 1
         primaries.append(primary)
     return tuple(primaries)
+
+
+def share_rack(first: Member, second: Member) -> bool:
+    """Return whether two hosts are known to be in one rack."""
+    return bool(first.rack) and first.rack == second.rack
+
+
+def place_replicas(
+    current: Sequence[int | None], primaries: Sequence[int], reliable: Sequence[Member], hosts: Mapping[int, Member]
+) -> tuple[int, ...]:
+    """Assign each partition a reliable host, outside the rack of its primary where there is one.
+
+    A rack that is lost at once must not take both. Numbers are as even as that allows, and changes few. Where no rack
+    is in the way this is :func:`balanced`.
+
+    :param current: replica of each partition, None for none yet. :param primaries: who is to serve each partition.
+    :param hosts: all of them, by number.
+    """
+    numbers = [host.number for host in reliable]
+    allowed = [
+        [host.number for host in reliable if not share_rack(host, hosts[primary])] or numbers for primary in primaries
+    ]  # fmt: skip
+    if all(len(candidates) == len(numbers) for candidates in allowed):
+        return balanced(current, numbers)
+    load = Counter(replica for replica, candidates in zip(current, allowed, strict=True) if replica in candidates)
+    replicas: list[int] = []
+    for replica, candidates in zip(current, allowed, strict=True):
+        if replica is None or replica not in candidates:
+            replica = min(candidates, key=lambda host: (load[host], host))
+            load[replica] += 1
+        replicas.append(replica)
+    changed = True
+    while changed:  # each change makes loads more even, so this ends
+        changed = False
+        for index, candidates in enumerate(allowed):
+            least = min(candidates, key=lambda host: (load[host], host))
+            if load[replicas[index]] - load[least] > 1:
+                load[replicas[index]] -= 1
+                load[least] += 1
+                replicas[index], changed = least, True
+    return tuple(replicas)

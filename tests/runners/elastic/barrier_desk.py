@@ -10,14 +10,12 @@ from solvers.elastic import dispatch, rebalancing, rollback
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE
+from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.data import Shard
-from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
-from solvers.elastic.placement.state import Cluster
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import Migration, Phase, Rebalancing, Replication, ShardNumbers, initial
+from solvers.elastic.state import GONE, Migration, Phase, Rebalancing, Replication, ShardNumbers, initial
 
 
 def requests_in(commands: Iterable[object]) -> list[dict[str, Any]]:
@@ -48,7 +46,7 @@ class Table:
         self.state = initial(settings, 1, 0.0)
         self.state.members = {number: self._member(number, slots) for number, slots in hosts.items()}
         self.state.placement = Cluster(
-            tuple(member.host for member in self.state.members.values()), (1.0,) * len(serves), Thresholds(),
+            tuple(self.state.members.values()), (1.0,) * len(serves), Thresholds(),
             Stage.PARAMETER_SERVERS, tuple(PartitionPlacement(primary, 1, primary, 0) for primary in serves),
             tuple(Shard(0) for _ in range(shards)),
         )  # fmt: skip
@@ -57,7 +55,7 @@ class Table:
         self.clock = clock
 
     def _member(self, number: int, slots: int) -> Member:
-        return Member(number, f"h{number}", Tier.RELIABLE.value, slots)
+        return Member(number, f"h{number}", "reliable", slots)
 
     @property
     def rebalancing(self) -> Rebalancing:
@@ -119,7 +117,8 @@ class Table:
 
     def roll_back(self, clock: int, generation: int) -> None:
         """All are back at a clock."""
-        self.act(lambda ctx: rollback.roll_back(ctx, clock, generation, anew=False))
+        self.state.placement = replace(self.state.cluster, generation=generation)
+        self.act(lambda ctx: rollback.roll_back(ctx, clock, anew=False))
 
     def ended(self, worker: int, until: int | None = None) -> None:
         """A worker has done what was left to do."""

@@ -180,7 +180,7 @@ def test_going_on_where_another_left_off() -> None:
     table = two()
     workers = dict(table.rebalancing.workers)
     other = Table({0: 1, 1: 1}, {0: (0, 1), 1: (2, 3)})
-    other.set(workers=workers, generation=3, next_worker=9, begun=20, start_at=None)
+    other.set(workers=workers, next_worker=9, begun=20, start_at=None)
     other.advance()
     assert not other.sent
     other.want({0: (0, 1, 2, 3), 1: ()})

@@ -13,10 +13,9 @@ from solvers.elastic import checkpointing, dispatch
 from solvers.elastic.commands import CheckpointAnswer, LogLine, Say
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
-from solvers.elastic.placement.hosts import JobHost, Tier
-from solvers.elastic.placement.start import start
-from solvers.elastic.placement.state import Cluster
+from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.settings import Settings
+from solvers.elastic.start import start
 from solvers.elastic.state import Checkpoint, Checkpointing, initial
 from tests.runners.elastic.barrier_desk import requests_in
 
@@ -35,7 +34,7 @@ class Desk:
         settings = Settings("", 3, 2, ((10, 10),), 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
         self.job = initial(settings, 1, 0.0)
         self.job.members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
-        self.state, _ = start([JobHost(0, "h0", Tier.RELIABLE), JobHost(1, "h1", Tier.RELIABLE)], (1.0,) * 3, 2)
+        self.state = start([Member(0, "h0", "reliable"), Member(1, "h1", "reliable")], (1.0,) * 3, 2).cluster
 
     @property
     def saving(self) -> Checkpointing:

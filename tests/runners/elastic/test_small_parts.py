@@ -17,13 +17,11 @@ from runners.elastic.wire import encode
 from solvers.elastic import dispatch, events, failure_detector
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
-from solvers.elastic.loading import ShardsLoaded
+from solvers.elastic.events import ShardsReady
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE
-from solvers.elastic.placement import actions as act
-from solvers.elastic.placement.events import Ready
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import FailureDetector, initial
+from solvers.elastic.state import GONE, FailureDetector, initial
+from solvers.elastic.working import ShardsLoaded
 
 
 def hello_of(**fields: Any) -> Hello | OtherVersion:
@@ -51,7 +49,7 @@ class Channel:
 
     def ask(self, host: int, ticket: int, request: Request | None = None) -> None:
         """A request whose answer is wanted."""
-        purpose = ShardsLoaded(act.Load(host, (), ticket, False, ""))
+        purpose = ShardsLoaded(host, (), ticket)
         ctx = Context(self.job, 0.0)
         ctx.request(host, request or LoadShards(()), purpose)
         self.job = ctx.state
@@ -69,7 +67,7 @@ class Channel:
     @property
     def received(self) -> list[int]:
         """Tickets of answers that counted."""
-        return [event.ticket for event in self.job.undecided if isinstance(event, Ready)]
+        return [event.ticket for event in self.job.undecided if isinstance(event, ShardsReady)]
 
 
 def test_an_answer_goes_to_who_asked_and_once() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from solvers.elastic import stragglers
-from solvers.elastic.placement.hosts import JobHost, Tier
-from solvers.elastic.placement.start import start
+from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
+from solvers.elastic.start import start
 from solvers.elastic.state import Rebalancing, Wait, WorkerAssignment, initial
 
 HOSTS = {0: 4, 1: 4, 2: 5, 3: 6}
@@ -16,7 +16,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.job = initial(Settings("", 1, 4, ((8, 8),), 0.0, 0.0), 1, 0.0)
-        self.job.placement, _ = start([JobHost(4, "h4", Tier.RELIABLE)], (1.0,), 4)
+        self.job.placement = start([Member(4, "h4", "reliable")], (1.0,), 4).cluster
         workers = {number: WorkerAssignment(host, (number,), 0) for number, host in HOSTS.items()}
         self.job.rebalancing = Rebalancing(workers=workers)
 

@@ -11,13 +11,12 @@ from plink.model.elastic.fields import TrafficCounters
 from solvers.elastic import traffic
 from solvers.elastic.commands import LogLine
 from solvers.elastic.context import Context
+from solvers.elastic.events import TrafficMeasured
 from solvers.elastic.member import Member
-from solvers.elastic.placement.events import Measured
-from solvers.elastic.placement.hosts import JobHost, Tier
 from solvers.elastic.placement.stages import MeasuredTraffic as Measure
 from solvers.elastic.placement.stages import Stage, Thresholds, measured_thresholds, stage_for
-from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings
+from solvers.elastic.start import start
 from solvers.elastic.state import Rebalancing, initial
 from solvers.elastic.state import TrafficMonitor as TrafficState
 
@@ -43,12 +42,12 @@ class Road:
 
     def advance(self, now: float, stage: Stage, transient: int) -> Measure | None:
         """What was measured."""
-        hosts = [JobHost(0, "h0", Tier.RELIABLE), *(JobHost(9 + n, f"t{n}", Tier.TRANSIENT) for n in range(transient))]
-        cluster, _ = start(hosts, (1.0,), 4)
+        hosts = [Member(0, "h0", "reliable"), *(Member(9 + n, f"t{n}", "transient") for n in range(transient))]
+        cluster = start(hosts, (1.0,), 4).cluster
         self.job.placement = replace(cluster, stage=stage)
         self._act(traffic.advance, now)
         events, self.job.undecided = self.job.undecided, ()
-        return next((event.traffic for event in events if isinstance(event, Measured)), None)
+        return next((event.traffic for event in events if isinstance(event, TrafficMeasured)), None)
 
     def tell(self) -> None:
         """Log what has changed."""

@@ -7,11 +7,10 @@ from functools import cache
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic import speeds
 from solvers.elastic.context import Context
-from solvers.elastic.measured import MeasuredSpeeds
-from solvers.elastic.placement.events import SpeedsMeasured
+from solvers.elastic.events import SpeedsMeasured
 from solvers.elastic.rollback import roll_back
 from solvers.elastic.speeds import UNEVEN_CLOCKS
-from solvers.elastic.state import State
+from solvers.elastic.state import MeasuredSpeeds, State
 from tests.runners.elastic.simulated_job import SimulatedJob
 
 SLOW, SHARDS = 3, 7
@@ -75,5 +74,5 @@ def test_clocks_count_anew_after_a_roll_back() -> None:
         if clock > 12:
             break
         report(ctx, host, clock)
-    roll_back(ctx, 3, 1, anew=False)
+    roll_back(ctx, 3, anew=False)
     assert decided_at(ctx.state, reports_of(4, ahead=0)) == 3 + UNEVEN_CLOCKS

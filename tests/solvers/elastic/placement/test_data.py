@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from solvers.elastic.placement import data
 from solvers.elastic.placement.data import Loading, Shard
-from tests.solvers.elastic.placement.world import imbalance
+from tests.solvers.elastic.world import imbalance
 
 SOON, AHEAD = Loading(1, ahead=False), Loading(2, ahead=True)
 Slots = st.dictionaries(st.integers(0, 9), st.integers(1, 8), min_size=1, max_size=6)

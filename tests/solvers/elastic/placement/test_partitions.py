@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from solvers.elastic.placement.partitions import balanced, partition_count, serving
 from solvers.elastic.placement.stages import Stage
-from tests.solvers.elastic.placement.world import hosts
+from tests.solvers.elastic.world import hosts
 
 
 @given(

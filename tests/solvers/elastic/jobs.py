@@ -1,7 +1,8 @@
 """Jobs under way on paper, for the tests of what follows from an event."""
 
-from solvers.elastic.placement import actions as act
-from tests.solvers.elastic.placement.world import World, hosts
+from types import SimpleNamespace
+
+from tests.solvers.elastic.world import World, hosts
 
 
 def running(reliable: int, transient: int, partitions: int = 8, shards: int = 24, **more: float) -> World:
@@ -10,10 +11,8 @@ def running(reliable: int, transient: int, partitions: int = 8, shards: int = 24
     world.converge()
     world.actions.clear()
     # What was said since the start is what a test looks at; the last map is still in force.
-    state = world.state
-    world.actions.append(
-        act.PointWorkers(state.version, tuple(partition.primary for partition in state.partitions), "as it is")
-    )
+    primaries = tuple(partition.primary for partition in world.state.partitions)
+    world.actions.append(SimpleNamespace(name="PointWorkers", primaries=primaries, reason="as it is"))
     return world
 
 

@@ -1,25 +1,16 @@
-"""What of the hosts that are about to be taken away can still be saved (Harlap thesis, 4.2.3, evictions)."""
+"""Hosts that will be taken away: what they serve goes elsewhere while there is time (Harlap thesis, 4.2.3)."""
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-WAIT_SHARE = 0.25  # of a warning, for which transfers may be kept back until they are in nobody's way
+from solvers.elastic import migration
+from solvers.elastic.context import PlacementDecision
+from solvers.elastic.moving import begin, cancel, primary_targets
+from solvers.elastic.recovery import recover
+
 _ROUNDING = 1 + 1e-9
-
-
-class EvacuationKind(StrEnum):
-    """Outcome of a partition at risk.
-
-    MOVE: as a whole to a host that survives. DRAIN: what its replica lacks goes there, as a last message. FAIL: neither
-    can be done in time.
-    """
-
-    MOVE = "move"
-    DRAIN = "drain"
-    FAIL = "fail"
 
 
 @dataclass(frozen=True)
@@ -36,12 +27,68 @@ class AtRiskPartition:
 
 @dataclass(frozen=True)
 class Evacuation:
-    """Planned outcome of a partition at risk. ``to``: where it goes; None: nowhere. ``reason``: a line."""
+    """Planned outcome of a partition at risk.
+
+    ``to``: a survivor, to which it goes as a whole; or its replica, to which what that lacks goes as a last message;
+    None: neither can be done in time. ``reason``: a line.
+    """
 
     partition: int
-    kind: EvacuationKind
     to: int | None
     reason: str
+
+
+def evacuate(decision: PlacementDecision, deadlines: Mapping[int, float], unreplicated: Mapping[int, float]) -> None:
+    """Begin to move or drain partitions of the leaving transient hosts.
+
+    The order is the one that brings most to safety. Where one cannot be in time it is an effective failure: nobody
+    waits for the deadline to roll back.
+
+    :param deadlines: seconds that each leaving host has left.
+    :param unreplicated: bytes by partition that its replica lacks; of others, all of it. Transfers may be kept back for
+        a part of the warning, so that what is planned fits into the rest of it.
+    """
+    _cancel_moves_to_leaving(decision)
+    plan = plan_evacuation(
+        _at_risk(decision, unreplicated),
+        {host: (1 - migration.WAIT_SHARE) * deadlines[host] for host in decision.cluster.leaving},
+        {host.number: host.rate for host in decision.cluster.hosts if host.rate is not None},
+    )
+    failed = [partition for partition in plan if partition.to is None]
+    # Going back to the replicas saves nothing that they do not have: that is sent as far as it gets.
+    if late := [partition for partition in failed if decision.cluster.partitions[partition.partition].safe]:
+        decision.cause = f"{decision.cause}: partition {late[0].partition} cannot be saved ({late[0].reason})"
+        recover(decision, (), effective=True)
+        return
+    for partition in plan:
+        if partition.to is not None:
+            begin(decision, partition.partition, partition.to, f"{decision.cause}: {partition.reason}")
+
+
+def _cancel_moves_to_leaving(decision: PlacementDecision) -> None:
+    servers, leaving = decision.cluster.servers, decision.cluster.leaving
+    for index, partition in enumerate(decision.cluster.partitions):
+        move = partition.move
+        if move and move.to in leaving and move.to not in servers and not move.drain:
+            cancel(decision, index, f"{decision.cause}: who was to take partition {index} leaves too")
+
+
+def _at_risk(decision: PlacementDecision, unreplicated: Mapping[int, float]) -> list[AtRiskPartition]:
+    state, threats = decision.cluster, []
+    for index, (partition, target) in enumerate(zip(state.partitions, primary_targets(state), strict=True)):
+        # A ParamServ that leaves has nobody to drain to, and one that waits has nothing yet: settling sees to them.
+        if (
+            partition.primary not in state.leaving
+            or partition.primary == partition.replica
+            or partition.waiting
+            or partition.move
+        ):
+            continue
+        size = state.partition_bytes[index]
+        lacks = min(size, unreplicated.get(index, size)) if partition.safe else size
+        survivor = None if state.members[target].reliable else target
+        threats.append(AtRiskPartition(index, partition.primary, partition.replica, survivor, size, lacks))
+    return threats
 
 
 @dataclass(frozen=True)
@@ -131,19 +178,12 @@ def _evacuation_of(
 ) -> Evacuation:
     if transfer is None:
         rate = min(rates.get(threat.host, math.inf), rates.get(threat.replica, math.inf))
-        reason = (
-            "the warning leaves no time" if deadline <= 0 else f"{deadline:g} s at {rate / 1e6:.3g} MB/s are not enough"
-        )
-        return Evacuation(
-            threat.partition, EvacuationKind.FAIL, None, f"{threat.drain_bytes / 1e6:.3g} MB, and {reason}"
-        )
+        reason = f"{deadline:g} s at {rate / 1e6:.3g} MB/s are not enough"
+        reason = reason if deadline > 0 else "the warning leaves no time"
+        return Evacuation(threat.partition, None, f"{threat.drain_bytes / 1e6:.3g} MB, and {reason}")
     if transfer.to == threat.target:
-        return Evacuation(
-            threat.partition, EvacuationKind.MOVE, transfer.to, f"{deadline:g} s are enough to move it to a survivor"
-        )
-    reason = (
-        "nobody survives to take it" if threat.target is None else f"{deadline:g} s are not enough to move all of it"
-    )
-    return Evacuation(
-        threat.partition, EvacuationKind.DRAIN, transfer.to, f"{reason}: what the replica lacks goes there"
-    )
+        return Evacuation(threat.partition, transfer.to, f"{deadline:g} s are enough to move it to a survivor")
+    reason = "nobody survives to take it"
+    if threat.target is not None:
+        reason = f"{deadline:g} s are not enough to move all of it"
+    return Evacuation(threat.partition, transfer.to, f"{reason}: what the replica lacks goes there")

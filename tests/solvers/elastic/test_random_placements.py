@@ -3,10 +3,18 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from solvers.elastic.placement.events import HostsFailed, HostsLeft, Joined, Measured, Moved, Ready, Replicated, Warned
-from solvers.elastic.placement.hosts import JobHost, Tier
+from solvers.elastic.events import (
+    HostsGone,
+    HostsJoined,
+    HostsWarned,
+    PartitionMoved,
+    PartitionReplicated,
+    ShardsReady,
+    TrafficMeasured,
+)
+from solvers.elastic.member import Member
 from solvers.elastic.placement.stages import MeasuredTraffic, Stage, Thresholds
-from tests.solvers.elastic.placement.world import World, hosts
+from tests.solvers.elastic.world import World, hosts
 
 COMMON = ["arrive"] * 3 + ["load"] * 3 + ["push"] * 2
 KINDS = [*COMMON, "join", "bulk", "crowd", "reliable", "return", "fail", "warn", "tight", "leave", "stale"]
@@ -18,7 +26,7 @@ def do(world: World, kind: str, a: int, b: int) -> None:
     """One of the things that may happen, on whatever there is."""
     state = world.state
     members = [host.number for host in state.hosts]
-    transient = [host.number for host in state.hosts if host.tier is Tier.TRANSIENT]
+    transient = [host.number for host in state.hosts if not host.reliable]
     some = sorted({transient[(a + i * 7) % len(transient)] for i in range(1 + b % 3)}) if transient else []
     match kind:
         case "join":
@@ -33,15 +41,15 @@ def do(world: World, kind: str, a: int, b: int) -> None:
                 host = reliable[a % len(reliable)]
                 staying = len(reliable) - len(set(reliable) & set(state.leaving))
                 dies = b % 8 == 0 and staying > 1 and state.stage is not Stage.PARAMETER_SERVERS
-                world.tell(HostsFailed((host,)) if dies else Warned({host: 20.0}))
+                world.tell(HostsGone((host,)) if dies else HostsWarned({host: 20.0}))
         case "fail":
-            world.tell(HostsFailed(tuple(transient) if b > 90 else tuple(some)))
+            world.tell(HostsGone(tuple(transient) if b > 90 else tuple(some)))
         case "warn":
-            world.tell(Warned(dict.fromkeys(transient if b > 90 else some, 5.0 + a)))
+            world.tell(HostsWarned(dict.fromkeys(transient if b > 90 else some, 5.0 + a)))
         case "tight":
-            world.tell(Warned({host: (a * i) % 5 * 0.1 for i, host in enumerate(some)}, {0: 1e4, 1: 0.0}))
+            world.tell(HostsWarned({host: (a * i) % 5 * 0.1 for i, host in enumerate(some)}, {0: 1e4, 1: 0.0}))
         case "leave":
-            world.tell(HostsLeft(tuple(sorted(state.leaving)[: 1 + b % 3])))
+            world.tell(HostsGone(tuple(sorted(state.leaving)[: 1 + b % 3]), released=True))
         case "arrive" if world.moves:
             world.arrive(a % len(world.moves))
         case "load" if world.loads:
@@ -53,21 +61,21 @@ def do(world: World, kind: str, a: int, b: int) -> None:
                 world.push(index, state.consistent + 1)
         case "return":
             host = state.hosts[a % len(state.hosts)]
-            world.tell(Joined((JobHost(state.newest + 1, host.name, host.tier, 1 + b % 4, 1e6),)))
+            world.tell(HostsJoined((Member(state.newest + 1, host.name, host.tier, 1 + b % 4, 1e6),)))
         case "restart":
             world.restart(some if b % 2 else ())
         case "rate":
-            world.tell(Measured(MeasuredTraffic(1.0 + a, 100.0, 1.0 + b / 10)))
+            world.tell(TrafficMeasured(MeasuredTraffic(1.0 + a, 100.0, 1.0 + b / 10)))
         case "stale":
             item = state.partitions[a % len(state.partitions)]
             under_way = {item.term if item.waiting else -1, *(m.term for m in (item.move, item.copy) if m)}
             for late in (
-                Moved(a % len(state.partitions), next(n for n in range(b, b + 99) if n not in under_way)),
-                Replicated(a % len(state.partitions), 10**6, state.generation - 1),
-                Ready(10**6, b),
-                HostsFailed((10**6,)),
-                HostsLeft((10**6,)),
-                Warned({10**6: 0.0}),
+                PartitionMoved(a % len(state.partitions), next(n for n in range(b, b + 99) if n not in under_way)),
+                PartitionReplicated(a % len(state.partitions), 10**6, state.generation - 1),
+                ShardsReady(10**6, b),
+                HostsGone((10**6,)),
+                HostsGone((10**6,), released=True),
+                HostsWarned({10**6: 0.0}),
             ):
                 assert not world.tell(late)
 
@@ -78,7 +86,7 @@ def test_whatever_happens_everything_has_a_primary_a_replica_and_a_way_there(
     reliable: int, transient: int, partitions: int, shards: int, low: bool, doings: list[tuple[str, int, int]]
 ) -> None:
     thresholds = Thresholds(1, 3) if low else Thresholds()
-    world = World.of(hosts(reliable, transient, bytes_per_s=1e7), partitions, shards, thresholds=thresholds)
+    world = World.of(hosts(reliable, transient, rate=1e7), partitions, shards, thresholds=thresholds)
     for kind, a, b in doings:
         do(world, kind, a, b)
         if world.state.halted:
@@ -98,7 +106,7 @@ def test_all_transient_hosts_at_once_may_go_at_any_time(
     for kind, a, b in doings:
         if kind not in ("reliable", "return", "rate"):
             do(world, kind, a, b)
-    world.tell(HostsFailed(tuple(host.number for host in world.state.hosts if host.tier is Tier.TRANSIENT)))
+    world.tell(HostsGone(tuple(host.number for host in world.state.hosts if not host.reliable)))
     assert not world.state.halted
     assert world.state.stage is Stage.PARAMETER_SERVERS
     assert {partition.primary for partition in world.state.partitions} <= set(range(reliable))

@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.elastic.placement.eviction import AtRiskPartition, Evacuation, EvacuationKind, plan_evacuation
+from solvers.elastic.evacuation import AtRiskPartition, Evacuation, plan_evacuation
 
 REPLICA, TARGET = 90, 91
 Jobs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
@@ -28,7 +28,7 @@ def most(sizes: list[tuple[float, float]], rate: float) -> int:
 
 
 def saved(plan: tuple[Evacuation, ...]) -> int:
-    return sum(evacuated.kind is not EvacuationKind.FAIL for evacuated in plan)
+    return sum(evacuated.to is not None for evacuated in plan)
 
 
 @given(Jobs, st.lists(st.integers(1, 9), min_size=4, max_size=4), st.integers(1, 3))
@@ -37,7 +37,7 @@ def test_as_many_get_through_a_replicas_line_as_any_choice_brings_through(
 ) -> None:
     plan = plan_evacuation(at_risk(jobs, target=None), dict(enumerate(deadlines)), {REPLICA: rate})
     assert saved(plan) == most([(deadlines[host], lacks) for host, lacks, _ in jobs], rate)
-    assert {evacuated.kind for evacuated in plan} <= {EvacuationKind.DRAIN, EvacuationKind.FAIL}
+    assert {evacuated.to for evacuated in plan} <= {REPLICA, None}
 
 
 @given(Jobs, st.integers(1, 9), st.integers(1, 3))
@@ -50,7 +50,7 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
     sent = 0
     for evacuated in plan:
         _, lacks, has = jobs[evacuated.partition]
-        sent += {EvacuationKind.MOVE: lacks + has, EvacuationKind.DRAIN: lacks, EvacuationKind.FAIL: 0}[evacuated.kind]
+        sent += {TARGET: lacks + has, REPLICA: lacks, None: 0}[evacuated.to]
     assert sent <= rate * deadline
 
 
@@ -67,11 +67,9 @@ def test_no_link_is_overcommitted_before_any_deadline(
     for line in (0, 1, 2, 3, REPLICA, TARGET):
         for deadline in deadlines:
             load = sum(
-                what.move_bytes if evacuated.kind is EvacuationKind.MOVE else what.drain_bytes
+                what.move_bytes if evacuated.to == TARGET else what.drain_bytes
                 for what, evacuated in sent
-                if line in (what.host, evacuated.to)
-                and evacuated.kind is not EvacuationKind.FAIL
-                and deadlines[what.host] <= deadline
+                if line in (what.host, evacuated.to) and evacuated.to is not None and deadlines[what.host] <= deadline
             )
             assert load <= rates.get(line, math.inf) * deadline or not load
 
@@ -80,28 +78,28 @@ def test_evacuation_order_is_deadline_size_then_failures() -> None:
     jobs = [(0, 5, 0), (1, 3, 0), (0, 2, 0), (1, 9, 0)]
     plan = plan_evacuation(at_risk(jobs), {0: 60.0, 1: 4.0}, {1: 1.0})
     assert [evacuated.partition for evacuated in plan] == [1, 2, 0, 3]
-    assert [evacuated.kind for evacuated in plan] == [
-        EvacuationKind.MOVE,
-        EvacuationKind.MOVE,
-        EvacuationKind.MOVE,
-        EvacuationKind.FAIL,
+    assert [evacuated.to for evacuated in plan] == [
+        TARGET,
+        TARGET,
+        TARGET,
+        None,
     ]
 
 
 def test_what_cannot_move_as_a_whole_drains_to_its_replica() -> None:
     (evacuated_partition,) = plan_evacuation(at_risk([(0, 2, 8)]), {0: 3.0}, {0: 1.0})
-    assert (evacuated_partition.kind, evacuated_partition.to) == (EvacuationKind.DRAIN, REPLICA)
+    assert evacuated_partition.to == REPLICA
     assert "not enough to move" in evacuated_partition.reason
 
 
 def test_a_deadline_of_nothing_saves_nothing() -> None:
     (evacuated_partition,) = plan_evacuation(at_risk([(0, 0, 0)]), {0: 0.0}, {})
-    assert (evacuated_partition.kind, evacuated_partition.to) == (EvacuationKind.FAIL, None)
+    assert evacuated_partition.to is None
 
 
 def test_hosts_whose_rate_nobody_knows_are_fast_enough() -> None:
-    assert [evacuated.kind for evacuated in plan_evacuation(at_risk([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [
-        EvacuationKind.MOVE
+    assert [evacuated.to for evacuated in plan_evacuation(at_risk([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [
+        TARGET
     ] * 2
 
 
@@ -111,26 +109,26 @@ def threatens(partition: int, host: int, move: float, drain: float, target: int 
 
 def fates(
     at_risk: list[AtRiskPartition], deadlines: dict[int, float], rates: dict[int, float]
-) -> dict[int, EvacuationKind]:
-    return {result.partition: result.kind for result in plan_evacuation(at_risk, deadlines, rates)}
+) -> dict[int, int | None]:
+    return {result.partition: result.to for result in plan_evacuation(at_risk, deadlines, rates)}
 
 
 def test_lines_in_and_out_are_two() -> None:
     """Host 2 gives up what it has and is the replica of host 1's partition: ten bytes each way in ten seconds."""
     at_risk = [AtRiskPartition(0, 1, 2, None, 10, 10), AtRiskPartition(1, 2, REPLICA, None, 10, 10)]
-    assert fates(at_risk, {1: 10.0, 2: 10.0}, {2: 1.0}) == {0: EvacuationKind.DRAIN, 1: EvacuationKind.DRAIN}
+    assert fates(at_risk, {1: 10.0, 2: 10.0}, {2: 1.0}) == {0: 2, 1: REPLICA}
 
 
 def test_moves_are_chosen_by_how_little_more_they_send_than_drains() -> None:
     """Host 1 sends twelve in time, four of them as drains: eight are left, for one of seven more or of two and five."""
     at_risk = [threatens(0, 1, 8, 1), threatens(1, 1, 4, 2), threatens(2, 1, 6, 1)]
     assert fates(at_risk, {1: 12.0}, {1: 1.0}) == {
-        0: EvacuationKind.DRAIN,
-        1: EvacuationKind.MOVE,
-        2: EvacuationKind.MOVE,
+        0: REPLICA,
+        1: TARGET,
+        2: TARGET,
     }
     assert fates(at_risk, {1: 10.9}, {1: 1.0}) == {
-        0: EvacuationKind.DRAIN,
-        1: EvacuationKind.MOVE,
-        2: EvacuationKind.DRAIN,
+        0: REPLICA,
+        1: TARGET,
+        2: REPLICA,
     }
