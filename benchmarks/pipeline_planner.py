@@ -21,14 +21,13 @@ from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from solvers.costs.fabric import Fabric
-from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import SearchSpace, lower_bound_s, search_partitions
-from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.period import PeriodModel, PlacedPartition
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
+from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.simulation.network import SimulatedNetwork
 
@@ -221,10 +220,10 @@ def placement() -> dict[str, Any]:
         for _ in range(10):
             hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in rng.permutation(16)[: plan.ranks].tolist()))
             randoms.append(simulated_s(replace(plan, hosts=hosts), slow, fabric))
-        even = plan_even(
-            slow, Hosts(tuple(Host(h, h) for h in fabric.names)), (NetworkLevel(16, _LAB_GBPS * 1.25e8),),
-            EvenRequest("thesis"),
-        )  # fmt: skip
+        unmeasured = MeasuredHosts.even(
+            Hosts(tuple(Host(h, h) for h in fabric.names)), (NetworkLevel(16, _LAB_GBPS * 1.25e8),)
+        )
+        even = plan_measured(slow, unmeasured, JointRequest(model="thesis", depths="noam"))
         rows[name] = {
             "plan": plan.label, "over_random": statistics.median(randoms) / seconds,
             "thesis_plan": even.label, "over_thesis": simulated_s(even, slow, fabric) / seconds,

@@ -50,6 +50,6 @@ def plan_on_network(
         slots = {host.name: host.slots for host in request.hosts}
         hosts = Hosts(tuple(replace(host, slots=slots.get(host.name, host.slots)) for host in hosts), hosts.lab)
     measured = MeasuredHosts(hosts, rated_fabric(network, request.gbps), usable)
-    wanted = joint_request(profile, hosts.names, request.training, request.search, len(measured.workers))
+    wanted = joint_request(profile, measured, request.training, request.search)
     plan = plan_measured(profile, measured, wanted, watch)
     return replace(plan, network=network.fingerprint())

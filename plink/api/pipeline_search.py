@@ -7,9 +7,7 @@ from plink.api.pipeline_training import TrainingRequest
 from plink.errors import UsageError
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.units import parse_bytes
-from solvers.pipeline.joint_request import JointRequest
-
-DEFAULT_MOVES = 60_000
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,8 @@ class SearchOptions:
 
     @property
     def names(self) -> list[str]:
-        """Return the options that were set, as they are typed."""
-        options = {
-            "--memory": bool(self.memory), "--compare": self.compare, "--seed": self.seed is not None,
-            "--max-moves": self.moves is not None,
-        }  # fmt: skip
+        """Return the options of the search that were set, as they are typed."""
+        options = {"--seed": self.seed is not None, "--max-moves": self.moves is not None}
         return [name for name, is_set in options.items() if is_set]
 
     def check(self) -> None:
@@ -53,19 +48,19 @@ class SearchOptions:
 
 
 def joint_request(
-    profile: ModelProfile, names: Sequence[str], training: TrainingRequest, search: SearchOptions, workers: int
+    profile: ModelProfile, measured: MeasuredHosts, training: TrainingRequest, search: SearchOptions
 ) -> JointRequest:
-    """Return the request of the planner. ``names``: of the hosts.
+    """Return the request of the planner; slots that are planned by themselves share their host's memory.
 
     :raises UsageError: when the stages do not fit the profile, or memory is of no host.
     """
-    sizes = search.sizes()
+    sizes, hosts, names = search.sizes(), measured.hosts.by_name(), measured.fabric.names
     unknown = [name for name in sizes if name and name not in names]
     if unknown:
         raise UsageError(f"--memory {unknown[0]}=...: there is no such host")
     return JointRequest(
         kind=training.planned_kind,
-        stages=training.stage_ranges(profile, workers),
+        stages=training.stage_ranges(profile, len(measured.workers)),
         depths=training.depths,
         accumulate=training.microbatches or 1,
         recompute=training.recompute,
@@ -73,8 +68,13 @@ def joint_request(
         reduce=training.reduce,
         straight=training.straight,
         all_workers=training.all_workers,
-        memory=tuple(sizes.get(name, sizes.get("", float("inf"))) for name in names) if sizes else None,
+        memory=tuple(
+            sizes.get(name, sizes.get("", float("inf"))) / (hosts[name].slots if measured.by_slot else 1)
+            for name in names
+        )
+        if sizes
+        else None,
         compare=search.compare,
         seed=search.seed or 0,
-        moves=search.moves or DEFAULT_MOVES,
+        moves=search.moves,
     )

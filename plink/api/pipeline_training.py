@@ -6,10 +6,8 @@ from typing import Literal
 from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import UsageError, no_choice
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING
-from solvers.pipeline.even import PLANNED_KINDS
-from solvers.pipeline.requested_stages import requested_stages
-from solvers.pipeline.threshold import StageRange
+from plink.model.pipeline.shape import ACCUMULATING, KINDS
+from solvers.pipeline.joint_request import StageRange, requested_stages
 
 MAX_DEPTH = 4096
 MAX_MICROBATCHES = 65_536
@@ -38,8 +36,8 @@ class TrainingRequest:
 
         :raises UsageError: naming the option.
         """
-        if self.kind not in ("auto", *PLANNED_KINDS):
-            raise no_choice("--kind", self.kind, ("auto", *PLANNED_KINDS))
+        if self.kind not in ("auto", *KINDS):
+            raise no_choice("--kind", self.kind, ("auto", *KINDS))
         if (self.kind in ACCUMULATING) != (self.microbatches is not None):
             if self.microbatches is None:
                 raise UsageError(f"--kind {self.kind} needs --microbatches: how many minibatches an update averages")

@@ -1,11 +1,10 @@
 """Plans of pipelines: from a profile and a description of an even network to a plan, and its proof.
 
-The fastest plan that was simulated is taken, as for measured networks. Formulas decide for several levels, for many
-workers, and where a cost model is named.
+The fastest plan that was simulated is taken, as for measured networks; or the stages are those of the thesis.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from plink.api.pipeline_search import SearchOptions, joint_request
@@ -17,20 +16,15 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.units import parse_duration
-from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.joint import plan_measured
-from solvers.pipeline.joint_request import MeasuredHosts
-from solvers.pipeline.levels import NetworkLevel, Watch
-from solvers.pipeline.lock_freedom import never_locks
-from solvers.pipeline.simulated_ways import MAX_SIMULATED_WORKERS
-from solvers.pipeline.stage_times import EVEN_MODELS, EvenModel
-from solvers.pipeline.verifier import verify_actions
+from solvers.pipeline.joint_request import BYTES_PER_S_OF_GBPS, MeasuredHosts
+from solvers.pipeline.thesis import NetworkLevel, Watch
+from solvers.pipeline.verifier import never_locks, verify_actions
 
-BYTES_PER_S_OF_GBPS = 1e9 / 8
 UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
 MAX_WORKERS = 4096
 CONTENTION = "contention"
-PLAN_MODELS = (CONTENTION, *EVEN_MODELS)
+PLAN_MODELS = (CONTENTION, "thesis")
 _MAX_EXECUTED_ACTIONS = 2_000_000  # of plans whose depths only an execution proves
 _LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
 
@@ -109,8 +103,8 @@ class EvenNetworkRequest:
 
 @dataclass(frozen=True)
 class PipelineRequest:
-    """What to plan on an even network. ``model``: ``contention``, which simulates, or one of :data:`EVEN_MODELS`; None:
-    ``contention`` for at most 64 workers of one level, else ``ring``. ``search``: for ``contention`` only."""
+    """What to plan on an even network. ``model``: ``contention``, which simulates, or ``thesis``, whose dynamic
+    programme chooses the stages; None: ``contention``."""
 
     network: EvenNetworkRequest
     training: TrainingRequest = field(default_factory=TrainingRequest)
@@ -126,59 +120,22 @@ class PipelineRequest:
             raise no_choice("--model", self.model, PLAN_MODELS)
         self.training.check()
         self.search.check()
+        if self.model == "thesis" and (unused := [*self.search.names, *(["--stages"] if self.training.stages else [])]):
+            raise UsageError(f"{unused[0]} is not used with --model thesis; omit it")
         _ = self.network.rtt_s
-
-    def is_simulated(self, workers: int) -> bool:
-        """Whether plans are simulated, by the options and the number of workers.
-
-        :raises UsageError: for options that the cost model does not use.
-        """
-        has_levels = self.network.has_levels
-        if self.model == CONTENTION:
-            if has_levels:
-                raise UsageError("--model contention has one level of hosts; omit --levels and --local-gbps")
-            return True
-        if self.model is None and not has_levels and (workers <= MAX_SIMULATED_WORKERS or self.search.names):
-            return True
-        if self.search.names:
-            reason = f"--model {self.model}" if self.model else "several levels"
-            raise UsageError(f"{self.search.names[0]} is not used with {reason}; omit it")
-        return False
-
-    def even(self, profile: ModelProfile, workers: int) -> EvenRequest:
-        """Return the request of the planner.
-
-        :raises UsageError: when the stages do not fit the profile.
-        """
-        model: EvenModel = self.model or "ring"  # type: ignore[assignment]
-        training = self.training
-        return EvenRequest(
-            model=model,
-            kind=training.planned_kind,
-            stages=training.stage_ranges(profile, workers),
-            depths=training.depths,
-            rtt_s=self.network.rtt_s,
-            accumulate=training.microbatches or 1,
-            vertical_sync=training.vertical_sync,
-            reduce=training.reduce,
-            straight=training.straight,
-            fewer_workers=not training.all_workers,
-            recompute=training.recompute,
-        )
 
 
 def plan_pipeline(profile: ModelProfile, request: PipelineRequest, watch: Watch | None = None) -> PipelinePlan:
-    """Return the plan of least predicted seconds per minibatch; ``watch``: as of :func:`plan_even`.
+    """Return the plan of least predicted seconds per minibatch; ``watch``: as of :func:`plan_measured`.
 
     :raises UsageError: when the request cannot be. :raises InputError: when the hosts file is wrong.
     """
     request.check()
     hosts, levels = request.network.resolve()
-    workers = sum(host.slots for host in hosts)
-    if not request.is_simulated(workers):
-        return plan_even(profile, hosts, levels, request.even(profile, workers), watch)
-    measured = MeasuredHosts.even(hosts, levels[-1].bandwidth / BYTES_PER_S_OF_GBPS, request.network.rtt_s)
-    wanted = joint_request(profile, hosts.names, request.training, request.search, workers)
+    measured = MeasuredHosts.even(hosts, levels, request.network.rtt_s, request.network.has_levels)
+    wanted = joint_request(profile, measured, request.training, request.search)
+    if request.model == "thesis":
+        wanted = replace(wanted, model="thesis", depths=wanted.depths or "noam")
     return plan_measured(profile, measured, wanted, watch)
 
 

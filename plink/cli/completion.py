@@ -41,7 +41,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "pipeline plan --kind": ("auto", "1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention", "simulated"),
-    "pipeline plan --model": ("contention", "ring", "thesis", "published"),
+    "pipeline plan --model": ("contention", "thesis"),
     "advise --model": ("auto", "alpha-beta", "contention", "simulated"),
     "--preemption-source": ("aws", "gcp", "azure"),
     "probe --pairs": ("all", "adaptive"),

@@ -39,12 +39,6 @@ class StageCosts:
         return self.forward_s + self.backward_s
 
 
-def least_bucket_bytes(replicas: int, bytes_per_s: float) -> int:
-    """Return the smallest bucket worth an all-reduce of its own: it takes as long to send as the rounds of its ring by
-    themselves, b/(m B) = :data:`REDUCE_ROUND_S`; never more than the default."""
-    return max(1, round(min(DEFAULT_BUCKET_BYTES, replicas * bytes_per_s * REDUCE_ROUND_S)))
-
-
 def stage_costs(
     layers: tuple[LayerProfile, ...], bucket_bytes: int = DEFAULT_BUCKET_BYTES, recompute: bool = False
 ) -> StageCosts:

@@ -86,10 +86,10 @@ def plan(
         typer.Option(help="When minibatches are processed and parameters updated.", rich_help_panel=_TRAINING_PANEL),
     ] = "auto",
     model: Annotated[
-        Literal["contention", "ring", "thesis", "published"] | None,
+        Literal["contention", "thesis"] | None,
         typer.Option(
-            help="Of hosts that are alike: simulated; or by a formula: a ring's, the thesis's as printed, or its "
-            "authors' code's. Default: contention; ring for several levels and more than 64 workers."
+            help="Of hosts that are alike: the fastest plan of those simulated, or the stages of the thesis's formulas "
+            "as printed. Default: contention."
         ),
     ] = None,
     stages: Annotated[

@@ -29,9 +29,7 @@ def _head(plan: PipelinePlan) -> str:
     predicted = plan.details.get("predicted")
     if predicted:
         text += f": {format_time(predicted['minibatch_s'])} a minibatch, {predicted['items_per_s']:,.0f} items/s"
-        if plan.details.get("proven"):
-            text += f" (the best by the model {plan.details.get('model')})"
-        elif plan.details.get("lower_bound_s"):
+        if plan.details.get("lower_bound_s"):
             bound, gap = plan.details["lower_bound_s"], plan.details["gap"]
             text += f" (bound {format_time(bound)}, gap {gap:.0%})"
     return text
@@ -84,11 +82,8 @@ def _compared(plan: PipelinePlan) -> list[str]:
         if "bytes_per_item" in predicted:
             lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
     ways = plan.details.get("compared") or []
-    if ways and predicted and plan.details.get("model") == "contention":
+    if ways and predicted:
         lines += _compared_table(ways, predicted["minibatch_s"], plan.recompute)
-    elif ways:
-        texts = [f"{way['what']} {format_time(way['minibatch_s'])}, delay {way['delay']}" for way in ways]
-        lines.append(f"compared: {'; '.join(texts)}")
     return lines
 
 

@@ -19,8 +19,7 @@ from plink.runtime.pipeline.parts import build_model
 from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
 from plink.runtime.pipeline.tensor_counter import TensorCounter
 from solvers.pipeline.joint import plan_measured
-from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
-from solvers.pipeline.threshold import StageRange
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange
 from tests.runtime.ranks import results_of, run_ranks
 
 # Each starts several processes; one path of each kind is quick.

@@ -10,10 +10,8 @@ from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from solvers.costs.fabric import Fabric
-from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
-from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
@@ -82,12 +80,3 @@ def test_slow_round_trips_make_buckets_larger() -> None:
 def test_fast_link_has_no_small_buckets() -> None:
     """Rounds of Gloo's ring would take longer than their bytes."""
     assert bucket_of(planned(MANY_LAYERS, fabric(4, 10.0), "data-parallel")) >= DEFAULT_BUCKET_BYTES
-
-
-def test_even_network() -> None:
-    hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in range(4)))
-    slow, fast = (
-        plan_even(VGG, hosts, (NetworkLevel(4, rate),), EvenRequest(kind="data-parallel")) for rate in (2.5e7, 1.25e9)
-    )
-    assert bucket_of(slow) == pytest.approx(4 * 2.5e7 * 1.7e-3, abs=1)
-    assert bucket_of(fast) == DEFAULT_BUCKET_BYTES

@@ -17,11 +17,10 @@ from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.storage import render_document
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.joint import plan_measured
-from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange
 from solvers.pipeline.joint_search import JointSearch, SearchSpace, lower_bound_s, search_partitions, traffic_of
 from solvers.pipeline.period import PeriodModel, PlacedPartition
 from solvers.pipeline.simulated_ways import WaySimulator
-from solvers.pipeline.threshold import StageRange
 from solvers.pipeline.verifier import verify_actions
 from tests.model.schemas import complaints
 from tests.solvers.pipeline.test_even import GNMT, RESNET, VGG, layer, profile_of
