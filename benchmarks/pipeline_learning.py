@@ -31,10 +31,9 @@ from torch import Tensor, nn  # noqa: E402
 from benchmarks import results  # noqa: E402
 from benchmarks.learning_apps import APPS, LearningApp  # noqa: E402
 from benchmarks.record import Bar, record, seeds_of  # noqa: E402
-from plink.documents.pipeline import Kind  # noqa: E402
 from plink.model.hosts import Host, Hosts  # noqa: E402
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary  # noqa: E402
-from plink.model.pipeline.shape import base_depths  # noqa: E402
+from plink.model.pipeline.shape import Kind, base_depths  # noqa: E402
 from plink.model.pipeline.versions import minibatches_of_update, update_of, version_of  # noqa: E402
 
 STAGES, ACCUMULATE = 4, 4

@@ -52,7 +52,8 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
     option, text = field.option, field.text
     is_flag = field.type in (bool, bool | None)
     typed_as: Any = field.type if text is None else list[str] | None if text.repeated else str
-    if text is not None and not text.repeated:
+    typed_as = str | None if typed_as is str and default is None else typed_as
+    if text is not None and not text.repeated and default is not None:
         default = text.show(default)
     annotation = Annotated[
         typed_as,
@@ -64,5 +65,7 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
 
 
 def _parsed(field: Field, typed: Any) -> Any:
-    """Return the value that was typed."""
+    """Return the value that was typed; None where an option without a default was not."""
+    if typed is None and not (field.text and field.text.repeated):
+        return None
     return typed if field.text is None else field.text.parse(typed or [] if field.text.repeated else typed)

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from plink.documents.pipeline import Kind
 from plink.errors import NoAnswer, UsageError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, base_depths
+from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths
 from plink.model.pipeline.versions import delay_of, minibatches_per_update
 from plink.model.units import format_bytes
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import Kind, ReduceMode
 from solvers.costs.fabric import Fabric, TierLinks
 from solvers.pipeline.thesis import NetworkLevel
 

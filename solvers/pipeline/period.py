@@ -28,10 +28,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.pipeline import Kind
 from plink.errors import UsageError
 from plink.model.pipeline.profile import CrossingActivation, ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, FLUSHING
+from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, Kind
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, scratch_for, stage_memory
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S

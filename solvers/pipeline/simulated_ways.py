@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, PipelineShape, base_depths, minibatches_to_prove
+from plink.model.pipeline.shape import ACCUMULATING, Kind, PipelineShape, ReduceMode, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import delay_of, learning_rate_scale
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import traffic_of

@@ -17,9 +17,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from plink.documents.pipeline import Kind
 from plink.model.pipeline.actions import ActionKind, PipelineAction, actions_of, use_of
-from plink.model.pipeline.shape import PipelineShape, minibatches_to_prove
+from plink.model.pipeline.shape import Kind, PipelineShape, minibatches_to_prove
 from plink.model.pipeline.versions import own_of_update, replica_of, update_of, updates_of, version_of
 
 MAX_REPORTED_ERRORS = 20

@@ -235,7 +235,7 @@ GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
         ((*PLAN, "--local-gbps", "10"), "--local-gbps is of slots that share a host; here every host has one slot"),
         ((*THESIS, "--seed", "1"), "--seed is not used with --model thesis; omit it"),
         ((*THESIS, "--stages", "0-4"), "--stages is not used with --model thesis; omit it"),
-        (("plan", "p.json", "--hosts", "4", "--gbps", "1", "--model", "ring"), "'ring' is not one of"),
+        ((*PLAN[:2], "--hosts", "4", "--gbps", "1", "--model", "ring"), "--model ring: choose one of contention"),
         (("import", "p.json"), "p.json: line 1: a node like"),
         (("verify",), "no .plink/pipeline.json here yet: run `plink pipeline plan` first"),
     ],

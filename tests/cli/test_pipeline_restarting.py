@@ -7,7 +7,7 @@ import pytest
 from plink.api.launching import LaunchRequest
 from plink.cli import launching
 from plink.cli.job_options import JobOptions
-from plink.cli.pipeline.restarting import restartable
+from plink.cli.pipeline_job import restartable
 from plink.model.hosts import Host, Hosts
 from plink.records.pipeline_log import PipelineLog
 from plink.runtime.pipeline import CHECKPOINT_VARIABLE, RESTORE_VARIABLE

@@ -41,7 +41,7 @@ def profile(data: bytes) -> None:
 
 def pipeline(data: bytes) -> None:
     """``plink.pipeline/1``: read again, it is the same; what it is, is printed."""
-    from plink.cli.pipeline.report import plan_lines
+    from plink.features.pipeline.show import plan_lines
     from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
     from plink.model.storage import parse_document, render_document
 

@@ -66,13 +66,13 @@ def simulate(
         simulate_one_job,
         simulate_spot,
     )
-    from plink.cli.pictures import check_picture, write_picture
     from plink.cli.spot.inputs import histories_from, need_prices, parse_time
     from plink.errors import UsageError
     from plink.model.spot.market_file import read_market_file
     from plink.model.units import parse_limit
     from plink.report.colours import PAPER
     from plink.report.spot_job import spot_job
+    from plink.terminal.pictures import check_picture, write_picture
     from plink.terminal.screen import progress
     from solvers.spot.strategies import NAMES
 

@@ -2,19 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plink.documents.pipeline import Kind, ReduceMode
 from plink.model.hosts import Hosts
 from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.profile import CrossingActivation
-from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.shape import Kind, PipelineShape, ReduceMode
 from plink.model.pipeline.versions import delay_of
 from plink.model.storage import render_document, write_document
 
 SCHEMA = "plink.pipeline/1"
+_NOT_FOR_RANKS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,15 @@ class PipelinePlan:
             **({} if self.actions is None else {"actions": [[str(step) for step in own] for own in self.actions]}),
             **self.details,
         }
+
+    def for_ranks(self) -> "PipelinePlan":
+        """Return what ranks need to know of it."""
+        stages = tuple(
+            replace(stage, details={key: value for key, value in stage.details.items() if key != "predicted"})
+            for stage in self.stages
+        )
+        details = {key: value for key, value in self.details.items() if key not in _NOT_FOR_RANKS}
+        return replace(self, stages=stages, details=details)
 
     def fingerprint(self) -> str:
         """Return a digest of all that the plan says, as ranks report it."""

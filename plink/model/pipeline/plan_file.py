@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from plink.documents.codec import decode
-from plink.documents.pipeline import BoundaryEntry, PipelineDocument, StageEntry
 from plink.errors import InputError, UsageError
 from plink.model.hosts import hosts_from_json
 from plink.model.pipeline.actions import PipelineAction, parse_action
+from plink.model.pipeline.document import BoundaryEntry, PipelineDocument, StageEntry
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
 from plink.model.pipeline.profile import CrossingActivation
 from plink.model.pipeline.versions import delay_of

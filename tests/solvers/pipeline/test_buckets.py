@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plink.documents.pipeline import Kind
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import Kind
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from plink.documents.pipeline import Kind
-from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
+from plink.model.pipeline.shape import Kind, PipelineShape, base_depths, minibatches_to_prove
 from solvers.pipeline import verifier
 from solvers.pipeline.simulated_ways import depths_from
 from solvers.pipeline.verifier import never_locks, verify_actions

@@ -1,11 +1,15 @@
-"""A plan of a pipeline in lines for people, and its first actions as a timeline in characters."""
+"""Plans of pipelines, their simulations, trainings and runs in lines for people."""
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 from plink.model.hostlist import fold_hostlist
 from plink.model.pipeline.actions import actions_of
 from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.rank_report import aligned
+from plink.model.pipeline.results import PipelineAssessment, PipelineTraining, PredictedFigure, SimulatedPipeline
 from plink.model.pipeline.versions import delay_of, minibatches_per_update
 from plink.model.units import format_bytes, format_time
 
@@ -13,6 +17,9 @@ _MAX_HOSTS_CHARS = 40
 _MAX_TIMELINE_RANKS = 16
 _TIMELINE_ACTIONS = 24
 _MANY_MINIBATCHES = 1 << 16
+_MAX_SIMULATED_RANKS = 32
+_SHOWN_LINKS = 3
+_MAX_LOSS_ROWS = 10
 
 
 def plan_lines(plan: PipelinePlan) -> list[str]:
@@ -59,19 +66,7 @@ def _table(plan: PipelinePlan) -> list[str]:
                 *([format_bytes(stage.details["memory_bytes"]["all"])] if has_memory else []),
             )
         )
-    return _aligned(rows, left=(1, 2))
-
-
-def _aligned(rows: list[tuple[str, ...]], left: tuple[int, ...]) -> list[str]:
-    """Return rows as lines, with the columns ``left`` flushed left and the others right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            text.ljust(width) if column in left else text.rjust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return aligned(rows, left=(1, 2))
 
 
 def _compared(plan: PipelinePlan) -> list[str]:
@@ -101,7 +96,7 @@ def _compared_table(ways: list[dict[str, Any]], minibatch_s: float, recompute: b
         if recompute and "recompute" in way:
             name += f", {'with' if way['recompute'] else 'without'} recomputation"
         rows.append((name, format_time(way["minibatch_s"]), gain, str(way["delay"]), update, fits))
-    return _aligned(rows, left=(0, 5))
+    return aligned(rows, left=(0, 5))
 
 
 def timeline_lines(plan: PipelinePlan) -> list[str]:
@@ -125,3 +120,75 @@ def timeline_lines(plan: PipelinePlan) -> list[str]:
     if plan.ranks > _MAX_TIMELINE_RANKS:
         lines.append(f"... and {plan.ranks - _MAX_TIMELINE_RANKS} more ranks")
     return lines
+
+
+def profile_line(profile: ModelProfile) -> str:
+    """Return what matters of a profile in a line."""
+    longest = max(profile.layers, key=lambda layer: layer.compute_s)
+    return (
+        f"{len(profile.layers)} layer{'s' * (len(profile.layers) != 1)}, {format_time(profile.compute_s)} a minibatch, "
+        f"{format_bytes(profile.parameter_bytes)} of parameters; "
+        f"longest: {' '.join(filter(None, (longest.name, longest.kind)))}, {format_time(longest.compute_s)}"
+    )
+
+
+def simulation_lines(plan: PipelinePlan, simulated: SimulatedPipeline) -> list[str]:
+    """Return what a plan does on a network: the steady state, each rank's share of waiting, and the busiest links."""
+    mean = "" if simulated.periodic else ", a mean"
+    lines = [
+        f"{plan.label}, {plan.kind}: {format_time(simulated.minibatch_s)} a minibatch{mean}, "
+        f"{simulated.items_per_s:,.0f} items/s",
+        f"{simulated.minibatches} minibatches take {format_time(simulated.job_s)}; "
+        f"{format_time(simulated.fill_s)} of it to fill",
+        f"limited by: {simulated.limited_by}",
+    ]
+    rows: list[tuple[str, ...]] = [
+        ("rank", "host", "stage", "busy", "waits for: activations", "gradients", "all-reduce")
+    ]
+    for rank in simulated.ranks[:_MAX_SIMULATED_RANKS]:
+        shares = (rank.busy, rank.waits_for_activations, rank.waits_for_gradients, rank.waits_for_all_reduce)
+        rows.append((str(rank.rank), rank.host, str(rank.stage), *(f"{share:.0%}" for share in shares)))
+    lines += aligned(rows, left=(1,))
+    if plan.ranks > _MAX_SIMULATED_RANKS:
+        lines.append(f"... and {plan.ranks - _MAX_SIMULATED_RANKS} more ranks")
+    links = [f"{link.name} {link.used:.0%}" for link in simulated.links[:_SHOWN_LINKS]]
+    if links:
+        lines.append(f"busiest links: {'; '.join(links)}")
+    return [*lines, f"rates: {simulated.capacities}"]
+
+
+def training_lines(training: PipelineTraining) -> list[str]:
+    """Return mean losses of a few ranges of minibatches."""
+    lines = ["  ".join(["minibatches", "pipeline", *(["sequential"] if training.sequential else [])])]
+    count = training.minibatches
+    size = max(1, -(-count // _MAX_LOSS_ROWS))
+    for first in range(0, count, size):
+        last = min(count, first + size) - 1
+        kinds = [losses for losses in (training.losses, training.sequential) if losses]
+        means = [sum(losses[first : last + 1]) / (last + 1 - first) for losses in kinds]
+        columns = [f"{mean:>{width}.5g}" for mean, width in zip(means, (8, 10), strict=False)]
+        lines.append("  ".join([f"{f'{first}-{last}':>11}", *columns]))
+    return lines
+
+
+def assessment_lines(assessment: PipelineAssessment) -> list[str]:
+    """Return a run beside its plan, a stage a line, and what was off."""
+    period = _pair(assessment.minibatch_s, format_time)
+    rows: list[tuple[str, ...]] = [("stage", "compute", "busy", "sent a minibatch", "versions")]
+    for stage in assessment.stages:
+        rows.append(
+            (
+                str(stage.stage),
+                _pair(stage.compute_s, format_time),
+                _pair(stage.busy, lambda share: f"{share:.0%}"),
+                _pair(stage.sent_bytes, format_bytes),
+                f"{stage.versions} (planned {stage.planned_versions})",
+            )
+        )
+    head = f"{assessment.run}, {assessment.minibatches} minibatches: {period} a minibatch"
+    return [head, *aligned(rows, left=tuple(range(5))), *assessment.verdict]
+
+
+def _pair(figure: PredictedFigure, formatted: Callable[[float], str]) -> str:
+    text = "-" if figure.measured is None else formatted(figure.measured)
+    return text if figure.predicted is None else f"{text} (predicted {formatted(figure.predicted)})"

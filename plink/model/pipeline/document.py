@@ -7,9 +7,8 @@ from msgspec import Meta
 from plink.documents.network import HostEntry
 from plink.documents.profile import ByteCount, CrossingTensor, Seconds
 from plink.documents.types import Count, HostName, LabName, Name, NonNegative, Positive, PositiveInt, Share
+from plink.model.pipeline.shape import Kind, ReduceMode
 
-Kind = Literal["1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"]
-ReduceMode = Literal["wait", "late"]
 MAX_MINIBATCHES_IN_FLIGHT = 65536
 Digest = Annotated[str, Meta(title="a digest (sha256:...)", pattern=r"^sha256:[0-9a-f]+(?!\n)$")]
 Depth = Annotated[int, Meta(ge=1, le=MAX_MINIBATCHES_IN_FLIGHT)]
