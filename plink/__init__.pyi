@@ -63,7 +63,7 @@ from plink.model.order import read_order as read_order
 from plink.model.pipeline.plan import PipelinePlan as PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline as read_pipeline
 from plink.model.pipeline.profile import ModelProfile as ModelProfile
-from plink.model.pipeline.profile_file import read_profile as read_profile
+from plink.model.pipeline.profile import read_profile as read_profile
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
 from plink.runtime.metric import report_metric as report_metric

@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.model.pipeline.profile import CrossingActivation, ModelProfile
+from plink.model.document import UNSET
+from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, Kind
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, scratch_for, stage_memory
@@ -186,14 +187,18 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         pair = np.where(np.isfinite(fabric.pair_gbps), fabric.pair_gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
     starts = np.cumsum([0, *(len(tier.out_gbps) for tier in fabric.tiers[:-1])])
     groups = [first + tier.group_of for first, tier in zip(starts, fabric.tiers, strict=True)]
-    saved = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_bytes for layer in layers]
-    before, own_input = ([getattr(layer, f"saved_{part}_bytes") for layer in layers] for part in ("before", "input"))
+    saved = [layer.crossing_bytes if layer.saved_bytes is UNSET else layer.saved_bytes for layer in layers]
+    before, own_input = (
+        [getattr(layer, f"saved_{part}_bytes") or 0 for layer in layers] for part in ("before", "input")
+    )
     passing = [
-        layer.parameter_bytes + back[k] if layer.backward_bytes is None else layer.backward_bytes
+        layer.parameter_bytes + back[k] if layer.backward_bytes is UNSET else layer.backward_bytes
         for k, layer in enumerate(layers)
     ]
-    is_gpu = str(profile.details.get("device", "")).startswith("cuda")
-    outputs = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_output_bytes for layer in layers[:-1]]
+    is_gpu = (profile.device or "").startswith("cuda")
+    outputs = [
+        layer.crossing_bytes if layer.saved_bytes is UNSET else layer.saved_output_bytes or 0 for layer in layers[:-1]
+    ]
     unsaved = ahead - column([0, *outputs, 0])
 
     def rates(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -203,8 +208,8 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         column([layer.forward_s for layer in layers]), column([layer.backward_s for layer in layers]),
         column([layer.update_s for layer in layers]), column([layer.copy_s for layer in layers]),
         column([layer.parameter_bytes for layer in layers]), column([layer.optimiser_bytes for layer in layers]),
-        column(saved) - before, column(saved) - own_input, np.array([layer.aliases_input for layer in layers]),
-        column(passing), column([layer.step_bytes for layer in layers]), ahead, back, np.maximum(0.0, unsaved),
+        column(saved) - before, column(saved) - own_input, np.array([bool(layer.aliases_input) for layer in layers]),
+        column(passing), column([layer.step_bytes or 0 for layer in layers]), ahead, back, np.maximum(0.0, unsaved),
         float(_input_bytes(profile)), is_gpu, allowed,
         rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
         np.ascontiguousarray(pair), np.ascontiguousarray(rtt), np.stack(groups).astype(np.int64),
@@ -219,5 +224,4 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
 
 def _input_bytes(profile: ModelProfile) -> int:
     """Return the bytes of a minibatch's inputs; 0 where the profile does not say."""
-    inputs = profile.details.get("input") or []
-    return sum(CrossingActivation(tuple(entry["shape"]), entry["dtype"]).size_bytes for entry in inputs)
+    return sum(tensor.size_bytes for tensor in profile.input or ())

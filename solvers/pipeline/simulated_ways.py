@@ -209,7 +209,7 @@ class WaySimulator:
         request, profile = self.request, self.profile
         kind = mode.kind or "1f1b"
         boundaries = tuple(
-            StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing)
+            StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing or ())
             for cut in partition.cuts[1:-1].tolist()
             for layer in (profile.layers[cut - 1],)
         )

@@ -359,8 +359,18 @@ def test_an_elastic_job_on_this_machine(
 
 def test_requests_of_the_page_are_understood(network: plink.Network) -> None:
     network.write("cloud.json")
-    layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 500_000, 60_000, 60_000) for k in range(4))
-    plink.ModelProfile(8, layers).write("profile.json")
+    layers = tuple(
+        LayerProfile(
+            name=f"l{k}",
+            forward_s=0.01,
+            backward_s=0.02,
+            parameter_bytes=500_000,
+            crossing_bytes=60_000,
+            crossing_back_bytes=60_000,
+        )
+        for k in range(4)
+    )
+    plink.ModelProfile(minibatch=8, layers=layers).write("profile.json")
     examples = [block for block in blocks(ROOT / "docs" / "python.md") if block.language == "python"]
     for example in examples[1:]:
         exec("\n".join(example.lines), {})

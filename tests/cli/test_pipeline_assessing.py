@@ -219,8 +219,18 @@ def test_runs_that_cannot_be_assessed(tmp_path: Path) -> None:
 def simulated(folder: Path, *more: str) -> Any:
     from plink.model.pipeline.profile import LayerProfile, ModelProfile
 
-    layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1_000_000, 64, 64) for k in range(8))
-    profile = ModelProfile(4, layers)
+    layers = tuple(
+        LayerProfile(
+            name=f"l{k}",
+            forward_s=0.01,
+            backward_s=0.02,
+            parameter_bytes=1_000_000,
+            crossing_bytes=64,
+            crossing_back_bytes=64,
+        )
+        for k in range(8)
+    )
+    profile = ModelProfile(minibatch=4, layers=layers)
     profile.write(folder / "profile.json")
     replace(plan_of([2, 1], 8), profile=profile.digest()).write(folder / "plan.json")
     words = ("pipeline", "simulate", "plan.json", "--profile", "profile.json", "--gbps", "1", "--minibatches", "30")

@@ -29,7 +29,7 @@ REPORT = {
 
 def profile(data: bytes) -> None:
     """``plink.profile/1``, and what a planner makes of it."""
-    from plink.model.pipeline.profile_file import profile_from_json, read_profile
+    from plink.model.pipeline.profile import profile_from_json, read_profile
     from plink.model.storage import parse_document, render_document
     from solvers.pipeline.thesis import LayerCosts
 

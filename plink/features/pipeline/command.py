@@ -70,7 +70,7 @@ def profile(
     workspace.check_output(output, None if as_json else workspace.PROFILE, (program,))
     with progress("profiling") as bars:
         made = plink.profile_pipeline(program, arguments or [], request, bars["profiling"])
-    ratio = made.details["whole"]["layers_over_whole"]
+    ratio = (made.whole and made.whole.layers_over_whole) or 1.0
     if not _MIN_RATIO <= ratio <= _MAX_RATIO:
         say(
             f"warning: the layers alone take {ratio:.2f} of the whole model's time; this machine may be busy, "
@@ -294,7 +294,7 @@ def export(
     if output is not None:
         check_writable(output)
     plan, location = _plan_from(plan_file)
-    profile = ModelProfile(plan.minibatch, ())
+    profile = ModelProfile(minibatch=plan.minibatch, layers=())
     if to in NEEDS_PROFILE:
         profile = _profile_from(profile_file)
         check_profile(plan, profile, location)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from msgspec.structs import replace
 
 from plink.features.pipeline.request import PipelineProfileRequest, PipelineTrainingRequest
 from plink.model.hosts import Hosts
@@ -37,8 +38,7 @@ def profile_pipeline(
         cut.units, app.batch, app.loss, app.optimiser, tied_parameters(cut), app.device, app.seed
     )
     made = consistent_profile(profiled, request.minibatches, watch)
-    details = {"program": program, "arguments": list(arguments), **made.details, "method": cut.method}
-    return dataclasses.replace(made, details=details)
+    return replace(made, program=program, arguments=tuple(arguments), method=cut.method)
 
 
 def train_pipeline(

@@ -5,8 +5,19 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from plink.documents.network import HostEntry
-from plink.documents.profile import ByteCount, CrossingTensor, Seconds
-from plink.documents.types import Count, HostName, LabName, Name, NonNegative, Positive, PositiveInt, Share
+from plink.documents.types import (
+    ByteCount,
+    Count,
+    HostName,
+    LabName,
+    Name,
+    NonNegative,
+    Positive,
+    PositiveInt,
+    Seconds,
+    Share,
+)  # fmt: skip
+from plink.model.pipeline.profile import CrossingActivation
 from plink.model.pipeline.shape import Kind, ReduceMode
 
 MAX_MINIBATCHES_IN_FLIGHT = 65536
@@ -83,7 +94,7 @@ class BoundaryEntry(TypedDict):
 
     after: Count
     """Number of the last layer before it."""
-    tensors: NotRequired[list[CrossingTensor]]
+    tensors: NotRequired[list[CrossingActivation]]
     """The tensors, where the profile names them."""
     forward_bytes: ByteCount
     """Bytes of activations."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from plink.model.hosts import Hosts
 from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.profile import CrossingActivation
@@ -51,7 +53,7 @@ class StageBoundary:
         """As it stands in a plan."""
         return {
             "after": self.after,
-            **({"tensors": [tensor.to_json() for tensor in self.tensors]} if self.tensors else {}),
+            **({"tensors": to_builtins(self.tensors)} if self.tensors else {}),
             "forward_bytes": self.forward_bytes,
             "backward_bytes": self.backward_bytes,
         }

@@ -11,7 +11,6 @@ from plink.model.hosts import hosts_from_json
 from plink.model.pipeline.actions import PipelineAction, parse_action
 from plink.model.pipeline.document import BoundaryEntry, PipelineDocument, StageEntry
 from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
-from plink.model.pipeline.profile import CrossingActivation
 from plink.model.pipeline.versions import delay_of
 from plink.model.storage import name_of, read_document
 
@@ -118,10 +117,7 @@ def _stage(entry: StageEntry, raw: dict[str, Any]) -> PipelineStage:
 
 
 def _boundary(entry: BoundaryEntry, key: str) -> StageBoundary:
-    tensors = tuple(
-        CrossingActivation(tuple(tensor["shape"]), tensor["dtype"], tensor.get("gradient", True), tensor.get("from"))
-        for tensor in entry.get("tensors", [])
-    )
+    tensors = tuple(entry.get("tensors", ()))
     if tensors:
         total = sum(tensor.size_bytes for tensor in tensors)
         if total != entry["forward_bytes"]:

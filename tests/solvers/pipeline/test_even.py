@@ -19,11 +19,18 @@ from tests.model.schemas import complaints
 
 
 def layer(name: str, seconds: float, weights: int, crossing: int) -> LayerProfile:
-    return LayerProfile(name, seconds / 3, seconds * 2 / 3, weights, crossing, crossing)
+    return LayerProfile(
+        name=name,
+        forward_s=seconds / 3,
+        backward_s=seconds * 2 / 3,
+        parameter_bytes=weights,
+        crossing_bytes=crossing,
+        crossing_back_bytes=crossing,
+    )
 
 
 def profile_of(*layers: LayerProfile, **options: Any) -> ModelProfile:
-    return ModelProfile(64, layers, **options)
+    return ModelProfile(minibatch=64, layers=layers, **options)
 
 
 # The D.1 shapes: 336 ms of which 98 % first; weights 10.7 % first; large tensors inside the first part.
@@ -162,7 +169,14 @@ def test_flushing_kinds_of_even_hosts() -> None:
 
 
 def test_frozen_layers_are_not_recomputed() -> None:
-    frozen = profile_of(LayerProfile("a", 0.09, 0.0, 0, 1000, 0), LayerProfile("b", 0.02, 0.05, 0, 0, 0))
+    frozen = profile_of(
+        LayerProfile(
+            name="a", forward_s=0.09, backward_s=0.0, parameter_bytes=0, crossing_bytes=1000, crossing_back_bytes=0
+        ),
+        LayerProfile(
+            name="b", forward_s=0.02, backward_s=0.05, parameter_bytes=0, crossing_bytes=0, crossing_back_bytes=0
+        ),
+    )
     plan = planned(frozen, 2, kind="1f1b", straight=True, recompute=True)
     assert [stage.details["predicted"]["compute_s"] for stage in plan.stages] == pytest.approx([0.09, 0.09])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from benchmarks.pipeline_brute_force import best_by_trying_all, small_problem
 from plink.errors import NoAnswer, UsageError
@@ -125,7 +126,7 @@ def test_replicas_are_placed_by_racks() -> None:
 
 
 def test_slow_host_gets_the_small_stage() -> None:
-    slow = ModelProfile(VGG.minibatch, VGG.layers, slowness={"h1": 3.0})
+    slow = ModelProfile(minibatch=VGG.minibatch, layers=VGG.layers, host_slowness={"h1": 3.0})
     plan = planned(slow, fabric_of_racks(4, 4))
     last = plan.host_names()[plan.stages[-1].ranks[0]]
     assert plan.label == "3-1"
@@ -262,7 +263,7 @@ def test_rivals_compute_again_only_where_they_would_not_fit_otherwise() -> None:
         assert times[1][what] == pytest.approx(times[0][what])
     assert not any(way["recompute"] for way in free.details["compared"] if "order" not in way["what"])
     large = profile_of(
-        *(replace(layer(f"l{k}", 0.02, 1000, 1000 * (k < 7)), saved_bytes=10**7 * (k == 0)) for k in range(8))
+        *(structs.replace(layer(f"l{k}", 0.02, 1000, 1000 * (k < 7)), saved_bytes=10**7 * (k == 0)) for k in range(8))
     )
     stages = tuple(StageRange(2 * k, 2 * k + 1, 1) for k in range(4))
     plan = planned(large, fabric, kind="1f1b", compare=True, recompute=True, memory=(35e6,) * 4, stages=stages)
@@ -316,7 +317,7 @@ def test_slots_of_a_host_are_workers() -> None:
 
 
 def test_tied_layers_stay_together() -> None:
-    tied = ModelProfile(GNMT.minibatch, GNMT.layers, tied=(("l2.weight", "l5.weight"),))
+    tied = ModelProfile(minibatch=GNMT.minibatch, layers=GNMT.layers, tied=(("l2.weight", "l5.weight"),))
     for plan in (planned(tied, fabric_of_racks(4, 4)), planned(tied, fabric_of_racks(12, 4), moves=2000)):
         assert not {stage.first for stage in plan.stages} & {3, 4, 5}
 
@@ -364,8 +365,15 @@ def test_search_repeats_by_its_seed() -> None:
 
 def test_unmeasured_layers_are_no_layers() -> None:
     """A layer without time, bytes or parameters changes nothing."""
-    empty = LayerProfile("relu", 0.0, 0.0, 0, 166_000, 166_000)
-    longer = ModelProfile(64, (*VGG.layers[:4], empty, *VGG.layers[4:]))
+    empty = LayerProfile(
+        name="relu",
+        forward_s=0.0,
+        backward_s=0.0,
+        parameter_bytes=0,
+        crossing_bytes=166_000,
+        crossing_back_bytes=166_000,
+    )
+    longer = ModelProfile(minibatch=64, layers=(*VGG.layers[:4], empty, *VGG.layers[4:]))
     fabric = fabric_of_racks(4, 4)
     assert seconds(planned(longer, fabric)) == pytest.approx(seconds(planned(VGG, fabric)))
 

@@ -32,11 +32,17 @@ def profile_of(shape: str) -> ModelProfile:
         forward_s, update_s = layer.seconds * layer.forward_share, layer.weight_bytes / UPDATE_BYTES_PER_S
         layers.append(
             LayerProfile(
-                str(number), forward_s, layer.seconds - forward_s, layer.weight_bytes, crossing, crossing,
-                update_s=update_s, copy_s=update_s,
+                name=str(number),
+                forward_s=forward_s,
+                backward_s=layer.seconds - forward_s,
+                parameter_bytes=layer.weight_bytes,
+                crossing_bytes=crossing,
+                crossing_back_bytes=crossing,
+                update_s=update_s,
+                copy_s=update_s,
             )
-        )  # fmt: skip
-    return ModelProfile(ITEMS, tuple(layers))
+        )
+    return ModelProfile(minibatch=ITEMS, layers=tuple(layers))
 
 
 def test_simulated_seconds_equal_the_measured() -> None:
