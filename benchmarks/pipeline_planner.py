@@ -248,11 +248,11 @@ def memory() -> dict[str, Any]:
         fabric = measured(racks(4, 4))
         straight = plan_measured(profile, fabric, JointRequest(straight=True, all_workers=True, depths="noam"))
         parallel = plan_measured(profile, fabric, JointRequest(kind="data-parallel", all_workers=True))
-        worst = [max(stage.details["memory_bytes"]["all"] for stage in plan.stages) for plan in (straight, parallel)]
+        worst = [max(stage.memory_bytes.all for stage in plan.stages) for plan in (straight, parallel)]
         by_depth = [
             plan_measured(
                 profile, fabric, JointRequest(straight=True, all_workers=True, depths=(depth, 3, 2, 1))
-            ).stages[0].details["memory_bytes"]["all"]
+            ).stages[0].memory_bytes.all
             for depth in range(4, 8)
         ]  # fmt: skip
         rows[name] = {"over_data_parallel": worst[0] / worst[1], "first_stage_by_depth_4_to_7": by_depth}

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from plink.errors import NoAnswer, UsageError
+from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths
@@ -263,9 +265,9 @@ class _Planner:
         held: dict[int, float] = {}
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
-                held[host] = held.get(host, 0.0) + needed[stage]["all"]
+                held[host] = held.get(host, 0.0) + needed[stage].all
         host = max(held, key=lambda number: held[number] - self._ways.memory[number])
-        stage = max((s for s in range(partition.stages) if host in partition.hosts(s)), key=lambda s: needed[s]["all"])
+        stage = max((s for s in range(partition.stages) if host in partition.hosts(s)), key=lambda s: needed[s].all)
         label = "-".join(map(str, partition.replicas))
         text = (
             f"nothing fits in memory: {label} misses by least; stage {stage} needs {format_bytes(held[host])} on "
@@ -374,12 +376,13 @@ def _described(
         replicas = len(stage.ranks)
         compute_s = float(terms[:3, number].sum()) / replicas
         network_s = float(terms[4, number] + terms[6, number]) / replicas
-        predicted = {
-            "compute_s": compute_s, "network_s": network_s, "reduce_exposed_s": float(terms[4, number]),
-            "busy_share": min(1.0, max(share.busy for share in result.shares[number])),
-        }  # fmt: skip
-        details = dict(stage.details) | {"memory_bytes": needed[number], "predicted": predicted}
-        stages.append(replace(stage, details=details))
+        predicted = StagePrediction(
+            compute_s=compute_s,
+            network_s=network_s,
+            reduce_exposed_s=float(terms[4, number]),
+            busy_share=min(1.0, max(share.busy for share in result.shares[number])),
+        )
+        stages.append(structs.replace(stage, memory_bytes=needed[number], predicted=predicted))
     text = {} if request.stages is None else {
         "stages": ",".join(f"{part.first}-{part.last}x{part.replicas}" for part in request.stages)
     }  # fmt: skip

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.document import UNSET
+from plink.model.pipeline.document import StageMemory
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, Kind
 from solvers.costs.fabric import Fabric
@@ -153,7 +154,7 @@ class PeriodModel:
         self.period(partition)
         return [round(size) for size in self._scratch.stage[8, : partition.stages].tolist()]
 
-    def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[dict[str, int]]:
+    def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[StageMemory]:
         """Return what one replica of each stage needs, by parts."""
         self.period(partition)
         buckets = self._scratch.stage[5].copy()
@@ -163,7 +164,7 @@ class PeriodModel:
         for stage in range(partition.stages):
             sizes = stage_memory(self.arrays, partition.cuts, partition.starts, in_flight, stage, buckets[stage])
             needed = dict(zip(parts, (round(size) for size in sizes), strict=True))
-            result.append(needed | {"all": sum(needed.values())})
+            result.append(StageMemory(**needed, all=sum(needed.values())))
         return result
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plink.errors import UsageError
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
-from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
+from plink.model.pipeline.document import PipelineStage, StageAllReduce, StageBoundary
+from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, Kind, PipelineShape, ReduceMode, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import delay_of, learning_rate_scale
@@ -201,7 +203,7 @@ class WaySimulator:
         held = dict.fromkeys(range(len(self.memory)), 0.0)
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
-                held[host] += needed[stage]["all"]
+                held[host] += needed[stage].all
         return all(size <= self.memory[host] for host, size in held.items())
 
     def _plan_of(self, partition: PlacedPartition, mode: TrainingMode, depths: tuple[int, ...]) -> PipelinePlan:
@@ -224,13 +226,15 @@ class WaySimulator:
         buckets = self.model(mode).bucket_bytes(partition)
         stages = tuple(
             PipelineStage(
-                int(partition.cuts[s]), int(partition.cuts[s + 1]) - 1, ranks[s], depths[s],
-                learning_rate_scale(shape, s),
-                {"names": [profile.layers[k].name for k in (partition.cuts[s], partition.cuts[s + 1] - 1)]}
-                | ({"all_reduce": {"algo": "ring", "bucket_bytes": buckets[s]}} if buckets[s] else {}),
+                layers=(first, last - 1),
+                names=(profile.layers[first].name, profile.layers[last - 1].name),
+                ranks=ranks[s],
+                depth=depths[s],
+                lr_scale=learning_rate_scale(shape, s),
+                all_reduce=StageAllReduce(algo="ring", bucket_bytes=buckets[s]) if buckets[s] else UNSET,
             )
-            for s in range(partition.stages)
-        )  # fmt: skip
+            for s, (first, last) in enumerate(itertools.pairwise(partition.cuts.tolist()))
+        )
         return PipelinePlan(
             kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
             recompute=mode.recompute, profile=profile.digest(), details={"idle": idle},

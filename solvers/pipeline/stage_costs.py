@@ -74,9 +74,9 @@ def costs_of_plan(plan: PipelinePlan, profile: ModelProfile) -> tuple[StageCosts
     """Return the costs of each stage of a plan."""
     costs = []
     for stage in plan.stages:
-        reduced = stage.details.get("all_reduce") or {}
+        bucket_bytes = (stage.all_reduce and stage.all_reduce.bucket_bytes) or DEFAULT_BUCKET_BYTES
         layers = profile.layers[stage.first : stage.last + 1]
-        costs.append(stage_costs(layers, reduced.get("bucket_bytes", DEFAULT_BUCKET_BYTES), plan.recompute))
+        costs.append(stage_costs(layers, bucket_bytes, plan.recompute))
     return tuple(costs)
 
 

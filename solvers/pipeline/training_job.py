@@ -91,7 +91,7 @@ class PlacedPipeline:
             tuple((float(item.forward_bytes), float(item.backward_bytes)) for item in plan.boundaries),
             network,
             tuple(slowness),
-            tuple((stage.details.get("all_reduce") or {}).get("algo", _RING) for stage in plan.stages),
+            tuple(stage.all_reduce.algo if stage.all_reduce else _RING for stage in plan.stages),
         )
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from plink.errors import InputError, NoAnswer
 from plink.features.pipeline.assess import assess_pipeline
+from plink.model.document import UNSET
+from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.results import PipelineAssessment
 from tests.conftest import typed
@@ -24,7 +27,7 @@ PREDICTED = {0: 0.1, 1: 0.04}
 def plan() -> PipelinePlan:
     base = plan_of([2, 1], 8)
     stages = tuple(
-        replace(stage, details={**stage.details, "predicted": {"compute_s": seconds, "network_s": 0.0}})
+        structs.replace(stage, predicted=StagePrediction(compute_s=seconds, network_s=0.0))
         for stage, seconds in zip(base.stages, PREDICTED.values(), strict=True)
     )
     return replace(base, stages=stages, details={"predicted": {"minibatch_s": 0.1, "items_per_s": 40.0}})
@@ -100,8 +103,8 @@ def slow_run(
 
     ``waits``: by (stage, replica)."""
     own = plan_of(replicas, 8)
-    details = {"predicted": {"compute_s": predicted_compute_s}} if predicted_compute_s else {}
-    stages = tuple(replace(stage, details=stage.details | details) for stage in own.stages)
+    predicted = StagePrediction(compute_s=predicted_compute_s, network_s=0.0) if predicted_compute_s else UNSET
+    stages = tuple(structs.replace(stage, predicted=predicted) for stage in own.stages)
     own = replace(own, stages=stages, details={"predicted": {"minibatch_s": 0.1}})
     documents = []
     for (stage, replica), waited in waits.items():

@@ -12,6 +12,7 @@ from typing import Any
 from plink.errors import InputError, NoAnswer
 from plink.model.document import UNSET
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
+from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import median_of, rank_report_from_json, training_s
 from plink.model.pipeline.results import AssessedStage, PipelineAssessment, PredictedFigure
@@ -112,7 +113,6 @@ def assess_pipeline(plan: PipelinePlan, folder: Path) -> PipelineAssessment:
 def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[str, Any]]) -> AssessedStage:
     stage, shape = plan.stages[number], plan.shape
     count = len(stage.ranks)
-    predicted: Mapping[str, Any] = stage.details.get("predicted") or {}
 
     def compute(report: Mapping[str, Any]) -> float | None:
         if "forward_s" not in report:
@@ -133,12 +133,13 @@ def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[s
     back = plan.boundaries[number - 1].backward_bytes if number else 0
     minibatches = min(minibatches_to_prove(shape), _MAX_REPLAYED_MINIBATCHES)
     longest = max(waits, key=lambda name: waits[name])
+    predicted = stage.predicted or StagePrediction(compute_s=0.0, network_s=0.0)
     return AssessedStage(
         stage=number,
         compute_s=PredictedFigure(
-            predicted=predicted.get("compute_s") or None, measured=None if computed is None else computed / count
+            predicted=predicted.compute_s or None, measured=None if computed is None else computed / count
         ),
-        busy=PredictedFigure(predicted=predicted.get("busy_share") or None, measured=median_of(reports, busy)),
+        busy=PredictedFigure(predicted=predicted.busy_share or None, measured=median_of(reports, busy)),
         sent_bytes=PredictedFigure(
             predicted=float(ahead + back) or None, measured=sent / done if sent and done else None
         ),

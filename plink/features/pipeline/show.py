@@ -45,15 +45,15 @@ def _head(plan: PipelinePlan) -> str:
 def _table(plan: PipelinePlan) -> list[str]:
     names, shape = plan.host_names(), plan.shape
     rows: list[tuple[str, ...]] = [("stage", "layers", "hosts", "depth", "delay", "update", "compute", "network")]
-    has_memory = any("memory_bytes" in stage.details for stage in plan.stages)
+    has_memory = any(stage.memory_bytes for stage in plan.stages)
     if has_memory:
         rows = [(*rows[0], "memory")]
     for number, stage in enumerate(plan.stages):
         hosts = fold_hostlist(list(dict.fromkeys(names[rank] for rank in stage.ranks)), " ")
         if len(hosts) > _MAX_HOSTS_CHARS:
             hosts = f"{names[stage.ranks[0]]} ... ({len(stage.ranks)})"
-        predicted: dict[str, Any] = stage.details.get("predicted", {})
-        label = " ".join([stage.label, *dict.fromkeys(stage.details.get("names", []))][:2])
+        predicted = stage.predicted
+        label = " ".join([stage.label, *dict.fromkeys(stage.names or ())][:2])
         rows.append(
             (
                 str(number),
@@ -62,8 +62,9 @@ def _table(plan: PipelinePlan) -> list[str]:
                 str(stage.depth),
                 str(delay_of(shape, number)),
                 f"{minibatches_per_update(shape, number) * plan.minibatch} items",
-                *(format_time(predicted[key]) if key in predicted else "-" for key in ("compute_s", "network_s")),
-                *([format_bytes(stage.details["memory_bytes"]["all"])] if has_memory else []),
+                format_time(predicted.compute_s) if predicted else "-",
+                format_time(predicted.network_s) if predicted else "-",
+                *([format_bytes(stage.memory_bytes.all) if stage.memory_bytes else "-"] if has_memory else []),
             )
         )
     return aligned(rows, left=(1, 2))

@@ -8,8 +8,10 @@ import torch
 from msgspec.structs import replace
 
 from plink.features.pipeline.request import PipelineProfileRequest, PipelineTrainingRequest
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
-from plink.model.pipeline.plan import PipelinePlan, PipelineStage
+from plink.model.pipeline.document import PipelineStage
+from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.results import PipelineTraining
 from plink.runtime.pipeline.app import load_pipeline_app
@@ -76,9 +78,9 @@ def train_pipeline(
 def _without_delays(plan: PipelinePlan) -> PipelinePlan:
     """Return the plan of one stage on one rank."""
     first = dataclasses.replace(plan.hosts.members[0], slots=1)
-    names = [stage.details.get("names") for stage in plan.stages]
-    details = {"names": [names[0][0], names[-1][1]]} if names[0] and names[-1] else {}
-    stage = PipelineStage(0, plan.stages[-1].last, (0,), 1, 1.0, details)
+    begin, end = plan.stages[0], plan.stages[-1]
+    names = (begin.names[0], end.names[1]) if begin.names and end.names else UNSET
+    stage = PipelineStage(layers=(0, end.last), names=names, ranks=(0,), depth=1)
     return dataclasses.replace(
         plan, kind="model-parallel", hosts=Hosts((first,)), stages=(stage,), boundaries=(), accumulate=1,
         vertical_sync=False, reduce="wait", recompute=False, actions=None,

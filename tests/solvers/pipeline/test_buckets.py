@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.document import StageAllReduce
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import Kind
@@ -35,12 +37,12 @@ def planned(profile: ModelProfile, network: Fabric, kind: Kind | None = None) ->
 
 
 def bucket_of(plan: PipelinePlan) -> int:
-    return int(plan.stages[0].details["all_reduce"]["bucket_bytes"])
+    return int(plan.stages[0].all_reduce.bucket_bytes)
 
 
 def simulated_s(plan: PipelinePlan, profile: ModelProfile, network: Fabric, bucket_bytes: int) -> float:
     stages = tuple(
-        replace(stage, details={**stage.details, "all_reduce": {"algo": "ring", "bucket_bytes": bucket_bytes}})
+        structs.replace(stage, all_reduce=StageAllReduce(algo="ring", bucket_bytes=bucket_bytes))
         if len(stage.ranks) > 1 else stage
         for stage in plan.stages
     )  # fmt: skip

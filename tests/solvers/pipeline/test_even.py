@@ -178,7 +178,7 @@ def test_frozen_layers_are_not_recomputed() -> None:
         ),
     )
     plan = planned(frozen, 2, kind="1f1b", straight=True, recompute=True)
-    assert [stage.details["predicted"]["compute_s"] for stage in plan.stages] == pytest.approx([0.09, 0.09])
+    assert [stage.predicted.compute_s for stage in plan.stages] == pytest.approx([0.09, 0.09])
 
 
 def test_gpipe_depth_is_the_minibatches_of_an_update() -> None:

@@ -138,19 +138,19 @@ def test_memory_decides_the_partition() -> None:
     profile = profile_of(*(layer(f"l{k}", 2.0, 5_000_000, 10_000 * (k < 5)) for k in range(6)))
     free = planned(profile, fabric_of_racks(4, 4))
     assert free.label == "4"
-    need = 0.95 * max(stage.details["memory_bytes"]["all"] for stage in free.stages)
+    need = 0.95 * max(stage.memory_bytes.all for stage in free.stages)
     limited = planned(profile, fabric_of_racks(4, 4), memory=(need,) * 4)
     assert len(limited.stages) > 1
-    assert all(stage.details["memory_bytes"]["all"] <= need for stage in limited.stages)
+    assert all(stage.memory_bytes.all <= need for stage in limited.stages)
 
 
 def test_memory_of_one_host_decides_the_placement() -> None:
-    need = [stage.details["memory_bytes"]["all"] for stage in planned(VGG, fabric_of_racks(4, 4)).stages]
+    need = [stage.memory_bytes.all for stage in planned(VGG, fabric_of_racks(4, 4)).stages]
     small = min(need) * 1.01
     plan = planned(VGG, fabric_of_racks(4, 4), memory=(small, *(max(need) * 1.01,) * 3))
     names = plan.host_names()
     for stage in plan.stages:
-        assert "h0" not in {names[rank] for rank in stage.ranks} or stage.details["memory_bytes"]["all"] <= small
+        assert "h0" not in {names[rank] for rank in stage.ranks} or stage.memory_bytes.all <= small
 
 
 def test_nothing_fits_in_memory() -> None:
@@ -237,7 +237,7 @@ def test_vertical_sync_needs_memory_at_the_last_stage() -> None:
     options: dict[str, Any] = {"kind": "1f1b", "stages": (StageRange(0, 2, 3), StageRange(3, 3, 1))}
     options |= {"depths": "noam", "vertical_sync": True}
     plan = planned(profile, fabric_of_racks(4, 4), **options)
-    assert [stage.details["memory_bytes"]["versions"] for stage in plan.stages] == [30_000_000, 50_000_000]
+    assert [stage.memory_bytes.versions for stage in plan.stages] == [30_000_000, 50_000_000]
     for name in (size.name for size in plan.hosts):
         small = tuple(60e6 if other == name else 200e6 for other in fabric_of_racks(4, 4).names)
         with pytest.raises(NoAnswer, match=rf"needs .* on {name}, which has 60 MB"):
@@ -384,7 +384,7 @@ def test_flushing_kinds_pay_for_filling(kind: Any) -> None:
     fabric = fabric_of_racks(4, 4)
     options: dict[str, Any] = {"kind": kind, "straight": True, "all_workers": True}
     few, many = (planned(GNMT, fabric, accumulate=count, **options) for count in (4, 32))
-    assert {stage.details["memory_bytes"]["versions"] for stage in few.stages} == {0}
+    assert {stage.memory_bytes.versions for stage in few.stages} == {0}
     assert 0.07 < seconds(few) < 0.077
     assert 0.04 * 35 / 32 < seconds(many) < 0.04 * 35 / 32 * 1.05
     in_flight = [stage.depth for stage in many.stages]
@@ -397,9 +397,7 @@ def test_recomputation_trades_time_for_memory() -> None:
     plain, lean = (planned(GNMT, fabric, recompute=recompute, **options) for recompute in (False, True))
     assert lean.recompute
     assert seconds(lean) == pytest.approx(seconds(plain) * 4 / 3, rel=0.05)
-    plain_bytes, lean_bytes = (
-        sum(stage.details["memory_bytes"]["activations"] for stage in plan.stages) for plan in (plain, lean)
-    )
+    plain_bytes, lean_bytes = (sum(stage.memory_bytes.activations for stage in plan.stages) for plan in (plain, lean))
     assert lean_bytes < plain_bytes
 
 
@@ -408,7 +406,7 @@ def test_memory_leads_to_recomputation_free_kinds() -> None:
     profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
     plan = planned(profile, fabric_of_racks(4, 4), memory=(310e6,) * 4, kind="1f1b-flush", accumulate=8)
     assert plan.kind == "1f1b-flush"
-    assert all(stage.details["memory_bytes"]["all"] <= 310e6 for stage in plan.stages)
+    assert all(stage.memory_bytes.all <= 310e6 for stage in plan.stages)
 
 
 def test_updates_that_replicas_do_not_divide() -> None:

@@ -85,4 +85,4 @@ def planned_versions(shape: PipelineShape) -> list[int]:
     partition = PlacedPartition.of(range(count + 1), shape.replicas, range(shape.workers))
     mode = TrainingMode(shape.kind, shape.accumulate, shape.reduce)
     needed = ways.model(mode).memory_of(partition, shape.depths)
-    return [1 + stage["versions"] // WEIGHTS for stage in needed]
+    return [1 + stage.versions // WEIGHTS for stage in needed]
