@@ -88,7 +88,7 @@ def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
 def _alone(bench: BenchLab, name: str) -> str:
     """Return a plan that hands nothing over to Gloo in another order."""
     from benchmarks.aggregation_file import aggregation_to_json
-    from plink.runtime.aggengine.aggregation import read_aggregation
+    from plink.runtime.allreduce.aggregation import read_aggregation
 
     whole = read_aggregation(bench.folder / f"{name}.json")
     return _write(bench.folder, f"{name}-alone.json", aggregation_to_json(replace(whole, ring=())))
@@ -199,7 +199,7 @@ def _loopback() -> dict[str, Any]:
     """Processes here, no limit of any rate: 64 MB by two, which is what the engine itself costs, and short vectors by
     eight, ten in a row, whose messages go over sockets of the engine's own, or over Gloo."""
     from benchmarks.aggregation_file import aggregation_to_json
-    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_for_rate
+    from plink.runtime.allreduce.aggregation import SizeClass, aggregation_for_rate
     from solvers.schedules.catalogue import Options, schedule_for
 
     with tempfile.TemporaryDirectory() as name:

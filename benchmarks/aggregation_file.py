@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plink.runtime.aggengine.aggregation import SCHEMA, Aggregation
+from plink.runtime.allreduce.aggregation import SCHEMA, Aggregation
 
 
 def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, Any]:

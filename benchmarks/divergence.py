@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Bar, record
-from examples.agile_mf import MatrixFactorisation, made
+from examples.elastic_mf import MatrixFactorisation, made
 from plink.elastic import StoppingCriterion, Values
 from plink.model.divergence import DivergenceBound
-from plink.runtime.agileml.arrays.layout import Layout, run_of
-from plink.runtime.agileml.arrays.row_blocks import RowBlock
-from plink.runtime.agileml.partition.divergence import ReplicaDistances
-from plink.runtime.agileml.partition.partition import Partition
+from plink.runtime.elastic.arrays.layout import Layout, run_of
+from plink.runtime.elastic.arrays.row_blocks import RowBlock
+from plink.runtime.elastic.partition.divergence import ReplicaDistances
+from plink.runtime.elastic.partition.partition import Partition
 
 _USERS, _MOVIES, _RATINGS, _RANK, _SHARDS, _PARTITIONS = 6000, 2000, 20_000, 255, 2, 4
 _CLOCKS = 20 if "--short" in sys.argv else 160

@@ -85,7 +85,7 @@ def _job_on_lab(bench: BenchLab, name: str, mode: str) -> dict[str, float]:
         done = subprocess.run(command, cwd=job, capture_output=True, text=True, check=False)
         if done.returncode or not re.search(r'"exact": true', done.stdout):
             raise SystemExit(f"{name}, {mode}: {done.stdout[-500:]} {done.stderr[-2500:]}")
-        (log,) = Path(job).glob(".plink/runs/*/agile.jsonl")
+        (log,) = Path(job).glob(".plink/runs/*/elastic.jsonl")
         iterations = [entry for entry in read_elastic_log(log) if isinstance(entry, Iteration)]
         moved = sum(entry.moved for entry in iterations) / len(iterations)
         # Without what a worker waits for helpers in the first iteration: up to 2 % too low.

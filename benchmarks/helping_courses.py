@@ -22,7 +22,7 @@ from benchmarks.helping_plots import thesis_plots as thesis_plots  # for benchma
 from benchmarks.record import Bar, record
 from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal
 from plink.elastic import Rebalance
-from tests.runtime.agileml.simulated_helping import Course
+from tests.runtime.elastic.simulated_helping import Course
 
 WORKERS, GRAINS, ITERATIONS, SEEDS = 16, 60, 20, 3
 _PARTS = 20  # shards of a worker, where helpers have only some

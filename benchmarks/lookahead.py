@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from benchmarks.record import Bar, record
 from benchmarks.rule_courses import SPEEDS
-from plink.runtime.agileml.worker.zipline import barrier
+from plink.runtime.elastic.worker.zipline import barrier
 
 _JITTERS, _MOST_STEPS, _DEFAULT = (0.1, 0.3), (15, 60, 240), 15
 _SEEDS, _STEPS = 6, 4800

@@ -78,7 +78,7 @@ def measured(bench: BenchLab, rule: str, times: int) -> dict[str, Any]:
     if done.code:
         raise SystemExit(done.stderr[-2000:])
     (run,) = set(bench.folder.glob(".plink/runs/*")) - before
-    log = [json.loads(line) for line in (run / "agile.jsonl").read_text().splitlines()[1:]]
+    log = [json.loads(line) for line in (run / "elastic.jsonl").read_text().splitlines()[1:]]
     partitions = (_HOSTS + 1) // 2
     if rule in ("bsp", "ssp:2"):
         clocks = [line["at"] for line in log if line["what"] == "iteration" and line["at"] > _WARM_UP_S]

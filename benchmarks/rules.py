@@ -28,7 +28,7 @@ from benchmarks.record import Bar, record
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
 from plink.model.consistency import parse_rule
 from plink.records.elastic_log import Iteration, read_elastic_log
-from tests.runtime.agileml.checksums import PROGRAMS, WORKERS
+from tests.runtime.elastic.checksums import PROGRAMS, WORKERS
 
 _SPEEDS = {"equal": (1.0, 1.0, 1.0, 1.0), "one at half": (1.0, 1.0, 1.0, 0.5), "uneven": (1.0, 0.9, 0.7, 0.45)}
 _RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60", "asp:500ms", "ordered:12:500ms", "ordered:3:500ms")
@@ -129,7 +129,7 @@ def job_of(options: str, clocks: int) -> dict[str, Any]:
             "--clocks", str(clocks),
         ]  # fmt: skip
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        (log,) = folder.glob(".plink/runs/*/agile.jsonl")
+        (log,) = folder.glob(".plink/runs/*/elastic.jsonl")
         ends = [entry.at for entry in read_elastic_log(log) if isinstance(entry, Iteration)]
     (counts,) = map(json.loads, re.findall(r"clocks (\[.*\])", done.stdout))
     seconds = (ends[-1] - ends[0]) * len(counts) / sum(counts)

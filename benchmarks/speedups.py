@@ -60,7 +60,7 @@ def _by_engine(
     """Return seconds of AggEngine's all-reduces by a schedule, shape (orders, repeats); the first of each never
     counts."""
     from benchmarks.aggregation_file import aggregation_to_json
-    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
+    from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
 
     del warm_up
     made = schedule_for(algo, len(bench.names), _OURS[algo])

@@ -45,7 +45,7 @@ def main() -> int:
         write_inputs(folder, rng)
         job = start_job(folder, _HOSTS + 1, "3000s")
         try:
-            while not list(folder.glob(".plink/runs/*/agile.jsonl")):
+            while not list(folder.glob(".plink/runs/*/elastic.jsonl")):
                 time.sleep(0.2)
             moments, driver = [], start(folder, "spot", "drive", "market.toml", "last")
             while not rented(folder):

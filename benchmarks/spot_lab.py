@@ -178,8 +178,8 @@ def simulate(folder: Path, market_file: MarketFile, application: Application, st
 
 def measure(folder: Path, code: int) -> tuple[dict[str, Any], list[Bar]]:
     """Return the figures of a run that has ended, and its bars."""
-    [run] = [path.parent for path in folder.glob(".plink/runs/*/agile.jsonl")]
-    entries, journal = read_elastic_log(run / "agile.jsonl"), list(read_journal(run / FOLDER))
+    [run] = [path.parent for path in folder.glob(".plink/runs/*/elastic.jsonl")]
+    entries, journal = read_elastic_log(run / "elastic.jsonl"), list(read_journal(run / FOLDER))
     history, ledger, market_file = history_of(entries), Ledger.of(journal), read_market_file(folder / "market.toml")
     status, replayed, instances = status_of(folder, "spot"), bill(folder), rented(folder)
     assert ledger.opened is not None

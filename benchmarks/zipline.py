@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from benchmarks.record import Bar, record
-from plink.runtime.agileml.worker.zipline import barrier
+from plink.runtime.elastic.worker.zipline import barrier
 
 if TYPE_CHECKING:
     from benchmarks.thesis_plot import ThesisPlot

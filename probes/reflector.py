@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plink.remote.addresses import family_of
+from plink.transport.addresses import family_of
 from probes import timestamps
 from probes.agent.summary import summary
 from probes.stamp import ERROR_ESTIMATE, ns_between, ntp_from_ns

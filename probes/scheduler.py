@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plink.remote.fleet import AgentMessage, Fleet
+from plink.transport.fleet import AgentMessage, Fleet
 
 
 @dataclass(frozen=True)

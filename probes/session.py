@@ -9,10 +9,10 @@ from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
 from plink.model.hosts import Hosts
-from plink.remote.connector import Connector
-from plink.remote.fleet import Fleet
-from plink.remote.peers import sample_peers
-from plink.remote.program import AgentProgram
+from plink.transport.connector import Connector
+from plink.transport.fleet import Fleet
+from plink.transport.peers import sample_peers
+from plink.transport.program import AgentProgram
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings, probe_task
 from probes.round_robin import all_rounds
@@ -20,15 +20,15 @@ from probes.scheduler import CORES_PER_TASK, ProbeScheduler
 
 PROGRAM = AgentProgram(
     (
-        "plink.remote.addresses",
-        "plink.remote.command_output",
+        "plink.transport.addresses",
+        "plink.transport.command_output",
         "probes.timestamps",
         "probes.datagrams",
         "probes.stamp",
         "probes.agent.summary",
         "probes.agent.echo",
         "probes.agent.tools",
-        "plink.remote.flows",
+        "plink.transport.flows",
         "probes.agent.inspection",
         "probes.agent.routes",
         "probes.agent.main",

@@ -12,7 +12,7 @@ from typing import IO
 
 from plink.errors import HostError
 from plink.model.hosts import Host
-from plink.remote.program import BOOTSTRAP
+from plink.transport.program import BOOTSTRAP
 
 _READ = 1 << 16
 _STDERR_TAIL_BYTES = 1 << 12

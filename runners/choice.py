@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from plink.errors import no_choice
-from plink.remote.connector import Connector
+from plink.transport.connector import Connector
 from runners.job.runner import Runner
 
 if TYPE_CHECKING:

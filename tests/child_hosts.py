@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 
 from plink.model.hosts import Host
-from plink.remote.program import BOOTSTRAP
+from plink.transport.program import BOOTSTRAP
 from runners.child import ChildConnection
 
 WAIT_S = 60.0

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from plink.runtime.aggengine import aggregation
-from plink.runtime.aggengine.algorithm_selection import NEVER
-from plink.runtime.aggengine.backend import PlinkProcessGroup
+from plink.runtime.allreduce import aggregation
+from plink.runtime.allreduce.algorithm_selection import NEVER
+from plink.runtime.allreduce.backend import PlinkProcessGroup
 
 Group = PlinkProcessGroup | dist.ProcessGroupGloo
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from plink.model.hosts import Hosts
-from plink.remote.connector import Connector
+from plink.transport.connector import Connector
 
 # What is under way ("connecting", "measuring", "fitting"), how much of it is done, and of how much.
 Progress = Callable[[str, int, int], None]

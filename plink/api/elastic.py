@@ -20,15 +20,15 @@ from plink.model.rules.ordered import Ordered
 from plink.model.storage import write_document
 from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import SOCKET, ElasticLog, Entry
-from plink.records.runs import AGILEML
-from plink.remote.connector import Connector
-from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
+from plink.records.runs import ELASTIC
+from plink.transport.connector import Connector
+from runners.elastic.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import new_id
 from runners.job.runner import RunObserver
 
-_NODE = ("-m", "plink.runtime.agileml.node")
+_NODE = ("-m", "plink.runtime.elastic.node")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def run_elastic(
     options, observer = request or ElasticRequest(), observer or ElasticObserver()
     settings = options.settings()
     node, connector = prepare_elastic(job, hosts, options)
-    note = {"backend": AGILEML, "settings": settings}
+    note = {"backend": ELASTIC, "settings": settings}
     record = None if options.record is None else replace(options.record, note={**options.record.note, **note})
     run = RunDescription(new_id(), options.runner, job, hosts, {})
     rule = parse_rule(options.rule or "bsp")

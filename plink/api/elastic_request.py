@@ -109,7 +109,7 @@ class ElasticRequest:
         if self.checkpoint_every_s is not None and self.checkpoint is None:
             raise UsageError("--checkpoint-every goes with --checkpoint DIR")
         if self.preemption_source is not None:
-            from plink.runtime.agileml.host.preemption import parse_source
+            from plink.runtime.elastic.host.preemption import parse_source
 
             parse_source(self.preemption_source)
         values = {

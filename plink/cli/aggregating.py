@@ -38,7 +38,7 @@ from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
-from plink.runtime.aggengine.aggregation import (
+from plink.runtime.allreduce.aggregation import (
     FILE,
     MAX_TEXT_BYTES,
     TEXT,

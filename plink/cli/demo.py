@@ -14,7 +14,7 @@ from plink.terminal.screen import print_json, progress, say
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts
     from plink.model.network import Network
-    from plink.remote.connector import Connector
+    from plink.transport.connector import Connector
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number

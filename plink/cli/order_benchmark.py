@@ -239,7 +239,7 @@ def _job(planned: PlannedBenchmark, network: Network, argument: str, folder: Pat
         text = (_FOLDER / "order_timing_mpi.py").read_text()
         return "mpirun", Job(python, ("-c", text, argument), ("/",), env=env | dict(config.env), **limits)
     if planned.algo != _GLOO:
-        from plink.runtime.aggengine.aggregation import FILE, MAX_TEXT_BYTES, TEXT, SizeClass, aggregation_for_rate
+        from plink.runtime.allreduce.aggregation import FILE, MAX_TEXT_BYTES, TEXT, SizeClass, aggregation_for_rate
 
         groups = None if planned.groups is None else [list(group) for group in planned.groups]
         ranks = len(planned.orders[0][0])

@@ -38,7 +38,7 @@ def reflector(
 
 
 def _source(address: str) -> str:
-    from plink.remote.addresses import source_address_for
+    from plink.transport.addresses import source_address_for
 
     try:
         return source_address_for(address)

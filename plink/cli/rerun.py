@@ -11,7 +11,7 @@ from plink.cli.job_setup import launch_request, set_up, with_options
 from plink.cli.launching import JobSetup
 from plink.errors import InputError, UsageError
 from plink.records import workspace
-from plink.records.runs import AGILEML, Run, run_named
+from plink.records.runs import ELASTIC, Run, run_named
 from runners.job.job import Job
 
 
@@ -21,7 +21,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
     """
     run = run_named(workspace.RUNS, name)
-    if run.document.get("backend") == AGILEML:
+    if run.document.get("backend") == ELASTIC:
         raise UsageError(
             f"{name} was an elastic job, which cannot be run again; `plink elastic run --restore DIR` starts from its "
             "checkpoint"

@@ -8,7 +8,7 @@ from plink.documents.types import LabName, Name, PositiveInt
 class ElasticJobDocument(TypedDict):
     """Where an elastic run is asked.
 
-    Left in .plink/runs/ID/agile.json by `plink elastic run`, for `plink elastic add`, `evict`, `checkpoint` and
+    Left in .plink/runs/ID/elastic.json by `plink elastic run`, for `plink elastic add`, `evict`, `checkpoint` and
     `status`; it stays when the run has ended, the socket does not.
     """
 

@@ -134,7 +134,7 @@ class ElasticSummaryDocument(TypedDict):
     replication: ReplicationEntry
     """What servers pushed to replicas in the whole run, but for a few seconds before a controller was replaced."""
     events: list[EventSummary]
-    """What happened, as the log has it (plink.agile/1)."""
+    """What happened, as the log has it (plink.elastic-log/1)."""
     cost: TotalCostEntry
     """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
     spot: NotRequired[SpotStatusDocument]

@@ -119,7 +119,7 @@ class RunDocument(TypedDict):
     launcher_args: NotRequired[list[str]]
     """What was added to the command of a launcher of others."""
     backend: NotRequired[str]
-    """The collective backend that was asked for; agileml: the job was elastic, and what follows is of it only."""
+    """The collective backend that was asked for; elastic: the job was elastic, and what follows is of it only."""
     settings: NotRequired[dict[str, Any]]
     """What was asked of an elastic job beside its program; what is missing was left as usual."""
     bytes_per_step: NotRequired[PositiveInt]

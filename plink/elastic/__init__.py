@@ -17,15 +17,15 @@ _MODULES = {
     "AppError": "plink.elastic.app_error",
     "Objective": "plink.elastic.objective",
     "Params": "plink.elastic.params",
-    "Rebalance": "plink.runtime.agileml.helping.settings",
+    "Rebalance": "plink.runtime.elastic.helping.settings",
     "Sgd": "plink.elastic.optimisers",
     "StoppingCriterion": "plink.elastic.app",
     "Table": "plink.elastic.tables",
     "TorchApp": "plink.elastic.torch_app",
-    "TrainingResult": "plink.runtime.agileml.local",
+    "TrainingResult": "plink.runtime.elastic.local",
     "Values": "plink.elastic.tables",
     "save_arrays": "plink.elastic.result_file",
-    "train": "plink.runtime.agileml.local",
+    "train": "plink.runtime.elastic.local",
 }
 
 __all__ = sorted(_MODULES)

@@ -10,6 +10,6 @@ from plink.elastic.result_file import save_arrays as save_arrays
 from plink.elastic.tables import Table as Table
 from plink.elastic.tables import Values as Values
 from plink.elastic.torch_app import TorchApp as TorchApp
-from plink.runtime.agileml.helping.settings import Rebalance as Rebalance
-from plink.runtime.agileml.local import TrainingResult as TrainingResult
-from plink.runtime.agileml.local import train as train
+from plink.runtime.elastic.helping.settings import Rebalance as Rebalance
+from plink.runtime.elastic.local import TrainingResult as TrainingResult
+from plink.runtime.elastic.local import train as train

@@ -1,4 +1,4 @@
-"""Log of an elastic run, ``agile.jsonl``: one JSON line per event, written as it happens.
+"""Log of an elastic run, ``elastic.jsonl``: one JSON line per event, written as it happens.
 
 Every line has ``at`` (seconds since the run began) and ``what``; the classes here are the other keys of each ``what``.
 The first line names the schema where :class:`ElasticLog` wrote it. A ``what`` that is not known is passed over: later
@@ -22,9 +22,9 @@ from plink.documents.types import Quantity
 from plink.errors import InputError, PlinkError
 from plink.model.elastic.fields import UpdateCounts
 
-SCHEMA = "plink.agile/1"
-NAME = "agile.jsonl"
-SOCKET = "agile.json"  # beside it: where the job takes requests while it runs
+SCHEMA = "plink.elastic-log/1"
+NAME = "elastic.jsonl"
+SOCKET = "elastic.json"  # beside it: where the job takes requests while it runs
 _MAX_LINE_BYTES = 1 << 20  # characters of a line
 _HEAD = "log"
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 SCHEMA = "plink.run/1"
 _FILE = "run.json"
 LAST = "last"
-AGILEML = "agileml"  # the backend of an elastic job
+ELASTIC = "elastic"  # the backend of an elastic job
 _MAX_OPEN_FILES = 128  # at a time: a process may have 1,024, and a job thousands of ranks
 _FLUSH_INTERVAL_S = 1.0
 

@@ -83,7 +83,7 @@ def iterations(history: History, palette: Palette, over_seconds: bool = False) -
         ax.set_ylabel(f"time per iteration ({unit})", labelpad=4)
         lower.set_ylabel("workers", labelpad=4)
         lower.set_xlabel("seconds since the run began" if over_seconds else "iteration", labelpad=4)
-    return Picture("agile", f"{_heading(history)}. {_subtitle(history)} {_marks_text(marks)}".strip(), fig)
+    return Picture("elastic", f"{_heading(history)}. {_subtitle(history)} {_marks_text(marks)}".strip(), fig)
 
 
 def marks_of(history: History, place: Callable[[float], float], width: float) -> list[Mark]:

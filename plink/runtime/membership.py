@@ -12,8 +12,8 @@ from typing import Any
 
 from plink.errors import InputError
 from plink.model.hosts import Host
-from plink.remote.addresses import canonical
 from plink.runtime.roster import is_loopback
+from plink.transport.addresses import canonical
 
 _MAX_NAMED_HOSTS = 6
 

@@ -64,7 +64,7 @@ def main() -> None:
         if config["kind"] == "gloo":
             groups.append(dist.ProcessGroupGloo(prefix, places[rank], world, _TIMEOUT))
         else:
-            from plink.runtime.aggengine.backend import PlinkProcessGroup
+            from plink.runtime.allreduce.backend import PlinkProcessGroup
 
             groups.append(PlinkProcessGroup(prefix, places[rank], world, _TIMEOUT))
     largest = torch.empty(max(1, max(config["sizes_bytes"]) // 4), dtype=torch.float32)

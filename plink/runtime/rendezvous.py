@@ -34,9 +34,9 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
-from plink.remote.addresses import canonical, family_of, local_addresses, source_address_for
 from plink.runtime.membership import Registration, folded, missing, refusal, registration_from
 from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
+from plink.transport.addresses import canonical, family_of, local_addresses, source_address_for
 
 PORT = 29500  # torchrun's default
 _JOIN_S = 600  # as torchrun's other backends

@@ -14,7 +14,7 @@ from plink.errors import HostError, InputError
 from plink.model.hosts import Host, hosts_from_json, parse_hosts
 from plink.model.order import order_from_json
 from plink.model.storage import name_of, parse_document, read_text
-from plink.remote.addresses import canonical
+from plink.transport.addresses import canonical
 
 
 def read_roster(order: str | Path, hosts: str | Path | None) -> tuple[Host, ...]:

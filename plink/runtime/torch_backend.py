@@ -42,7 +42,7 @@ def register() -> None:
 
 def _create(request: Any, options: object) -> dist.ProcessGroup:
     """:param request: ``_DistributedBackendOptions``. :param options: of the script, for other backends."""
-    from plink.runtime.aggengine.backend import PlinkProcessGroup
+    from plink.runtime.allreduce.backend import PlinkProcessGroup
 
     members = tuple(request.global_ranks_in_group)  # none for the group of all
     return PlinkProcessGroup(request.store, request.group_rank, request.group_size, request.timeout, members)

@@ -12,7 +12,7 @@ import socket
 import time
 from typing import Any
 
-from plink.remote.addresses import family_of
+from plink.transport.addresses import family_of
 from probes import timestamps
 from probes.agent.summary import is_precise, summary
 from probes.datagrams import Inbox

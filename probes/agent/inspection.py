@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from plink.remote.addresses import interface_of, source_address_for
-from plink.remote.command_output import run_to_end
+from plink.transport.addresses import interface_of, source_address_for
+from plink.transport.command_output import run_to_end
 from probes.agent.tools import which
 
 # Packets that AWS's ENA driver counts as dropped or queued because an allowance of the instance was used up.

@@ -23,9 +23,9 @@ import sys
 import time
 from typing import Any
 
-from plink.remote import flows
-from plink.remote.addresses import family_of, host_identity, interface_of, local_addresses, reachable_address
-from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
+from plink.transport import flows
+from plink.transport.addresses import family_of, host_identity, interface_of, local_addresses, reachable_address
+from plink.transport.stdio_channel import AgentStdioChannel, ControllerLost
 from probes.agent import tools
 from probes.agent.echo import Echo
 from probes.agent.inspection import inspect

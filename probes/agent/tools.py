@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from plink.remote.addresses import family_of, source_address_for
-from plink.remote.command_output import run_to_end
+from plink.transport.addresses import family_of, source_address_for
+from plink.transport.command_output import run_to_end
 from probes.agent.summary import summary
 
 _INTERVAL_MS = 10  # the shortest that fping allows everybody

@@ -11,7 +11,7 @@ from typing import Any
 
 from plink.errors import PlinkError
 from plink.model.schedule import Schedule, forward_and_reverse
-from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
+from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
 from runners.autotune.log import TuningLog, stretch_from
 from solvers.autotune.observed import MasterAssignment
 from solvers.autotune.trajectory import WAIT, WATCH, AutotuneSettings, TuningDecision, TuningTrajectory, decide

@@ -5,7 +5,7 @@ from typing import Any
 
 from plink.errors import HostError, PlinkError
 from plink.model.hosts import Hosts
-from plink.remote.fleet import AgentMessage, Fleet
+from plink.transport.fleet import AgentMessage, Fleet
 from runners.job.job import Job
 from runners.job.output import RankOutput, Sink
 

@@ -12,7 +12,7 @@ import struct
 import threading
 from typing import cast
 
-from plink.remote.addresses import family_of
+from plink.transport.addresses import family_of
 
 _CONNECT_TIMEOUT_S = 5.0
 _BACKLOG = 4096  # kernels cut it to net.core.somaxconn: 128 before Linux 5.4

@@ -13,8 +13,8 @@ import socket
 import subprocess
 from typing import Any
 
-from plink.remote.addresses import family_of, interface_of, own_address_towards
-from plink.remote.command_output import run_to_end
+from plink.transport.addresses import family_of, interface_of, own_address_towards
+from plink.transport.command_output import run_to_end
 
 _VERSIONS = """
 import json, sys

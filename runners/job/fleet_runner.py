@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from plink.model.hosts import Hosts
-from plink.remote.connector import Connector
-from plink.remote.fleet import Fleet
-from plink.remote.message_schema import (
+from plink.transport.connector import Connector
+from plink.transport.fleet import Fleet
+from plink.transport.message_schema import (
     MessageSchema,
     integer,
     list_of,
@@ -17,7 +17,7 @@ from plink.remote.message_schema import (
     record,
     text,
 )
-from plink.remote.program import AgentProgram
+from plink.transport.program import AgentProgram
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
 from runners.job.job import Job
@@ -60,12 +60,12 @@ AGENT_MESSAGES = MessageSchema(
 
 PROGRAM = AgentProgram(
     (
-        "plink.remote.addresses",
-        "plink.remote.command_output",
-        "plink.remote.flows",
-        "plink.remote.low_priority",
-        "plink.remote.start_barrier",
-        "plink.remote.supervisor",
+        "plink.transport.addresses",
+        "plink.transport.command_output",
+        "plink.transport.flows",
+        "plink.transport.low_priority",
+        "plink.transport.start_barrier",
+        "plink.transport.supervisor",
         "runners.job.execution_environment",
         "runners.job.connectivity",
         "runners.job.rank_channel",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.model.hosts import Hosts
-from plink.remote.addresses import canonical
+from plink.transport.addresses import canonical
 
 
 def process_name(rank: int, hub: int | None) -> str:

@@ -2,7 +2,7 @@
 
 Runs on the hosts: standard library only. Each rank reports who and where it is from the very process that then becomes
 the user's program (same process id). A rank dies with the agent, and the agent with its controller; whatever ranks
-started ends with the job (:mod:`plink.remote.supervisor`).
+started ends with the job (:mod:`plink.transport.supervisor`).
 
 ===================  ======================================================================================
 from the controller  ``begin`` · ``has_digest`` · ``upload_part`` · ``extract`` · ``set_up`` · ``open_listener`` ·
@@ -28,13 +28,13 @@ import tarfile
 import time
 from typing import Any
 
-from plink.remote import flows
-from plink.remote.addresses import host_identity, local_addresses, reachable_address
-from plink.remote.low_priority import VARIABLE as LOW_PRIORITY
-from plink.remote.low_priority import set_low_priority
-from plink.remote.start_barrier import StartBarrier
-from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
-from plink.remote.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output, supervise
+from plink.transport import flows
+from plink.transport.addresses import host_identity, local_addresses, reachable_address
+from plink.transport.low_priority import VARIABLE as LOW_PRIORITY
+from plink.transport.low_priority import set_low_priority
+from plink.transport.start_barrier import StartBarrier
+from plink.transport.stdio_channel import AgentStdioChannel, ControllerLost
+from plink.transport.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output, supervise
 from runners.job.connectivity import connection_error, open_listener
 from runners.job.execution_environment import resolve_execution
 from runners.job.rank_channel import VARIABLE as RANK_CHANNEL

@@ -11,7 +11,7 @@ import secrets
 import select
 import socket
 
-from plink.remote.json_lines import LineBuffer, is_own_user
+from plink.transport.json_lines import LineBuffer, is_own_user
 
 VARIABLE = "PLINK_LINE"
 _READ = 1 << 16

@@ -14,7 +14,7 @@ from typing import Any
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.hosts import HUB
 from plink.records.scratch import scratch_folder
-from plink.remote.peers import sample_peers
+from plink.transport.peers import sample_peers
 from runners.job.agent_pool import AgentPool
 from runners.job.archive import archive_folder
 from runners.job.host_checks import check_connectivity, check_hosts
@@ -27,7 +27,7 @@ HostSetups = dict[str, dict[str, Any]]
 _EXTRACT_TIMEOUT_S = 300.0
 _PARTS_IN_FLIGHT = 4  # to one host
 _MAX_NAMED_HOSTS = 4
-_HUB_MODULE = "plink.runtime.aggengine.hub"
+_HUB_MODULE = "plink.runtime.allreduce.hub"
 
 
 def set_up_hosts(

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 
 _SPY_TIMEOUT_S = 10.0
 

@@ -20,9 +20,9 @@ import time
 from collections import deque
 from typing import Any
 
-from plink.remote.json_lines import LineBuffer, encode_line, is_own_user
-from plink.remote.stdio_channel import AgentStdioChannel
-from plink.remote.supervisor import die_with
+from plink.transport.json_lines import LineBuffer, encode_line, is_own_user
+from plink.transport.stdio_channel import AgentStdioChannel
+from plink.transport.supervisor import die_with
 from runners.job.rank_agent import HostedRank, RankAgent
 from runners.job.rank_agent import main as serve
 from runners.job.torchrun_worker import BARRIER_SOCKET, GO

@@ -5,9 +5,9 @@ from typing import Any
 
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
-from plink.remote.connector import Connector
-from plink.remote.fleet import Fleet
-from plink.remote.program import AgentProgram
+from plink.transport.connector import Connector
+from plink.transport.fleet import Fleet
+from plink.transport.program import AgentProgram
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
 from runners.job.fleet_runner import PROGRAM as RANK_PROGRAM
@@ -22,7 +22,7 @@ from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
 PROGRAM = AgentProgram(
     (*RANK_PROGRAM.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANK_PROGRAM.messages
 )
-WORKER = AgentProgram(("plink.remote.addresses", "plink.remote.supervisor", "runners.job.torchrun_worker"))
+WORKER = AgentProgram(("plink.transport.addresses", "plink.transport.supervisor", "runners.job.torchrun_worker"))
 _TORCHRUN = ("-m", "torch.distributed.run")
 _REPORT_TIMEOUT_S = 300.0  # every host imports PyTorch first, maybe from a shared file system
 _MAX_NAMED_HOSTS = 4

@@ -18,8 +18,8 @@ import signal
 import socket
 from typing import Any
 
-from plink.remote.addresses import local_addresses
-from plink.remote.supervisor import NOT_STARTED, die_with, exec_program, redirect_output
+from plink.transport.addresses import local_addresses
+from plink.transport.supervisor import NOT_STARTED, die_with, exec_program, redirect_output
 
 BARRIER_SOCKET = "PLINK_START_BARRIER"  # environment variable with the name of the agent's socket
 GO = b"g"

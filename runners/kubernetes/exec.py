@@ -7,7 +7,7 @@ import shutil
 
 from plink.errors import UsageError
 from plink.model.hosts import Host
-from plink.remote.program import BOOTSTRAP
+from plink.transport.program import BOOTSTRAP
 from runners.child import ChildConnection, start
 
 _END_TIMEOUT_S = 5.0

@@ -11,16 +11,16 @@ from typing import Any
 
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
-from plink.remote.program import AgentProgram
+from plink.transport.program import AgentProgram
 from runners.job.job import Job
 from runners.job.runner import DryRun, LaunchCommand, RunContext
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
 from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings, check_nodes
 from runners.kubernetes.text import as_json, as_yaml
 
-_MODULES = ("plink.remote.addresses", "plink.remote.command_output", "plink.remote.start_barrier",
+_MODULES = ("plink.transport.addresses", "plink.transport.command_output", "plink.transport.start_barrier",
             "runners.job.execution_environment", "runners.job.rank_environment",
-            "plink.remote.supervisor", "runners.kubernetes.inside.rendezvous", "runners.kubernetes.inside.ranks",
+            "plink.transport.supervisor", "runners.kubernetes.inside.rendezvous", "runners.kubernetes.inside.ranks",
             "runners.kubernetes.inside.assignment")  # fmt: skip
 POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
 MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plink.remote.program import START
+from plink.transport.program import START
 from runners.kubernetes.inside.assignment import NODE, POD
 from runners.kubernetes.settings import PodSettings
 from runners.kubernetes.text import escaped

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plink.errors import PlinkError
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 
 _CLONE_NEWNET = 0x40000000
 _RUN = Path("/run/netns")

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from plink.errors import PlinkError
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 from runners.lab import kernel
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.state import LabState

@@ -20,8 +20,8 @@ from typing import Any
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
-from plink.remote.addresses import local_addresses
-from plink.remote.program import AgentProgram
+from plink.transport.addresses import local_addresses
+from plink.transport.program import AgentProgram
 from runners.job.host_checks import check_hosts
 from runners.job.job import Job
 from runners.job.monitor import STOP_TIMEOUT_S
@@ -39,10 +39,10 @@ from runners.launchers.shim import ExpectedPlacement, RankEnvironments
 
 PROGRAM = AgentProgram(
     (
-        "plink.remote.addresses",
-        "plink.remote.command_output",
-        "plink.remote.start_barrier",
-        "plink.remote.supervisor",
+        "plink.transport.addresses",
+        "plink.transport.command_output",
+        "plink.transport.start_barrier",
+        "plink.transport.supervisor",
         "runners.job.execution_environment",
         "runners.launchers.frames",
         "runners.launchers.environment_passthrough",

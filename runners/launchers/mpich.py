@@ -10,7 +10,7 @@ from types import MappingProxyType
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from plink.remote.addresses import source_address_for
+from plink.transport.addresses import source_address_for
 from runners.hostfiles.mpich import MACHINEFILE
 from runners.job.job import Job
 from runners.job.runner import LaunchCommand, RunContext

@@ -13,8 +13,8 @@ import selectors
 import signal
 import time
 
-from plink.remote.start_barrier import StartBarrier
-from plink.remote.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output
+from plink.transport.start_barrier import StartBarrier
+from plink.transport.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output
 from runners.launchers.frames import ERR, EXIT, MAX_OUTPUT_BYTES, OUT, encode_frame
 
 FORWARDED_SIGNALS = (

@@ -14,8 +14,8 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from plink.remote.addresses import local_addresses
-from plink.remote.supervisor import NOT_STARTED, supervise
+from plink.transport.addresses import local_addresses
+from plink.transport.supervisor import NOT_STARTED, supervise
 from runners.job.execution_environment import resolve_execution
 from runners.launchers import environment_passthrough
 from runners.launchers.frames import REPORT

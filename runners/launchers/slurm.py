@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 from runners.hostfiles.slurm import node_per_task
 from runners.job.job import Job
 from runners.job.runner import LaunchCommand, RunContext

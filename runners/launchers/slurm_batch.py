@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 from runners.hostfiles.slurm import node_per_task
 from runners.launchers.slurm import allocation_options
 

@@ -10,8 +10,8 @@ import subprocess
 
 from plink.errors import HostError, UsageError
 from plink.model.hosts import Host
-from plink.remote.command_output import run_to_end
-from plink.remote.program import BOOTSTRAP
+from plink.transport.command_output import run_to_end
+from plink.transport.program import BOOTSTRAP
 from runners.child import ChildConnection, start
 from runners.launchers.slurm import job_numbers
 

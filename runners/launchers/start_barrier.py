@@ -10,8 +10,8 @@ import resource
 import socket
 import time
 
-from plink.remote.addresses import family_of
-from plink.remote.start_barrier import HelloServer
+from plink.transport.addresses import family_of
+from plink.transport.start_barrier import HelloServer
 
 # Ranks do not start at the same time. A host that refuses a connection may be about to listen; one that does not
 # answer is unreachable.

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 from plink.errors import UsageError
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 from runners.launchers.launcher import Launcher
 from runners.launchers.mpich import Mpich
 from runners.launchers.openmpi import OpenMpi

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plink.remote.command_output import TooMuchOutput, run_to_end
+from plink.transport.command_output import TooMuchOutput, run_to_end
 from runners.spot.provider import ProviderError
 
 COMMAND_TIMEOUT_S = 120.0

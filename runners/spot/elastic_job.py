@@ -11,7 +11,7 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.model.storage import read_document
 from plink.records.spot_journal import FOLDER, JOB_END
-from runners.agile.control_socket import ask
+from runners.elastic.control_socket import ask
 from solvers.spot.deadline import JobProgress
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import paramiko
 
 from plink.errors import InputError
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 
 _LIMIT_S = 20.0  # a Match exec may look something up, and names may be resolved
 _FILES = "Include ~/.ssh/config\nInclude /etc/ssh/ssh_config\n"

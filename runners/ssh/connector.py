@@ -16,8 +16,8 @@ import paramiko
 
 from plink.errors import HostError, UnknownHost
 from plink.model.hosts import Host
-from plink.remote.fleet import LEASE_S
-from plink.remote.program import REMOTE_COMMAND
+from plink.transport.fleet import LEASE_S
+from plink.transport.program import REMOTE_COMMAND
 from runners.ssh.agent import AgentAt, ChosenKeys, certified_key
 from runners.ssh.configuration import load_config
 from runners.ssh.host_keys import HostKeyCheck

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import paramiko
 
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 from runners.ssh.certificates import InvalidCertificate, authority_of, verify
 from runners.ssh.known_hosts import CERTIFICATE_AUTHORITY, REVOKED, keys_of, marked
 from runners.ssh.settings import DEFAULT_PORT, SshSettings

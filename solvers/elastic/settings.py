@@ -76,7 +76,7 @@ class Settings:
     def partition_bytes(self) -> tuple[float, ...]:
         """Return the bytes of each partition.
 
-        Rows are assigned as in ``plink.runtime.agileml.arrays.layout``: of a table with fewer rows than partitions, the
+        Rows are assigned as in ``plink.runtime.elastic.arrays.layout``: of a table with fewer rows than partitions, the
         last ones have none.
         """
         return tuple(

@@ -341,7 +341,7 @@ def test_an_elastic_job_on_this_machine(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     members = (plink.Host("kept", "127.0.0.1"), plink.Host("spot", "127.0.0.1", tier="transient"))
-    job = plink.Job(str(ROOT / "examples" / "agile_mf.py"), ("--clocks", "6"), pythons=(sys.executable,))
+    job = plink.Job(str(ROOT / "examples" / "elastic_mf.py"), ("--clocks", "6"), pythons=(sys.executable,))
     entries: list[str] = []
     with noted("plink.elastic") as notes:
         result = plink.run_elastic(

@@ -12,7 +12,7 @@ from plink.cli.aggregating import backend_for
 from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
-from plink.runtime.aggengine.aggregation import TEXT, from_bytes
+from plink.runtime.allreduce.aggregation import TEXT, from_bytes
 from solvers.schedules.catalogue import schedule_for
 from tests.api.test_interfaces import blueprint, network_of, on_rails, rated
 from tests.conftest import typed

@@ -72,7 +72,7 @@ def run_folder(tmp_path: Path) -> Path:
     for name, started in (("elastic-1", "2026-01-01"), ("plain-1", "2026-01-02")):
         (tmp_path / ".plink/runs" / name).mkdir(parents=True)
         write(tmp_path / ".plink/runs" / name / "run.json", {"schema": "plink.run/1", "started": started})
-    log = ElasticLog(tmp_path / ".plink/runs/elastic-1/agile.jsonl")
+    log = ElasticLog(tmp_path / ".plink/runs/elastic-1/elastic.jsonl")
     for entry in entries():
         log.add(entry)
     log.close()
@@ -103,7 +103,7 @@ def test_a_summary_is_as_its_schema_says(run_folder: Path) -> None:
 
 def test_a_run_under_way(run_folder: Path) -> None:
     """Its last line may be half written."""
-    log = run_folder / ".plink/runs/elastic-1/agile.jsonl"
+    log = run_folder / ".plink/runs/elastic-1/elastic.jsonl"
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:9]) + lines[9][:20])
     (run_folder / ".plink/runs/plain-1/run.json").unlink()
@@ -135,7 +135,7 @@ def test_pictures(run_folder: Path) -> None:
     image = Image.open(io.BytesIO((run_folder / "run.png").read_bytes())).convert("RGB")
     assert image.width > 1500
     assert image.getpixel((1, image.height - 1)) == (255, 255, 255)
-    shown = typed("elastic", "plot", ".plink/runs/elastic-1/agile.jsonl", "-o", "-", cwd=run_folder)
+    shown = typed("elastic", "plot", ".plink/runs/elastic-1/elastic.jsonl", "-o", "-", cwd=run_folder)
     assert shown.stdout == (run_folder / "run.svg").read_text()
     assert shown.stderr == ""
 
@@ -143,9 +143,9 @@ def test_pictures(run_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ("last", "the run plain-1 was not elastic: there is no .plink/runs/plain-1/agile.jsonl"),
+        ("last", "the run plain-1 was not elastic: there is no .plink/runs/plain-1/elastic.jsonl"),
         ("nowhere", "no run nowhere in .plink/runs; `plink runs` lists them"),
-        ("other", "other:1: schema: expected 'plink.agile/1'"),
+        ("other", "other:1: schema: expected 'plink.elastic-log/1'"),
         ("bad", "bad:2: iteration: is missing"),
     ],
 )
@@ -268,7 +268,7 @@ def test_divergence_that_is_no_distance_is_refused(bound: str, tmp_path: Path) -
 
 def test_summary_has_what_was_rented(tmp_path: Path) -> None:
     run = recorded(tmp_path, [*SPOT_ENTRIES[:8], SPOT_ENTRIES[-1]])
-    log = ElasticLog(run / "agile.jsonl")
+    log = ElasticLog(run / "elastic.jsonl")
     for entry in entries():
         log.add(entry)
     log.close()
@@ -288,7 +288,7 @@ def test_summary_has_what_was_rented(tmp_path: Path) -> None:
 
 def test_summary_of_a_damaged_journal_says_so(tmp_path: Path) -> None:
     run = recorded(tmp_path, SPOT_ENTRIES[:8])
-    log = ElasticLog(run / "agile.jsonl")
+    log = ElasticLog(run / "elastic.jsonl")
     for entry in entries():
         log.add(entry)
     log.close()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from examples import agile_lda, agile_mlr
+from examples import elastic_lda, elastic_mlr
 
 
 def _docword(folder: Path) -> list[str]:
@@ -23,7 +23,7 @@ def _libsvm(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("module", "data", "key", "names"),
-    [(agile_lda, _docword, "words", ["tree", "leaf", "net", "link"]), (agile_mlr, _libsvm, "labels", [-1, 3])],
+    [(elastic_lda, _docword, "words", ["tree", "leaf", "net", "link"]), (elastic_mlr, _libsvm, "labels", [-1, 3])],
 )
 def test_names_of_the_data_are_kept(
     module: Any, data: Callable[[Path], list[str]], key: str, names: list[Any], tmp_path: Path,

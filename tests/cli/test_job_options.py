@@ -43,7 +43,7 @@ def test_launch_has_few_options_and_others_the_same_ones() -> None:
         ("manifests --image i --sync . x", "No such option: --sync"),
         ("submit --sync . x", "No such option: --sync"),
         ("runs rerun nowhere", "no run nowhere"),
-        ("launch --backend agileml --runner local x.py", "--backend agileml: choose one of "),
+        ("launch --backend elastic --runner local x.py", "--backend elastic: choose one of "),
         ("launch --rule asp x.py", "No such option: --rule"),
         ("elastic run fit", "fit must be a .py file that defines make(arguments)"),
         ("elastic run --rule ssp:31 x.py", "ssp:31: choose a staleness of 0 to 30 clocks"),

@@ -176,7 +176,7 @@ def limited_gain(here: Path, of: Callable[[int, float], dict[str, Any]]) -> bool
 
     ``of`` tells an iteration's workers from their number and its seconds.
     """
-    lines: list[dict[str, Any]] = [{"at": 0, "what": "log", "schema": "plink.agile/1"}]
+    lines: list[dict[str, Any]] = [{"at": 0, "what": "log", "schema": "plink.elastic-log/1"}]
     at = 0.0
     for number in range(12):
         workers = (2, 4, 8)[number % 3]
@@ -184,8 +184,8 @@ def limited_gain(here: Path, of: Callable[[int, float], dict[str, Any]]) -> bool
         at += seconds
         lines.append({"at": at, "what": "iteration", "iteration": number, "seconds": seconds, "stage": 1,
                       "clock": number} | of(workers, seconds))  # fmt: skip
-    (here / "agile.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with_run = spot(here, "advise", "market.toml", "agile.jsonl", "--prices", "prices.json")
+    (here / "elastic.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with_run = spot(here, "advise", "market.toml", "elastic.jsonl", "--prices", "prices.json")
     without = spot(here, "advise", "market.toml", "--prices", "prices.json")
     with_work, without_work = (each["candidates"][0]["added_work"] for each in (with_run, without))
     return bool(with_work < 0.5 * without_work)

@@ -13,8 +13,8 @@ import pytest
 
 import plink as library
 from plink.errors import printable
-from runners.agile.controller_process import ControllerProcess
-from runners.agile.supervisor import JobEnd
+from runners.elastic.controller_process import ControllerProcess
+from runners.elastic.supervisor import JobEnd
 from tests.conftest import plink, typed
 
 ROOT = Path(__file__).parents[2]
@@ -124,8 +124,8 @@ def test_a_line_feed_in_a_file_leaves_tables_whole(tmp_path: Path) -> None:
     assert "m\\x1bn  a\\nb" in shown
     joined = {"at": 1, "what": "host", "host": "h\ni", "number": 0, "tier": "reliable", "slots": 1, "event": "joined",
               "why": "j\nk"}  # fmt: skip
-    (tmp_path / "agile.jsonl").write_text(json.dumps(joined) + "\n")
-    done = typed("elastic", "summary", "agile.jsonl", cwd=tmp_path)
+    (tmp_path / "elastic.jsonl").write_text(json.dumps(joined) + "\n")
+    done = typed("elastic", "summary", "elastic.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if "h" in line][-2:] == ["h\\ni", "1.0"]
     assert done.stdout.rstrip().endswith(": j\\nk")

@@ -18,7 +18,7 @@ _HEAD = f"""# The protocol of elastic jobs
 
 Messages between the controller of an elastic job and the nodes of its hosts, version {VERSION}. This page is written by
 `python -m tests.docs.elastic_protocol`, from the types in `plink/model/elastic/`. What the parts do is in
-[agileml.md](agileml.md).
+[elastic.md](elastic.md).
 
 ```
  plink elastic        launching machine                                      each host

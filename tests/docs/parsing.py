@@ -91,7 +91,7 @@ def _format(value: str) -> None:
 
 
 def _preemption_source(value: str) -> None:
-    from plink.runtime.agileml.host.preemption import parse_source
+    from plink.runtime.elastic.host.preemption import parse_source
 
     parse_source(value)
 

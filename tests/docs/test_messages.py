@@ -5,7 +5,7 @@ import re
 from tests.docs.pages import ROOT
 
 _PAGE = ROOT / "docs" / "troubleshooting.md"
-_ELASTIC = ROOT / "docs" / "agileml.md"
+_ELASTIC = ROOT / "docs" / "elastic.md"
 _SOURCES = [path for package in ("plink", "probes", "runners", "solvers") for path in (ROOT / package).rglob("*.py")]
 _MIN_LETTERS = 8  # letters of a fixed part; shorter ones would be found anywhere
 # Messages of other programs.

@@ -18,7 +18,7 @@ _EXAMPLES = [
     for typed in block.typed
 ]
 _ELSEWHERE = {"plink demo"}  # tests/lab/test_demo.py; it takes a minute
-_JOB = ROOT / "tests" / "runners" / "agile" / "tally.py"
+_JOB = ROOT / "tests" / "runners" / "elastic" / "tally.py"
 _SUMS = """
 import time, torch, torch.distributed as dist
 dist.init_process_group("gloo")

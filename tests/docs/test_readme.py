@@ -31,7 +31,7 @@ def test_the_five_commands_and_the_others(small_lab: Lab, tmp_path: Path) -> Non
     members = (anchor, *(replace(host, tier="transient") for host in spot))
     (tmp_path / "hosts.txt").write_text(render_hosts(Hosts(members, small_lab.name)))
     (tmp_path / "train.py").write_text(_TRAIN)
-    (tmp_path / "app.py").symlink_to(ROOT / "examples" / "agile_mf.py")
+    (tmp_path / "app.py").symlink_to(ROOT / "examples" / "elastic_mf.py")
     outputs = {}
     with Shell(tmp_path, "") as shell:
         for line in _commands():

@@ -13,9 +13,9 @@ _PACKAGES = ("plink", "probes", "runners", "solvers")
 
 
 _SPEND = """
-from runners.agile.wire import decode, encode
+from runners.elastic.wire import decode, encode
 from solvers.elastic.extensions.expensive import PriceRose
-from tests.runners.agile.simulated_job import SimulatedJob
+from tests.runners.elastic.simulated_job import SimulatedJob
 
 job = SimulatedJob(1, "rttt", clocks=80)
 for host, price in ((2, 0.4), (3, 0.9)):
@@ -27,7 +27,7 @@ prices = [line for line in job.log if "costs 0." in line]
 print(job.ended, len(warned), "it costs 0.9 an hour" in warned[0], len(prices))
 """
 _TRAIN = """
-from tests.runtime.agileml.small_app import Means
+from tests.runtime.elastic.small_app import Means
 from plink.model.consistency import parse_rule
 from plink.elastic import StoppingCriterion, train
 

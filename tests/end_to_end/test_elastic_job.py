@@ -15,7 +15,7 @@ from tests.conftest import Lab, typed
 from tests.lab.jobs import Running
 from tests.lab.test_elastic import PROGRAM, node
 from tests.lab.waiting import until
-from tests.runners.agile.tally import expected
+from tests.runners.elastic.tally import expected
 
 pytestmark = pytest.mark.lab
 SHARDS, WAIT_S = 8, 150

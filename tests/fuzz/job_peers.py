@@ -12,10 +12,10 @@ from plink.errors import HostError, ProtocolError
 from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import AgentMessage, Fleet
-from plink.remote.message_schema import MessageSchema
-from runners.agile.compatibility import refuse
-from runners.agile.controller import Controller
+from plink.transport.fleet import AgentMessage, Fleet
+from plink.transport.message_schema import MessageSchema
+from runners.elastic.compatibility import refuse
+from runners.elastic.controller import Controller
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end
 from runners.job.fleet_runner import AGENT_MESSAGES, _start_ranks
@@ -199,7 +199,7 @@ def members() -> list[Member]:
 @cache
 def a_job() -> bytes:
     """What the nodes of a small job say, in order, until one of them was warned and has left."""
-    from tests.runners.agile.simulated_job import SimulatedJob, Stuck
+    from tests.runners.elastic.simulated_job import SimulatedJob, Stuck
 
     lines: list[bytes] = []
 

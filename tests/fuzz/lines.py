@@ -60,7 +60,7 @@ def registration(data: bytes) -> None:
 
 def replacement(data: bytes) -> None:
     """A schedule that comes while a job runs; whatever is none is none."""
-    from plink.runtime.aggengine.aggregation import parse_replacement
+    from plink.runtime.allreduce.aggregation import parse_replacement
 
     result = parse_replacement(data, 4)
     assert result is None or result.ranks == 4
@@ -82,7 +82,7 @@ def nodes(data: bytes) -> None:
 
 def flow(data: bytes) -> None:
     """A stranger connects where a flow is awaited, before its sender: the sender is served all the same."""
-    from plink.remote import flows
+    from plink.transport import flows
 
     with flows.listen("127.0.0.1") as listener, socket.socket() as unauthenticated, socket.socket() as sender:
         for client, greeting in ((unauthenticated, data), (sender, TOKEN)):
@@ -101,7 +101,7 @@ TOKEN = b"sixteen letters."
 
 def metadata(data: bytes) -> None:
     """Whatever answers where the metadata services of clouds do; answers stand one after the other, a NUL between."""
-    from plink.runtime.agileml.host import metadata_services
+    from plink.runtime.elastic.host import metadata_services
 
     answers = data.split(b"\0")[:8]
 
@@ -133,7 +133,7 @@ def metadata(data: bytes) -> None:
 def help_messages(data: bytes) -> None:
     """What a worker of an elastic job says to one that it helps, or that helps it."""
     from plink.errors import InputError, ProtocolError
-    from plink.runtime.agileml.helping.messages import decode, encode
+    from plink.runtime.elastic.helping.messages import decode, encode
 
     try:
         message = decode(data.decode("utf-8", "replace"))

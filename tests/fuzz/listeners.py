@@ -70,7 +70,7 @@ def _answer(line: socket.socket) -> bytes:
 
 def listener(data: bytes) -> None:
     """AggEngine's: whoever knows the word and is expected comes in, once; all others are hung up on."""
-    from plink.runtime.aggengine.mesh import _GREETING, _Acceptor
+    from plink.runtime.allreduce.mesh import _GREETING, _Acceptor
 
     expected, result = set(RANKS), dict[tuple[int, int], socket.socket]()
     words = {who: _GREETING.pack(WORD, *who) for who in RANKS}
@@ -98,9 +98,9 @@ def short_message(data: bytes) -> None:
     """What another rank sends once it is connected: the messages that were expected, or a line that names it."""
     import torch
 
-    from plink.runtime.aggengine import eager
-    from plink.runtime.aggengine.mesh import FullMesh
-    from plink.runtime.aggengine.watchdog import PeerLost
+    from plink.runtime.allreduce import eager
+    from plink.runtime.allreduce.mesh import FullMesh
+    from plink.runtime.allreduce.watchdog import PeerLost
 
     here, there = socket.socketpair()
     with there:
@@ -183,7 +183,7 @@ def control_request(data: bytes) -> None:
 def _control_socket() -> Any:
     import atexit
 
-    from runners.agile.control_socket import ControlSocket
+    from runners.elastic.control_socket import ControlSocket
 
     control_socket = ControlSocket(lambda request, answer: answer({"request": request}))
     atexit.register(control_socket.close)
@@ -192,8 +192,8 @@ def _control_socket() -> Any:
 
 def handshake(data: bytes) -> None:
     """An unauthenticated peer of a parameter server, as client or as server: none of its bytes is a message."""
-    from plink.runtime.agileml.transport.keys import Unauthenticated
-    from plink.runtime.agileml.transport.records import ConnectionLost
+    from plink.runtime.elastic.transport.keys import Unauthenticated
+    from plink.runtime.elastic.transport.records import ConnectionLost
 
     for handshake in (_keys().accept, _keys().connect):
         here, there = socket.socketpair()
@@ -211,7 +211,7 @@ def handshake(data: bytes) -> None:
 
 @cache
 def _keys() -> Any:
-    from plink.runtime.agileml.transport.keys import RunKeys
+    from plink.runtime.elastic.transport.keys import RunKeys
 
     return RunKeys.make()
 
@@ -222,7 +222,7 @@ PLAIN = b"a message, and another one" * 3
 
 def records(data: bytes) -> None:
     """What comes over a connection that is sealed: what the other end sealed, as far as it is whole, or nothing."""
-    from plink.runtime.agileml.transport.records import ConnectionLost, Forged, SealedChannel
+    from plink.runtime.elastic.transport.records import ConnectionLost, Forged, SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -242,7 +242,7 @@ def records(data: bytes) -> None:
 
 def sealed() -> bytes:
     """:data:`PLAIN` in two records."""
-    from plink.runtime.agileml.transport.records import SealedChannel
+    from plink.runtime.elastic.transport.records import SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -255,7 +255,7 @@ def sealed() -> bytes:
 
 def worker(data: bytes) -> None:
     """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
-    from plink.remote.json_lines import LineBuffer
+    from plink.transport.json_lines import LineBuffer
     from runners.job.torchrun_agent import valid_message
 
     for message in LineBuffer().messages(data + b"\n"):
@@ -279,7 +279,7 @@ def rank_line(data: bytes) -> None:
 
 def node_messages(data: bytes) -> None:
     """What is said to a node of an elastic job: objects, whatever stands between them."""
-    from plink.runtime.agileml.host.control_channel import ControlChannel
+    from plink.runtime.elastic.host.control_channel import ControlChannel
 
     with _connected(data, ControlChannel) as line:
         assert all(isinstance(message, dict) for message in line)
@@ -287,7 +287,7 @@ def node_messages(data: bytes) -> None:
 
 def first_rank_messages(data: bytes) -> None:
     """What its launcher says to rank 0: as for :func:`node_messages`."""
-    from plink.runtime.aggengine import launcher_channel
+    from plink.runtime.allreduce import launcher_channel
 
     with patch.object(launcher_channel, "_POLL_S", 0.001), _connected(data, launcher_channel.LauncherChannel) as line:
         while line.connected:

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host
-from plink.remote.fleet import AgentMessage, Fleet
-from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
+from plink.transport.fleet import AgentMessage, Fleet
+from plink.transport.stdio_channel import AgentStdioChannel, ControllerLost
 
 ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
 _MAX_ANSWERS = 200
@@ -106,11 +106,11 @@ def _assignment() -> Any:
 
 def serve_peer(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
-    from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part
-    from plink.runtime.agileml.transport.records import ConnectionLost
-    from plink.runtime.agileml.transport.wire import Kind, receive
+    from plink.runtime.elastic.partition.serialization import begun, parts_of, take, update_part
+    from plink.runtime.elastic.transport.records import ConnectionLost
+    from plink.runtime.elastic.transport.wire import Kind, receive
     from tests.fuzz.targets import _layout
-    from tests.runtime.agileml.test_wire import Pipe
+    from tests.runtime.elastic.test_wire import Pipe
 
     layout, pipe, partition = _layout(), Pipe(data), None
     with contextlib.suppress(ConnectionLost):

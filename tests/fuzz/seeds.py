@@ -102,7 +102,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "topology": [text.encode() for text in topologies],
         "truth": (*_json(truth, groups), b"a b\nc.x.org\n", *(text.encode() for text in topologies[-2:])),
         "compressed": [gzip.compress(text) for text in _json(network, order)],
-        "agile_log": (_agile_log(),),
+        "elastic_log": (_elastic_log(),),
         "autotune_log": (_autotune_log(stretch),),
         "run": _json(run),
         "shown_runs": _json(run),
@@ -181,8 +181,8 @@ def _measured() -> dict[str, Any]:
 
 
 def _at_listeners(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
-    from plink.runtime.aggengine.eager import _MESSAGE
-    from plink.runtime.aggengine.mesh import _GREETING
+    from plink.runtime.allreduce.eager import _MESSAGE
+    from plink.runtime.allreduce.mesh import _GREETING
     from tests.fuzz import listeners
 
     rooms = [(signature, b"x" * (4 * (signature % 16 + 1))) for signature in (4, 5, 1 << 26)]
@@ -232,7 +232,7 @@ def _plans() -> list[dict[str, Any]]:
     ]
 
 
-def _agile_log() -> bytes:
+def _elastic_log() -> bytes:
     from plink.records.elastic_log import SCHEMA
 
     common = {"host": "a", "number": 1, "tier": "reliable", "slots": 1}
@@ -267,12 +267,12 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
 
 
 def _partition() -> tuple[bytes, ...]:
-    from plink.runtime.agileml.arrays.row_blocks import RowBlock
-    from plink.runtime.agileml.partition.partition import Partition
-    from plink.runtime.agileml.partition.serialization import parts_of
-    from plink.runtime.agileml.transport.wire import send
+    from plink.runtime.elastic.arrays.row_blocks import RowBlock
+    from plink.runtime.elastic.partition.partition import Partition
+    from plink.runtime.elastic.partition.serialization import parts_of
+    from plink.runtime.elastic.transport.wire import send
     from tests.fuzz.targets import _layout
-    from tests.runtime.agileml.test_wire import Pipe
+    from tests.runtime.elastic.test_wire import Pipe
 
     layout, pipe = _layout(), Pipe()
     partition = Partition(layout, 0, history=True)
@@ -312,7 +312,7 @@ def _stamp() -> tuple[bytes, ...]:
 
 def _replacement() -> tuple[bytes, ...]:
     from plink.model.schedule_file import schedule_from_json
-    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
+    from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
 
     ring = schedule_from_json(_schedules()[0], "ring")
     return (Aggregation((SizeClass(None, "ring", ring),)).to_bytes(),)

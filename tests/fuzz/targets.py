@@ -158,7 +158,7 @@ def schedule(data: bytes) -> None:
 
 def aggregation(data: bytes) -> None:
     """``plink.aggregation/2``, and plans that ranks aggregate by; run on random numbers before they are believed."""
-    from plink.runtime.aggengine.aggregation import from_bytes, read_aggregation
+    from plink.runtime.allreduce.aggregation import from_bytes, read_aggregation
 
     aggregation = read_aggregation(_file(data, "aggregation.json"))
     assert from_bytes(aggregation.to_bytes()).to_bytes() == aggregation.to_bytes()
@@ -186,12 +186,12 @@ def compressed(data: bytes) -> None:
     read_document(_file(data, "network.json.gz"))
 
 
-def agile_log(data: bytes) -> None:
+def elastic_log(data: bytes) -> None:
     """The log of an elastic run, and what it amounts to; another run may go on with it."""
     from plink.records.elastic_history import history_of
     from plink.records.elastic_log import ElasticLog, read_elastic_log
 
-    path = _file(data, "agile.jsonl")
+    path = _file(data, "elastic.jsonl")
     entries = read_elastic_log(path)
     history_of(entries)
     log = ElasticLog(path)
@@ -275,8 +275,8 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
-    from plink.runtime.agileml.partition.serialization import parts_of
+    from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
+    from plink.runtime.elastic.partition.serialization import parts_of
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     partition = read_partition(path, layout, sees_ahead=False)
@@ -285,7 +285,7 @@ def checkpoint(data: bytes) -> None:
 
 def latest_checkpoint(data: bytes) -> None:
     """Which checkpoint is the latest."""
-    from plink.runtime.agileml.host.checkpoint_folder import latest
+    from plink.runtime.elastic.host.checkpoint_folder import latest
 
     newest = latest(_file(data, "latest.json").parent)
     assert newest is None or isinstance(newest["clock"], int)
@@ -294,7 +294,7 @@ def latest_checkpoint(data: bytes) -> None:
 @cache
 def _layout() -> Any:
     from plink.elastic import Table
-    from plink.runtime.agileml.arrays.layout import Layout
+    from plink.runtime.elastic.arrays.layout import Layout
 
     return Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
 
@@ -395,7 +395,7 @@ def targets() -> dict[str, Target]:
     from tests.fuzz import lines, listeners, pipelines, spot
 
     every: tuple[Read, ...] = (
-        *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, agile_log),
+        *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, elastic_log),
         *(compared, autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
         *(known_hosts, ssh_config, iperf3, figure, launched, environment, squeue, *lines.EVERY, *listeners.EVERY),
         *pipelines.EVERY,

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plink.errors import PlinkError
-from runners.agile.control_socket import ControlSocket, ask
+from runners.elastic.control_socket import ControlSocket, ask
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
 from runners.launchers.start_barrier import serve_barrier, wait_at_barrier
 

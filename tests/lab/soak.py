@@ -27,7 +27,7 @@ NAME = "soak"
 CYCLE_S = 20.0
 _WARM_UP = 0.2  # of the time, in which caches fill
 _MEMORY_GROWTH = 1.05  # of the median of the last quarter over that of the first one
-_PROGRAM = Path(__file__).parents[1] / "runners/agile/tally.py"
+_PROGRAM = Path(__file__).parents[1] / "runners/elastic/tally.py"
 
 Sample = dict[str, tuple[int, int, int]]  # threads, descriptors and KiB of memory by process
 
@@ -99,7 +99,7 @@ def soak(seconds: float, folder: Path) -> list[Sample]:
             begun = time.monotonic()
             leaves, spare_now = serving.pop(0), spare
             for pid in pids(leaves):
-                if b"agileml.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"elastic.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
             until(lambda gone=leaves: gone not in names_in(folder), 60, "a death")  # type: ignore[misc]
             (folder / "more.txt").write_text(render_hosts(Hosts((members[spare_now],), hosts.lab)))

@@ -16,11 +16,11 @@ from plink.model.hosts import render_hosts
 from tests.conftest import Lab, lab_up, plink
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
-from tests.runners.agile.tally import expected
+from tests.runners.elastic.tally import expected
 
 pytestmark = pytest.mark.lab
 
-PROGRAM = Path(__file__).parents[1] / "runners/agile/tally.py"
+PROGRAM = Path(__file__).parents[1] / "runners/elastic/tally.py"
 SHARDS, CLOCKS = 8, 120
 
 
@@ -95,7 +95,7 @@ def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path,
 def test_interrupted_job_is_restored_on_hosts_with_private_folders(
     tmp_path: Path, start: Callable[..., Running]
 ) -> None:
-    """Only the two reliable hosts share the folder of checkpoints, as docs/agileml.md says."""
+    """Only the two reliable hosts share the folder of checkpoints, as docs/elastic.md says."""
     checkpoints = tmp_path / "kept"
     checkpoints.mkdir()
     name = f"p{os.getpid()}"
@@ -124,6 +124,6 @@ def node(lab: Lab, name: str) -> int:
     """The process of a host's node."""
     words = ["ip", "netns", "pids", f"plink.{lab.name}.{name}"]
     for pid in subprocess.run(words, capture_output=True, text=True, check=True).stdout.split():
-        if b"agileml.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if b"elastic.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
             return int(pid)
     raise AssertionError(f"no node on {name}")

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.lab
 Start = Callable[..., Running]
 # The command line with a fleet that gives a silent host up after two seconds instead of thirty.
 IMPATIENT = (
-    "import sys, plink.remote.fleet as fleet; fleet.LEASE_S = 2.0\n"
+    "import sys, plink.transport.fleet as fleet; fleet.LEASE_S = 2.0\n"
     "from plink.cli.entry import run; sys.exit(run(sys.argv[1:]))"
 )
 

@@ -18,7 +18,7 @@ from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.slurm import PATIENCE_S, Cluster, cluster
 from tests.lab.waiting import until
 from tests.reaper import remove_folder
-from tests.runners.agile.tally import expected
+from tests.runners.elastic.tally import expected
 
 pytestmark = [pytest.mark.lab, pytest.mark.slurm]
 
@@ -304,7 +304,7 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
 def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, start: Callable[..., Running]) -> None:
     """The reliable host is a node of one job of Slurm's, the transient ones come with another, which is cancelled,
     so that they are warned; hosts that nobody was given are refused. What comes out is exact."""
-    program = Path(__file__).parents[1] / "runners/agile/tally.py"
+    program = Path(__file__).parents[1] / "runners/elastic/tally.py"
     names = shuffled(slurm.lab, 23, 4)
     hosts_by_name = slurm.lab.hosts.by_name()
     members = [replace(hosts_by_name[name], tier="transient" if k else "reliable") for k, name in enumerate(names)]
@@ -340,7 +340,7 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     assert job.ends(100) == 0, job.err
     result, wanted = json.loads((tmp_path / "out.json").read_text()), expected(8, 100)
     assert {key: result[key] for key in wanted} == wanted
-    (log,) = tmp_path.glob(".plink/runs/*/agile.jsonl")
+    (log,) = tmp_path.glob(".plink/runs/*/elastic.jsonl")
     lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
     events = [(line["host"], line["event"]) for line in lines if line["what"] == "host"]
     assert {event for host, event in events if host in names[1:3]} == {"joined", "warned", "released", "left"}, events

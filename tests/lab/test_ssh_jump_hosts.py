@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from plink.model.hosts import Host
-from plink.remote.fleet import Fleet
-from plink.remote.program import AgentProgram
+from plink.transport.fleet import Fleet
+from plink.transport.program import AgentProgram
 from runners.ssh.connector import SshConnector
 from tests.lab.ssh_servers import Server, User, errors
 from tests.lab.waiting import until
@@ -16,7 +16,7 @@ from tests.lab.waiting import until
 pytestmark = pytest.mark.lab
 
 
-PROGRAM = AgentProgram(("tests.remote.fleet_agent",))
+PROGRAM = AgentProgram(("tests.transport.fleet_agent",))
 
 
 def test_a_jump_host_from_the_users_configuration(user: User, servers: list[Server]) -> None:

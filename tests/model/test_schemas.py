@@ -25,13 +25,13 @@ from tests.model.schemas import FOLDER, Document, complaints, described, printed
 from tests.runners.child_jobs import ChildJobs
 
 # JSON lines: a schema is of a document, and their readers know each line.
-LOGS = {"agile/1", "autotune/1", "spot-journal/1"}
+LOGS = {"elastic/1", "autotune/1", "spot-journal/1"}
 
 
 @pytest.fixture(scope="module")
 def measured() -> Network:
     """What the probe's own code makes of samples; c answers nobody, but hears the others."""
-    from plink.remote.addresses import host_identity
+    from plink.transport.addresses import host_identity
     from probes.agent.summary import summary
     from probes.measurements import Measurements
 

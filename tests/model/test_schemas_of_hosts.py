@@ -16,16 +16,16 @@ from plink.model.storage import write_document
 from plink.model.truth import read_truth
 from plink.records import workspace
 from plink.records.runs import Record
-from plink.remote.addresses import host_identity
-from plink.remote.fleet import AgentMessage
+from plink.transport.addresses import host_identity
+from plink.transport.fleet import AgentMessage
 from probes.agent.inspection import inspect
-from runners.agile.control_socket import ControlSocket
+from runners.elastic.control_socket import ControlSocket
 from runners.lab.blueprint import LabSettings, draw
 from solvers.elastic.status import status
 from tests.model.schemas import FOLDER, Document, complaints, described, keys, printed
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips
-from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.autotune.test_daemon import tuned
+from tests.runners.elastic.simulated_job import SimulatedJob
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_job_status(
     last = stages[-1] | {"cost": {"total": 0.5, "per_iteration": None, "without_price": ["h1"]}}
     control_socket = ControlSocket(lambda request, answer: answer(last))
     try:
-        write_document(workspace.RUNS / "0a1b" / "agile.json", {
+        write_document(workspace.RUNS / "0a1b" / "elastic.json", {
             "schema": "plink.elastic-job/1", "socket": control_socket.name, "pid": 1, "lab": None, "runner": "local",
         })  # fmt: skip
         document = printed(capsys, "elastic", "status", "last")

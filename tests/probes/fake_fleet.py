@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from plink.errors import HostError
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import AgentMessage, Fleet
+from plink.transport.fleet import AgentMessage, Fleet
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings
 from probes.scheduler import ProbeScheduler

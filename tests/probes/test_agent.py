@@ -11,7 +11,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import LEASE_S, Fleet
+from plink.transport.fleet import LEASE_S, Fleet
 from probes.measurements import Measurements
 from probes.methods import ProbeSettings
 from probes.session import PROGRAM, ProbeProgress, ProbeSession

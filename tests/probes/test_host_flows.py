@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.remote import flows
+from plink.transport import flows
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
 from probes.session import ProbeSession
 from tests.probes.fake_fleet import FakeFleet, session_of

@@ -58,7 +58,7 @@ def written(path: Path, *entries: Entry) -> Path:
 @settings(max_examples=30)
 @given(st.lists(ENTRY, min_size=1, max_size=10))
 def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]) -> None:
-    path = written(tmp_path_factory.mktemp("log") / "agile.jsonl", *entries)
+    path = written(tmp_path_factory.mktemp("log") / "elastic.jsonl", *entries)
     assert read_elastic_log(path) == tuple(entries)
 
 
@@ -72,7 +72,7 @@ def test_lines_are_as_they_were_agreed_upon(tmp_path: Path) -> None:
     ]
     lines = [json.loads(line) for line in written(tmp_path / "log", *entries).read_text().splitlines()]
     assert lines == [
-        {"at": 0, "what": "log", "schema": "plink.agile/1"},
+        {"at": 0, "what": "log", "schema": "plink.elastic-log/1"},
         {"at": 1.0, "what": "host", "host": "b", "number": 4, "tier": "transient", "slots": 2, "event": "warned",
          "price": 0.25, "seconds": 30.0, "why": "gcp: preempted"},
         {"at": 2.5, "what": "iteration", "iteration": 7, "seconds": 0.5, "stage": 2, "workers": 8, "clock": 6,
@@ -166,7 +166,10 @@ def test_a_line_that_is_none_is_named(line: Any, reason: str, tmp_path: Path) ->
     [
         (b"", "it tells nothing yet"),
         (b'{"at": 0, "wh', "it tells nothing yet"),
-        (b'{"schema": "plink.autotune/1", "hosts": []}\n', "schema: expected 'plink.agile/1', got 'plink.autotune/1'"),
+        (
+            b'{"schema": "plink.autotune/1", "hosts": []}\n',
+            "schema: expected 'plink.elastic-log/1', got 'plink.autotune/1'",
+        ),
         (b"\xff\xfe\n", "not a text file"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plink.records.runs import Record
-from runners.agile.control_socket import Answer, ControlSocket
+from runners.elastic.control_socket import Answer, ControlSocket
 
 # Somebody else, who asks for the status and prints what is answered.
 OTHER_USER_CLIENT = """

@@ -158,7 +158,7 @@ def test_orphans_of_a_rank_do_not_stay_zombies(jobs: ChildJobs, marked: Marked) 
 
 SIGNALS = """
 import signal, time
-from plink.remote import supervisor
+from plink.transport import supervisor
 count = []
 supervisor.on_signal(signal.SIGTERM, lambda number, frame: count.append(number))
 def send(*numbers):

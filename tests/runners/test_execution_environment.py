@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plink.remote import addresses
+from plink.transport import addresses
 from runners.job import execution_environment as module
 from runners.job.execution_environment import resolve_execution
 from runners.job.fleet_runner import AGENT_MESSAGES

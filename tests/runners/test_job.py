@@ -9,7 +9,7 @@ import pytest
 
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
-from plink.remote.addresses import local_addresses
+from plink.transport.addresses import local_addresses
 from runners.job.job import Job
 from runners.job.result import PlacementError
 from tests.runners.child_jobs import ChildJobs

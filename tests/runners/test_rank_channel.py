@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from plink.runtime.aggengine.launcher_channel import LauncherChannel
+from plink.runtime.allreduce.launcher_channel import LauncherChannel
 from runners.job.rank_channel import RankChannel
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="abstract sockets are Linux's")

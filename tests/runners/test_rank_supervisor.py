@@ -17,7 +17,7 @@ from tests.marked import Marked, parent_of
 
 START = (
     "import os, sys\n"
-    "from plink.remote.supervisor import supervise\n"
+    "from plink.transport.supervisor import supervise\n"
     "from runners.launchers.rank_supervisor import FORWARDED_SIGNALS, RankSupervisor\n"
     "supervise(FORWARDED_SIGNALS, ends_with_parent=True)\n"
     "os._exit(RankSupervisor(sys.argv[1:], os.getcwd(), dict(os.environ)).run(None))\n"
@@ -120,7 +120,7 @@ def test_signals_that_come_both_ways_count_once_each_in_any_order() -> None:
     """A supervisor may pass on the first only after the second came."""
     program = (
         "import os, signal\n"
-        "from plink.remote.supervisor import on_signal\n"
+        "from plink.transport.supervisor import on_signal\n"
         "on_signal(signal.SIGUSR1, lambda number, frame: print('signal'))\n"
         "passed_on = signal.SIGRTMIN + signal.SIGUSR1\n"
         "for number in (signal.SIGUSR1, signal.SIGUSR1, passed_on, passed_on): os.kill(os.getpid(), number)\n"
@@ -135,7 +135,7 @@ def test_process_groups_are_ended_where_there_are_no_subreapers(marked: Marked, 
         "real = ctypes.CDLL(None)\n"
         "class Kernel:\n    prctl = staticmethod(lambda *words: -1 if words[0] == 36 else real.prctl(*words))\n"
         "ctypes.CDLL = lambda name: Kernel\n"
-        "from plink.remote.supervisor import ProcessTree, supervise\n"
+        "from plink.transport.supervisor import ProcessTree, supervise\n"
         "pid = os.getpid()\n"
         "supervise(())\n"
         "assert os.getpid() == pid\n"

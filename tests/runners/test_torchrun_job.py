@@ -12,7 +12,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import AgentMessage, Fleet
+from plink.transport.fleet import AgentMessage, Fleet
 from runners.job.agent_pool import AgentPool
 from runners.job.job import Job
 from runners.job.placement import RankLocation

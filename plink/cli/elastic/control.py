@@ -49,7 +49,7 @@ def add(
     """
     from plink.model.hosts import Host, read_hosts
     from plink.records.elastic_log import NAME
-    from runners.agile.control_socket import ask
+    from runners.elastic.control_socket import ask
 
     names = names or []
     run, job = live_job(name)
@@ -97,7 +97,7 @@ class _Outcome:
 
     def wait(self, log: IO[bytes], status: Callable[[], Mapping[str, Any]]) -> None:
         """Wait for a bounded time until all work or are gone, by the log of their run and its status."""
-        from plink.remote.json_lines import LineBuffer
+        from plink.transport.json_lines import LineBuffer
 
         buffer, deadline = LineBuffer(), time.monotonic() + _JOIN_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -144,7 +144,7 @@ def evict(
     Example: plink elastic evict last h3 h7 --in 2m
     """
     from plink.model.units import format_duration, parse_duration
-    from runners.agile.control_socket import ask
+    from runners.elastic.control_socket import ask
 
     _, job = live_job(name)
     seconds = parse_duration(within) if within not in ("0", "0s") else 0.0

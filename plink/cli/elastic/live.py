@@ -18,7 +18,7 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginnin
 
 def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dict[str, Any]], list[str]]) -> None:
     """A request without parameters: its answer as JSON of a schema, or in lines."""
-    from runners.agile.control_socket import ask
+    from runners.elastic.control_socket import ask
 
     run, job = live_job(name)
     answer = ask(job["socket"], {"method": what})

@@ -24,7 +24,7 @@ def status(
     """
     from plink.cli.rented import show_rented
     from plink.records import workspace
-    from runners.agile.control_socket import ask
+    from runners.elastic.control_socket import ask
 
     run, job = live_job(name)
     answer = ask(job["socket"], {"method": "status"})

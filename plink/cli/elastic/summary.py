@@ -35,7 +35,7 @@ def summary(
 
 
 def _document(history: "History") -> dict[str, Any]:
-    from runners.agile.cost_tracker import spent
+    from runners.elastic.cost_tracker import spent
 
     iterations = history.completed
     objectives = [each.objective for each in iterations if each.objective is not None]
@@ -131,7 +131,7 @@ def _hint(history: "History") -> dict[str, Any] | None:
     """A rule that would have saved more than a tenth."""
     if history.rule is None:
         return None
-    from runners.agile.rule_replay import Division, hint, step_seconds
+    from runners.elastic.rule_replay import Division, hint, step_seconds
 
     completed = history.completed
     batches = max(1, completed[-1].clock // (completed[-1].iteration + 1)) if completed else 1

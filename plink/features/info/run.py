@@ -19,7 +19,7 @@ from pathlib import Path
 from plink import __version__
 from plink.model.info import Info, ResultFile
 from plink.records import workspace
-from plink.remote.command_output import run_to_end
+from plink.transport.command_output import run_to_end
 
 _ROOT = Path(__file__).parents[3]
 _PACKAGES = (

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from plink.remote.supervisor import die_with
+from plink.transport.supervisor import die_with
 
 _LARGEST_DISTANCE = 65_535  # it takes whole numbers of 16 bits
 _POLL_S, _GRACE_S = 0.05, 2.0  # late tours of a busy machine are better than none

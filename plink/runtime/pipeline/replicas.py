@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from plink.runtime.aggengine.host_staging import StagedTensor, stage_to_host
+from plink.runtime.allreduce.host_staging import StagedTensor, stage_to_host
 from plink.runtime.pipeline.versions import Leaves
 
 DEFAULT_BUCKET_BYTES = 1 << 20

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from plink.errors import PlinkError
 from plink.model.pipeline.versions import replica_of
-from plink.runtime.aggengine.host_staging import stage_to_host
+from plink.runtime.allreduce.host_staging import stage_to_host
 from plink.runtime.pipeline.receive_buffers import ReceiveBuffers
 from plink.runtime.pipeline.stage import StagePlace, Value, tensors_of
 

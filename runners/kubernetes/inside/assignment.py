@@ -10,7 +10,7 @@ import os
 import socket
 from typing import Any
 
-from plink.remote.addresses import local_addresses
+from plink.transport.addresses import local_addresses
 from runners.job.rank_environment import interface_environment, rank_environment
 from runners.kubernetes.inside.rendezvous import name_some
 

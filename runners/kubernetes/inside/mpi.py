@@ -17,8 +17,8 @@ import subprocess
 import sys
 from typing import Any
 
-from plink.remote.command_output import run_to_end
-from plink.remote.supervisor import exec_program
+from plink.transport.command_output import run_to_end
+from plink.transport.supervisor import exec_program
 from runners.job.execution_environment import resolve_execution
 from runners.kubernetes.inside.assignment import RankLayout, find_group, report_rank, say, say_placed, unexpected_node
 from runners.kubernetes.inside.ranks import REFUSED

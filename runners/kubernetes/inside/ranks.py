@@ -12,8 +12,8 @@ import signal
 import threading
 from types import FrameType
 
-from plink.remote.start_barrier import StartBarrier
-from plink.remote.supervisor import exec_program
+from plink.transport.start_barrier import StartBarrier
+from plink.transport.supervisor import exec_program
 
 REFUSED = 125  # as of `env` and `timeout`: not the program failed, but what should have started it
 _GRACE_S = 10.0

@@ -7,7 +7,7 @@ from tests.conftest import plink
 
 SUMS = """
 import dataclasses, os, time, torch, torch.distributed as dist
-from plink.runtime.aggengine.aggregation import TEXT, from_bytes
+from plink.runtime.allreduce.aggregation import TEXT, from_bytes
 import base64
 # Whichever is faster on this machine: the engine does it.
 given = from_bytes(base64.b64decode(os.environ[TEXT]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples import agile_lda, agile_mf, agile_mlr, agile_torch
+from examples import elastic_lda, elastic_mf, elastic_mlr, elastic_torch
 from plink.elastic import train
 from tests.conftest import plink
 
@@ -36,15 +36,15 @@ def run_example(folder: Path, name: str, *words: str) -> tuple[dict[str, Any], l
     printed = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
     assert printed[-1] == f"saved in {folder}/kept.npz"
     assert sorted(path.name for path in folder.iterdir()) == [".plink", "kept.npz"]
-    if name == "agile_torch.py":
+    if name == "elastic_torch.py":
         return torch.load(folder / "kept.npz"), printed[:-1]
     with np.load(folder / "kept.npz") as file:
         return dict(file), printed[:-1]
 
 
 def test_factors(tmp_path: Path) -> None:
-    result, printed = run_example(tmp_path, "agile_mf.py", *MF)
-    app, _ = agile_mf.make([*MF])
+    result, printed = run_example(tmp_path, "elastic_mf.py", *MF)
+    app, _ = elastic_mf.make([*MF])
     trained = train(app, workers=3)
 
     def error(users: Any, movies: Any) -> float:
@@ -59,19 +59,19 @@ def test_factors(tmp_path: Path) -> None:
 
 
 def test_classes(tmp_path: Path) -> None:
-    result, printed = run_example(tmp_path, "agile_mlr.py", *MLR)
-    app, _ = agile_mlr.make([*MLR])
+    result, printed = run_example(tmp_path, "elastic_mlr.py", *MLR)
+    app, _ = elastic_mlr.make([*MLR])
     trained = train(app, workers=3)
     np.testing.assert_allclose(result["weights"], trained.tables["weights"], rtol=1e-3, atol=1e-4)
-    guessed = result["labels"][agile_mlr.probabilities(result["weights"], app.data.x).argmax(axis=1)]
+    guessed = result["labels"][elastic_mlr.probabilities(result["weights"], app.data.x).argmax(axis=1)]
     right = (guessed == app.data.y).mean()
     assert right > app.data.best - 0.02
     assert printed == [f"{right:.4f} right ({app.data.best:.4f} by the weights that made them)"]
 
 
 def test_topics(tmp_path: Path) -> None:
-    result, printed = run_example(tmp_path, "agile_lda.py", *LDA)
-    app, _ = agile_lda.make([*LDA])
+    result, printed = run_example(tmp_path, "elastic_lda.py", *LDA)
+    app, _ = elastic_lda.make([*LDA])
     words = train(app, workers=3).tables["words"]
     assert (result["counts"] == words.T).all()
     np.testing.assert_allclose(result["topics"].sum(axis=1), 1)
@@ -86,8 +86,8 @@ def test_topics(tmp_path: Path) -> None:
 
 
 def test_a_network(tmp_path: Path) -> None:
-    result, printed = run_example(tmp_path, "agile_torch.py", *TORCH)
-    app, _ = agile_torch.make([*TORCH])
+    result, printed = run_example(tmp_path, "elastic_torch.py", *TORCH)
+    app, _ = elastic_torch.make([*TORCH])
     model = app.trained(train(app, workers=3).tables)
     for name, values in model.state_dict().items():
         np.testing.assert_allclose(result[name], values, rtol=1e-2, atol=1e-3)
@@ -97,7 +97,7 @@ def test_a_network(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
-    done = launched(tmp_path, "agile_mlr.py", "--clocks", "1000000", "--save", "nowhere/kept.npz")
+    done = launched(tmp_path, "elastic_mlr.py", "--clocks", "1000000", "--save", "nowhere/kept.npz")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         f"plink: error: local-0: what is learnt could not be kept: {tmp_path}/nowhere/kept.npz: there is no folder "

@@ -22,8 +22,8 @@ from tests.conftest import typed
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
 from tests.model.schemas import complaints, described, keys
-from tests.runners.agile.tally import expected
-from tests.runtime.agileml.arbiter_log import replayed
+from tests.runners.elastic.tally import expected
+from tests.runtime.elastic.arbiter_log import replayed
 
 INTEGERS = """
 from plink.elastic import App, StoppingCriterion, Table
@@ -43,7 +43,7 @@ class Counts(App):
 def make(arguments):
     return Counts()
 """
-PROGRAM = Path(__file__).parents[2] / "runners/agile/tally.py"
+PROGRAM = Path(__file__).parents[2] / "runners/elastic/tally.py"
 WAITING = Path(__file__).parents[3] / "benchmarks/timing/bounded_delay_app.py"
 
 
@@ -78,13 +78,13 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     try:
         stands = until(lambda: status(tmp_path), 60, "work")
         (begun,) = recorded_runs(tmp_path)
-        where = read_document(tmp_path / ".plink/runs" / begun["id"] / "agile.json")
+        where = read_document(tmp_path / ".plink/runs" / begun["id"] / "elastic.json")
         assert job.ends(100) == 0, job.err
     finally:
         job.close()
     assert described("elastic-status", stands)
     assert set(stands) == keys("elastic-status") - {"spot"}  # only of a run with rented hosts
-    assert (begun["exit_code"], begun["backend"], stands["run"]) == (None, "agileml", begun["id"])
+    assert (begun["exit_code"], begun["backend"], stands["run"]) == (None, "elastic", begun["id"])
     assert described("elastic-job", where)
     assert set(where) == keys("elastic-job")
     assert (where["pid"], where["lab"], where["runner"]) == (job.process.pid, None, "local")

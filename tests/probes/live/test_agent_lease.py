@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from plink.remote.program import BOOTSTRAP
+from plink.transport.program import BOOTSTRAP
 from probes.session import PROGRAM
 from tests.child_hosts import ChildHosts, ends
 from tests.probes.test_agent import AgentUnderTest

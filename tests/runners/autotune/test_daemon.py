@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from plink.errors import InputError
-from plink.runtime.aggengine.aggregation import from_bytes
+from plink.runtime.allreduce.aggregation import from_bytes
 from runners.autotune.daemon import Daemon, schedule_for
 from runners.autotune.log import NAME, TuningLog, read_log, stretch_from
 from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide

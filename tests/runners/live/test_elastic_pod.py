@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import plink
-from tests.runners.agile.tally import expected
+from tests.runners.elastic.tally import expected
 from tests.runners.test_child_connection import calls
 from tests.runtime.torchruns import ROOT
 
@@ -14,7 +14,7 @@ __all__ = ["calls"]
 
 def test_an_elastic_job_in_a_pod(calls: Path, tmp_path: Path) -> None:
     """With the image's Python, in its folder, and nothing of this machine's."""
-    program = Path(__file__).parents[1] / "agile/tally.py"
+    program = Path(__file__).parents[1] / "elastic/tally.py"
     (tmp_path / "hosts.txt").write_text("pod-0 address=127.0.0.1 tier=reliable\n")
     python = tmp_path / "bin/python3"  # no link: an environment's Python under another name is the system's
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import plink.remote.fleet
+import plink.transport.fleet
 import runners.job.fleet_monitor
 import runners.job.fleet_runner
 from plink.model.hosts import Host
-from plink.remote.fleet import Fleet
+from plink.transport.fleet import Fleet
 from runners.job import stacks
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
@@ -86,7 +86,7 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
 ) -> None:
     """Like `plink launch ... | less` when Ctrl-C is typed: showing the next line takes until less is left."""
     monkeypatch.setattr(runners.job.fleet_monitor, "STOP_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(plink.remote.fleet, "MAX_QUEUED_MESSAGES", 1)
+    monkeypatch.setattr(plink.transport.fleet, "MAX_QUEUED_MESSAGES", 1)
     flood = "while True: print('x' * 1000)"
 
     def on_line() -> None:

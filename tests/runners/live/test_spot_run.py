@@ -20,18 +20,18 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, {str(EXAMPLE.parent)!r})
-import agile_mf
+import elastic_mf
 
 
-class Failing(agile_mf.MatrixFactorisation):
+class Failing(elastic_mf.MatrixFactorisation):
     def process(self, items, params):
         if (Path(__file__).parent / "fail").exists():
             raise RuntimeError("as the test asks")
         return super().process(items, params)
 
 
-agile_mf.MatrixFactorisation = Failing
-make = agile_mf.make
+elastic_mf.MatrixFactorisation = Failing
+make = elastic_mf.make
 """
 
 

@@ -13,7 +13,7 @@ from solvers.spot.billing import BILLINGS, Stay
 
 BILLING = "per-second"
 SPEED = 60  # of the replayed history
-EXAMPLE = Path(__file__).parents[3] / "examples" / "agile_mf.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "elastic_mf.py"
 DATA = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--shards", "6")
 
 

@@ -97,7 +97,7 @@ def test_missing_command_had_no_effect() -> None:
 
 
 def test_endless_output_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plink.remote.command_output.MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr("plink.transport.command_output.MAX_OUTPUT_BYTES", 1 << 20)
     with pytest.raises(ProviderError, match="yes: it printed more than 1 MiB") as caught:
         CommandProvider("run1", {"acquire": ("yes",)}).acquire(ORDER)
     assert not caught.value.has_no_effect

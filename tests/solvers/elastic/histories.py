@@ -4,12 +4,12 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from runners.agile import controller
+from runners.elastic import controller
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import State, initial
 from solvers.elastic.step import Outcome, step
-from tests.runners.agile import simulated_job
-from tests.runners.agile.simulated_course import job_of
+from tests.runners.elastic import simulated_job
+from tests.runners.elastic.simulated_course import job_of
 
 History = tuple[tuple[float, Any], ...]
 

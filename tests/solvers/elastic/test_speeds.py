@@ -12,7 +12,7 @@ from solvers.elastic.placement.events import SpeedsMeasured
 from solvers.elastic.rollback import roll_back
 from solvers.elastic.speeds import UNEVEN_CLOCKS
 from solvers.elastic.state import State
-from tests.runners.agile.simulated_job import SimulatedJob
+from tests.runners.elastic.simulated_job import SimulatedJob
 
 SLOW, SHARDS = 3, 7
 Reports = Iterable[tuple[int, int]]  # host and clock

@@ -16,8 +16,8 @@ from solvers.elastic.commands import EndJob, Send
 from solvers.elastic.events import HostMessage, HostsLost, Tick
 from solvers.elastic.state import initial
 from solvers.elastic.step import step
-from tests.runners.agile.simulated_course import job_of
-from tests.runners.agile.simulated_job import SimulatedJob
+from tests.runners.elastic.simulated_course import job_of
+from tests.runners.elastic.simulated_job import SimulatedJob
 from tests.solvers.elastic.histories import history, play
 
 _IMPURE = {

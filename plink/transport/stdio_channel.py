@@ -1,0 +1,114 @@
+"""Channel of an agent to its controller: JSON lines on standard input and output, with a heartbeat lease.
+
+Runs on the hosts: standard library only. The agent must end when its controller does. A closed standard input shows
+that at once. When a network drops the connection nothing shows it; so every message renews a lease, and a lease that
+runs out means the same as the end of input. In the other direction the agent answers ``alive`` messages: a controller
+that receives nothing for a lease marks the host as lost. Code that is busy for long calls ``renew`` meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from typing import Any
+
+from plink.transport.json_lines import LineBuffer, encode_line
+
+HELLO = "plink-agent-1"
+_READ = 1 << 16
+
+
+class ControllerLost(Exception):
+    """The controller closed the channel, or the lease ran out."""
+
+
+class AgentStdioChannel:
+    """The agent's end of the channel; not thread-safe.
+
+    :param lease_s: seconds without any message after which the controller counts as lost.
+    """
+
+    def __init__(self, lease_s: float, read_fd: int = 0, write_fd: int = 1) -> None:
+        self._lease_s = lease_s
+        self._read_fd, self._write_fd = read_fd, write_fd
+        self._renewed = time.monotonic()
+        self._buffer = LineBuffer()
+        self._messages: list[dict[str, Any]] = []
+        self._heartbeat_due = False  # the controller has sent ``alive``
+
+    def hello(self) -> None:
+        """Send the line that says that the agent runs; the controller skips what a login shell printed before it."""
+        os.write(self._write_fd, (HELLO + "\n").encode())
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when a message or the end of the input arrives."""
+        return self._read_fd
+
+    def send(self, **message: Any) -> None:
+        """Send one message; waits while the channel is full, for as long as the lease holds.
+
+        :raises ControllerLost: when nobody can read it any more.
+        """
+        data = encode_line(message)
+        try:
+            while data:
+                remaining_s = max(0.0, self._renewed + self._lease_s - time.monotonic())
+                readable, writable, _ = select.select([self._read_fd], [self._write_fd], [], remaining_s)
+                if writable:
+                    # No more than is sure to fit: a longer write would block however long nobody reads.
+                    data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
+                elif readable:
+                    # The controller's output may be held up, but its renewals still arrive.
+                    self._read()
+                else:
+                    raise ControllerLost
+        except OSError:
+            raise ControllerLost from None
+        self._heartbeat_due = False  # any message is an answer to ``alive``
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return the next message, or None after ``timeout_s`` seconds; answers ``alive`` and does not return it.
+
+        :raises ControllerLost: at the end of input or of the lease.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._messages:
+                return self._messages.pop(0)
+            until = min(deadline, self._renewed + self._lease_s)
+            ready, _, _ = select.select([self._read_fd], [], [], max(0.0, until - time.monotonic()))
+            if ready:
+                # Also when the lease seems to be over: an agent that was busy for long finds its renewals waiting here.
+                self._read()
+                self._answer()
+            elif time.monotonic() - self._renewed > self._lease_s:
+                raise ControllerLost
+            elif time.monotonic() >= deadline:
+                return None
+
+    def renew(self) -> None:
+        """Read without waiting, to renew the lease; messages stay for :meth:`receive`.
+
+        :raises ControllerLost: at the end of input or of the lease.
+        """
+        if select.select([self._read_fd], [], [], 0)[0]:
+            self._read()
+            self._answer()
+        elif time.monotonic() - self._renewed > self._lease_s:
+            raise ControllerLost
+
+    def _read(self) -> None:
+        data = os.read(self._read_fd, _READ)
+        if not data:
+            raise ControllerLost
+        self._renewed = time.monotonic()
+        messages = self._buffer.messages(data)
+        self._messages += [message for message in messages if message.get("method") != "alive"]
+        self._heartbeat_due |= any(message.get("method") == "alive" for message in messages)
+
+    def _answer(self) -> None:
+        # Where there is no room, the controller has messages enough to read.
+        if self._heartbeat_due and select.select([], [self._write_fd], [], 0)[1]:
+            self.send(type="alive")
+        self._heartbeat_due = False

@@ -1,0 +1,170 @@
+"""How a job gets on: which clocks make an iteration's time, and which objective is whose."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table
+from plink.model.consistency import BSP, SSP, Rule
+from plink.model.elastic.reports import ClockDone
+from plink.records.elastic_history import history_of
+from plink.records.elastic_log import Iteration, RollBackLogEntry
+from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.progress import job_layout
+from plink.runtime.elastic.worker.worker import Clock, Worker
+from solvers.elastic import progress
+from solvers.elastic.commands import LogLine
+from solvers.elastic.context import Context
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import TrainingProgress, initial
+from tests.runtime.elastic.stores import store
+
+
+class RecordedProgress:
+    """A job's progress, whose lines are kept; clocks of one second, of an objective known an iteration later."""
+
+    def __init__(self, batches: int = 1) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.batches, self.seconds = batches, 0.0
+        self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 1, 0.0)
+        self.job.progress = TrainingProgress(stage=1)
+
+    def _act(self, does: Callable[[Context], None]) -> None:
+        ctx = Context(self.job, self.seconds)
+        does(ctx)
+        self.job = ctx.state
+        self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
+
+    def rolled_back(self, clock: int) -> None:
+        """All are at a clock again."""
+        self._act(lambda ctx: progress.rolled_back(ctx, clock))
+
+    def end(self) -> None:
+        """The job is over."""
+        self._act(progress.ended)
+
+    def status(self) -> dict[str, Any]:
+        """For a person."""
+        return progress.status(self.job.progress)
+
+    def clock(self, clock: int, workers: int = 3, **more: Any) -> None:
+        iteration = (clock - 1) // self.batches
+        first = clock % self.batches == (1 if self.batches > 1 else 0)
+        self.seconds += 1.0
+        messages = {
+            "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "is_leader": True,
+            "evaluated_iteration": iteration - 1 if first and iteration else None,
+            "objective": float(iteration - 1) if first and iteration else None,
+        }  # fmt: skip
+        report = ClockDone(**{"generation": 0, "worker": 0, **messages, **more})
+        self._act(lambda ctx: progress.clock_done(ctx, report, workers))
+
+    def clocks(self, first: int, last: int) -> None:
+        for clock in range(first, last + 1):
+            self.clock(clock)
+
+    @property
+    def iterations(self) -> list[tuple[int, float, float | None]]:
+        return [(line["iteration"], line["seconds"], line["objective"]) for line in self.lines]
+
+
+def test_iteration_time_and_its_late_objective() -> None:
+    messages = RecordedProgress(batches=2)
+    messages.clock(0)
+    messages.clock(1)
+    messages.clock(1, is_leader=False, seconds=5.0)
+    messages.clocks(2, 2)
+    assert not messages.lines
+    messages.clocks(3, 4)
+    assert messages.iterations == [(0, 2.0, 0.0)]
+    assert (messages.lines[0]["clock"], messages.lines[0]["at"]) == (2, 4.0)
+    assert messages.status() == {
+        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "iteration_workers": 3, "begun": 5,
+        "work": {}, "moved": 0.0, "help": {},
+    }  # fmt: skip
+    messages.end()
+    assert messages.iterations == [(0, 2.0, 0.0), (1, 2.0, None)]
+
+
+def test_workers_of_an_iteration_are_those_that_did_it() -> None:
+    messages = RecordedProgress()
+    messages.clocks(1, 1)
+    messages.clock(2, workers=8)
+    status = messages.status()
+    assert (status["iteration"], status["workers"], status["iteration_workers"]) == (0, 8, 3)
+
+
+def test_iterations_are_reported_anew_after_a_roll_back() -> None:
+    messages = RecordedProgress()
+    messages.clocks(1, 4)
+    messages.rolled_back(2)
+    assert messages.status()["begun"] == 3
+    messages.clocks(3, 4)
+    messages.end()
+    assert messages.iterations == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
+
+
+@pytest.mark.parametrize("done", [99, 101])
+def test_roll_back_within_an_iteration_removes_only_redone_clocks(done: int) -> None:
+    """Whether it had come to its end, and had been told, or not."""
+    messages = RecordedProgress(batches=100)
+    messages.clocks(1, done)
+    before = len(messages.lines)
+    messages.rolled_back(97)
+    messages.lines.insert(before, {"back": messages.seconds})
+    messages.clocks(98, 210)
+    messages.end()
+    entries = [
+        RollBackLogEntry(line["back"], 97, 1, 0)
+        if "back" in line
+        else Iteration(**{k: line[k] for k in line if k != "what"})
+        for line in messages.lines
+    ]
+    remaining = history_of(entries).completed
+    assert [(iteration.iteration, iteration.seconds, iteration.objective) for iteration in remaining] == [
+        (0, 100.0, 0.0),
+        (1, 100.0, 1.0),
+    ]
+
+
+class Counts(App[int]):
+    """The objective of iteration i is i; every third has none."""
+
+    shards, seed, stop = 2, 0, StoppingCriterion(clocks=24)
+    tables = (Table("w", 4, 1),)
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def load(self, shard: int) -> list[int]:
+        return [shard] * self.batches
+
+    def process(self, items: int, params: Params) -> Objective | None:
+        iteration = (params.clock - 1) // self.batches
+        return Objective(total=float(iteration), weight=1.0) if iteration % 3 else None
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
+@pytest.mark.parametrize("batches", [1, 2])
+def test_objective_gets_its_own_iteration(rule: Rule, batches: int) -> None:
+    """With staleness it is known later, and those of the last iterations not any more."""
+    messages = RecordedProgress(batches)
+
+    def done(clock: Clock) -> None:
+        messages.clock(
+            clock.clock,
+            is_leader=clock.is_leader,
+            evaluated_iteration=clock.evaluated_iteration,
+            objective=clock.objective,
+        )
+
+    app = Counts(batches)
+    with store(job_layout(app, 1), rule) as made:
+        made.open(1)
+        Worker(LoadedShards(app), made.client(0), range(app.shards), say=[].append, done=done).run()
+    messages.end()
+    late = -(-(rule.apart) // batches)
+    wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
+              for i in range(24 // batches)]  # fmt: skip
+    assert messages.iterations == wanted

@@ -1,0 +1,150 @@
+"""Which checkpoint is the latest, whose it is, and which are kept."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from plink.errors import InputError
+from plink.runtime.elastic.host.checkpoint_folder import (
+    check_mark,
+    discard,
+    keep,
+    latest,
+    mark,
+    name_of,
+    unmark,
+    unwritable,
+)
+
+
+def written(folder: Path, *clocks: int, job: str = "a1") -> None:
+    """Checkpoints of some clocks."""
+    for clock in clocks:
+        (folder / name_of(clock, job)).mkdir()
+        (folder / name_of(clock, job) / "partition-0").write_bytes(b"x")
+
+
+def saved(clock: int, job: str = "a1") -> dict[str, object]:
+    """What is known of one."""
+    return {"clock": clock, "partitions": 1, "folder": name_of(clock, job)}
+
+
+def names(folder: Path) -> list[str]:
+    """The checkpoints that are there."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def test_the_latest_and_the_one_before_are_kept(tmp_path: Path) -> None:
+    written(tmp_path, 9, 10, 100)
+    keep(tmp_path, saved(100), "a1")
+    assert latest(tmp_path) == latest(tmp_path, "a1") == saved(100)
+    assert names(tmp_path) == ["clock-10-a1", "clock-100-a1"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["latest-a1.json", "latest.json"]
+
+
+def test_one_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
+    written(tmp_path, 1, 2, 3, 8)
+    (tmp_path / "clock-x-a1").mkdir()
+    keep(tmp_path, saved(3), "a1")
+    assert names(tmp_path) == ["clock-2-a1", "clock-3-a1", "clock-8-a1", "clock-x-a1"]
+
+
+def test_those_of_other_jobs_are_left_alone(tmp_path: Path) -> None:
+    """Also of one whose name ends alike."""
+    written(tmp_path, 1, 2, 3)
+    written(tmp_path, 1, 2, job="b2")
+    written(tmp_path, 1, job="b2-a1")
+    keep(tmp_path, saved(3), "a1")
+    assert names(tmp_path) == ["clock-1-b2", "clock-1-b2-a1", "clock-2-a1", "clock-2-b2", "clock-3-a1"]
+
+
+def test_two_jobs_in_one_folder(tmp_path: Path) -> None:
+    """Each finds its own; whoever goes on from the folder, the one that was written last."""
+    written(tmp_path, 7)
+    written(tmp_path, 3, job="b2")
+    keep(tmp_path, saved(7, "a1"), "a1")
+    keep(tmp_path, saved(3, "b2"), "b2")
+    assert latest(tmp_path, "a1") == saved(7, "a1")
+    assert latest(tmp_path, "b2") == latest(tmp_path) == saved(3, "b2")
+
+
+def test_after_a_roll_back_an_earlier_one_may_be_the_latest(tmp_path: Path) -> None:
+    written(tmp_path, 5, 7)
+    keep(tmp_path, saved(7), "a1")
+    keep(tmp_path, saved(5), "a1")
+    assert latest(tmp_path) == saved(5)
+
+
+def test_whose_it_is(tmp_path: Path) -> None:
+    """One that another job left in the folder is none of this one's; whoever goes on from it is asked for it."""
+    written(tmp_path, 7)
+    keep(tmp_path, saved(7), "a1")
+    assert latest(tmp_path, "b2") is None
+    (tmp_path / "latest-b2.json").write_bytes((tmp_path / "latest-a1.json").read_bytes())
+    assert latest(tmp_path, "b2") is None
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A checkpoint of which this host does not see all files does not count."""
+    written(tmp_path, 7)
+    with pytest.raises(InputError, match=r"clock-7-a1/partition-1: not there \(1 of 2 files\)"):
+        keep(tmp_path, {**saved(7), "partitions": 2}, "a1")
+    assert latest(tmp_path) is None
+
+
+def test_discard_removes_what_failed_and_not_what_counts(tmp_path: Path) -> None:
+    written(tmp_path, 7, 8)
+    written(tmp_path, 8, job="b2")
+    keep(tmp_path, saved(7), "a1")
+    for name in ("clock-7-a1", "clock-8-a1", "clock-8-b2"):
+        discard(tmp_path / name, "a1")
+    assert names(tmp_path) == ["clock-7-a1", "clock-8-b2"]
+
+
+def test_old_marks_of_killed_jobs_are_removed(tmp_path: Path) -> None:
+    mark(tmp_path, "killed")
+    mark(tmp_path, "other")
+    two_days_ago = time.time() - 2 * 86400
+    os.utime(tmp_path / ".shared-killed", (two_days_ago, two_days_ago))
+    mark(tmp_path, "a1")
+    assert {path.name for path in tmp_path.iterdir()} == {".shared-other", ".shared-a1"}
+
+
+def test_mark_of_a_shared_folder(tmp_path: Path) -> None:
+    mark(tmp_path, "a1")
+    check_mark(tmp_path, "a1")
+    unmark(tmp_path, "a1")
+    unmark(tmp_path, "a1")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="must share one"):
+        check_mark(tmp_path, "a1")
+
+
+@pytest.mark.parametrize("name", ["clock-70-a1", "../clock-7", "clock-7-/x", "", 7, None])
+def test_a_folder_that_is_none_of_that_clock(tmp_path: Path, name: object) -> None:
+    (tmp_path / "latest.json").write_text(json.dumps({"clock": 7, "partitions": 1, "folder": name}))
+    assert latest(tmp_path) is None
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:
+    assert unwritable(tmp_path / "a" / "b") is None
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_one_that_cannot_be_written(tmp_path: Path) -> None:
+    """Nobody can, root neither."""
+    (tmp_path / "file").touch()
+    assert unwritable(tmp_path / "file" / "folder") == "Not a directory"
+    assert unwritable(Path("/proc/nope")) == "No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", "{}", '{"clock": "7"}', '{"clock": 7}', '{"clock": 7, "partitions": true}', "\udcff"]
+)
+def test_there_is_none(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "latest.json").write_bytes(text.encode(errors="surrogateescape"))
+    assert latest(tmp_path) is None

@@ -1,0 +1,139 @@
+"""Messages: what is sent arrives, and nothing else is taken."""
+
+import contextlib
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.elastic import Table
+from plink.runtime.elastic.arrays.layout import Layout, Rows
+from plink.runtime.elastic.arrays.row_blocks import RowBlock
+from plink.runtime.elastic.transport import wire
+from plink.runtime.elastic.transport.records import ConnectionLost, Forged
+from plink.runtime.elastic.transport.wire import Kind, Message, Status, Wanted, receive, send
+
+LAYOUT = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
+
+
+class Pipe:
+    """What was sent, to be received; counts what is asked for."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content, self.largest = content, 0
+
+    def send(self, buffers: Sequence[memoryview]) -> None:
+        self.content += b"".join(buffers)
+
+    def receive_into(self, view: memoryview) -> None:
+        self.largest = max(self.largest, view.nbytes)
+        if len(self.content) < view.nbytes:
+            raise ConnectionLost("the other end closed the connection")
+        view[:], self.content = self.content[: view.nbytes], self.content[view.nbytes :]
+
+    def close(self) -> None: ...
+
+
+def rows(count: int) -> st.SearchStrategy[Rows]:
+    """Of a table with so many in the partition."""
+    ranges = st.tuples(st.integers(0, count), st.integers(0, count)).map(lambda ends: range(min(ends), max(ends)))
+    return ranges | st.sets(st.integers(0, count - 1)).map(lambda result: np.array(sorted(result), dtype=np.uint32))
+
+
+@given(
+    rows(5),
+    rows(3),
+    st.sampled_from(list(Kind)),
+    st.sampled_from(list(Status)),
+    st.text(max_size=50),
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_is_sent_arrives(
+    first: Rows, second: Rows, kind: Kind, status: Status, text: str, values: bool, wanted: bool
+) -> None:
+    pipe = Pipe()
+    blocks = (
+        RowBlock(1, second, np.arange(len(second))[:, None] - 5),
+        RowBlock(0, first, np.random.default_rng(1).standard_normal((len(first), 3)).astype(np.float32)),
+    )
+    sent = Message(
+        kind, 1, status, 3, -1, 7, 8, -9, 1 << 40, 1 << 60, blocks if values else (),
+        (Wanted(0, first),) if wanted else (), text, version=1 << 50,
+    )  # fmt: skip
+    send(pipe, sent, LAYOUT)
+    result = receive(pipe, LAYOUT)
+    assert not pipe.content
+    assert [np.asarray(part.rows).tolist() for part in (*result.blocks, *result.wanted)] == [
+        np.asarray(part.rows).tolist() for part in (*sent.blocks, *sent.wanted)
+    ]
+    assert all(
+        np.array_equal(item.values, other.values) and item.values.dtype == other.values.dtype
+        for item, other in zip(result.blocks, sent.blocks, strict=True)
+    )
+    for name in (
+        "kind",
+        "partition",
+        "status",
+        "flags",
+        "worker",
+        "generation",
+        "term",
+        "clock",
+        "before",
+        "sequence",
+        "text",
+        "version",
+    ):
+        assert getattr(result, name) == getattr(sent, name)
+
+
+@given(st.binary(max_size=300), st.booleans())
+def test_garbage_is_refused_and_takes_no_memory(garbage: bytes, disguised: bool) -> None:
+    """Whatever comes: a clear error, and never more room than the partition has."""
+    pipe = Pipe((b"plPS\x01" if disguised else b"") + garbage)
+    with pytest.raises((Forged, ConnectionLost)):
+        receive(pipe, LAYOUT)
+    assert pipe.largest <= 1 << 16
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_message_with_one_byte_changed_or_cut_is_a_message_or_refused(place: int, value: int) -> None:
+    """Never another kind of failure, never more memory than the partition has."""
+    pipe = Pipe()
+    numbers = np.array([0, 2], np.uint32)
+    send(pipe, Message(Kind.UPDATE, 0, blocks=(RowBlock(0, numbers, np.ones((2, 3), np.float32)),)), LAYOUT)
+    place %= len(pipe.content)
+    changed = Pipe(pipe.content[:place] + bytes([value]) + pipe.content[place + 1 :])
+    with contextlib.suppress(Forged, ConnectionLost):
+        receive(changed, LAYOUT)
+    assert changed.largest <= 1 << 16  # what a text may have
+    with pytest.raises(ConnectionLost):
+        receive(Pipe(pipe.content[:place]), LAYOUT)
+
+
+def test_invalid_message_is_named() -> None:
+    pipe = Pipe()
+    wanted = Wanted(0, range(0, 5))
+    send(pipe, Message(Kind.READ, 1, wanted=(wanted,)), LAYOUT)
+    good = pipe.content
+    head = wire._HEADER.size
+
+    def error_of(content: bytes, layout: Layout = LAYOUT) -> str:
+        with pytest.raises(Forged) as refused:
+            receive(Pipe(content), layout)
+        return str(refused.value)
+
+    assert "begins with b'GET " in error_of(b"GET / HTTP/1.1\r\n" + bytes(100))
+    assert "version 99" in error_of(good[:4] + b"\x63" + good[5:])
+    assert "other tables" in error_of(good, Layout(LAYOUT.tables, 3))
+    assert "rows 0 to 4294967295" in error_of(good[:head] + struct.pack("<IIII", 0, 2, 0, 0xFFFFFFFF))
+    assert "not, or twice" in error_of(good[:head] + struct.pack("<IIII", 5, 0, 0, 1))
+    send(second := Pipe(), Message(Kind.READ, 1, wanted=(wanted, wanted)), LAYOUT)
+    assert "twice" in error_of(second.content)
+    falling = RowBlock(0, np.array([2, 1], np.uint32), np.zeros((2, 3), np.float32))
+    send(third := Pipe(), Message(Kind.UPDATE, 0, blocks=(falling,)), LAYOUT)
+    assert "do not rise" in error_of(third.content)
