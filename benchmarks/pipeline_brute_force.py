@@ -49,7 +49,7 @@ def small_problem(seed: int, most_layers: int = 6, most_hosts: int = 5) -> Small
     names = tuple(f"h{k}" for k in range(hosts))
     fabric = Fabric(names, rtt, pair, rates[0], rates[1], group_of, uplinks[0], uplinks[1], "measured")
     slow = {name: float(rng.choice([1.0, 1.0, 1.0, 2.0])) for name in names}
-    profile = ModelProfile(32, tuple(_layer(rng, k) for k in range(layers)), slowness=slow)
+    profile = ModelProfile(minibatch=32, layers=tuple(_layer(rng, k) for k in range(layers)), host_slowness=slow)
     memory = float("inf")
     if rng.random() < 0.4:
         memory = float(rng.uniform(0.5, 4)) * 3 * max(1.0, profile.parameter_bytes)
@@ -61,9 +61,17 @@ def _layer(rng: np.random.Generator, number: int) -> LayerProfile:
     crossing = int(rng.choice([1e4, 1e5, 1e6, 5e6]) * rng.uniform(0.5, 1.5))
     weights = int(rng.choice([0, 1e5, 1e6, 1e7]) * rng.uniform(0.5, 1.5))
     return LayerProfile(
-        f"l{number}", forward, 2 * forward, weights, crossing, crossing, update_s=forward / 50, copy_s=forward / 100,
-        optimiser_bytes=weights, saved_bytes=crossing,
-    )  # fmt: skip
+        name=f"l{number}",
+        forward_s=forward,
+        backward_s=2 * forward,
+        parameter_bytes=weights,
+        crossing_bytes=crossing,
+        crossing_back_bytes=crossing,
+        update_s=forward / 50,
+        copy_s=forward / 100,
+        optimiser_bytes=weights,
+        saved_bytes=crossing,
+    )
 
 
 def best_by_trying_all(problem: SmallProblem) -> float:

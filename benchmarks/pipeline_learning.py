@@ -31,10 +31,10 @@ from torch import Tensor, nn  # noqa: E402
 from benchmarks import results  # noqa: E402
 from benchmarks.learning_apps import APPS, LearningApp  # noqa: E402
 from benchmarks.record import Bar, record, seeds_of  # noqa: E402
-from plink.documents.pipeline import Kind  # noqa: E402
 from plink.model.hosts import Host, Hosts  # noqa: E402
-from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary  # noqa: E402
-from plink.model.pipeline.shape import base_depths  # noqa: E402
+from plink.model.pipeline.document import PipelineStage, StageBoundary  # noqa: E402
+from plink.model.pipeline.plan import PipelinePlan  # noqa: E402
+from plink.model.pipeline.shape import Kind, base_depths  # noqa: E402
 from plink.model.pipeline.versions import minibatches_of_update, update_of, version_of  # noqa: E402
 
 STAGES, ACCUMULATE = 4, 4
@@ -87,7 +87,9 @@ def plan_of(way: Way, items: int) -> PipelinePlan:
     count = 1 if way.kind == "data-parallel" else STAGES
     bounds = [number * STAGES // count for number in range(count + 1)]
     depths = base_depths((1,) * count)
-    stages = tuple(PipelineStage(bounds[s], bounds[s + 1] - 1, (s,), depths[s], 1.0, {}) for s in range(count))
+    stages = tuple(
+        PipelineStage(layers=(bounds[s], bounds[s + 1] - 1), ranks=(s,), depth=depths[s]) for s in range(count)
+    )
     boundaries = tuple(StageBoundary(bound - 1, 64, 64) for bound in bounds[1:-1])
     hosts = Hosts((Host("here", "127.0.0.1", slots=count),))
     accumulate = ACCUMULATE if way.kind == "2bw" else 1

@@ -44,7 +44,7 @@ def _stages(folder: Path, program: tuple[str, ...], *options: str) -> dict[str, 
     plan = read_pipeline(folder / "plan.json")
     counted = _counted(folder, "plan.json", program)
     return {
-        "predicted": [stage.details["memory_bytes"]["all"] for stage in plan.stages],
+        "predicted": [stage.memory_bytes.all for stage in plan.stages],
         "counted": [float(counted[stage.ranks[0]]) for stage in plan.stages],
     }
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from benchmarks.pipeline_brute_force import best_by_trying_all, small_problem
 from benchmarks.pipeline_cycles import pipeline_period_s, unshared_case
@@ -21,14 +22,13 @@ from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from solvers.costs.fabric import Fabric
-from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import SearchSpace, lower_bound_s, search_partitions
-from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.period import PeriodModel, PlacedPartition
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
+from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.simulation.network import SimulatedNetwork
 
@@ -41,7 +41,14 @@ def layer(name: str, seconds: float, weights: float, crossing: float) -> LayerPr
     """A layer whose forward pass takes a third of its seconds, and with gradients of what crosses."""
     size = int(crossing)
     return LayerProfile(
-        name, seconds / 3, seconds * 2 / 3, int(weights), size, size, saved_bytes=size, optimiser_bytes=int(weights)
+        name=name,
+        forward_s=seconds / 3,
+        backward_s=seconds * 2 / 3,
+        parameter_bytes=int(weights),
+        crossing_bytes=size,
+        crossing_back_bytes=size,
+        saved_bytes=size,
+        optimiser_bytes=int(weights),
     )
 
 
@@ -54,20 +61,20 @@ def shapes(vgg_s: float, gnmt_layers: int, gnmt_s: float) -> dict[str, ModelProf
     lstm = [layer(f"m{k}", 0.02, 12.5e6 / 8, 80e3) for k in range(8)]
     resnet = [layer(f"r{k}", 0.04, 1e6 / 7 if k < 7 else 3e6 / 4, 8e6 - 6e5 * k) for k in range(11)]
     return {
-        "VGG-like": ModelProfile(64, (
+        "VGG-like": ModelProfile(minibatch=64, layers=(
             layer("f0", first, 5e5, 4e6), layer("f1", first, 5e5, 2e6), layer("f2", first, 5.4e5, 1e6),
             layer("f3", first, 0, 166e3), layer("head", vgg_s * 0.02, head, 0),
         )),
-        "AlexNet-like": ModelProfile(256, (
+        "AlexNet-like": ModelProfile(minibatch=256, layers=(
             *(layer(f"f{k}", 0.251 * 0.89 / 4, 14.4e6 * 0.01, 144e3 * (1 << (3 - k))) for k in range(4)),
             *(layer(f"c{k}", 0.251 * 0.11 / 2, 14.4e6 * 0.48, 144e3 / 4) for k in range(2)),
         )),
-        "GNMT-like": ModelProfile(64, tuple(gnmt)),
-        "LM-like": ModelProfile(80, tuple(lstm)),
-        "S2VT-like": ModelProfile(80, (
+        "GNMT-like": ModelProfile(minibatch=64, layers=tuple(gnmt)),
+        "LM-like": ModelProfile(minibatch=80, layers=tuple(lstm)),
+        "S2VT-like": ModelProfile(minibatch=80, layers=(
             layer("a", 0.12, 11e6 * 0.05, 60e3), layer("b", 0.05, 11e6 * 0.45, 60e3), layer("c", 0.03, 11e6 * 0.5, 0),
         )),
-        "ResNet-like": ModelProfile(128, tuple(resnet)),
+        "ResNet-like": ModelProfile(minibatch=128, layers=tuple(resnet)),
     }  # fmt: skip
 
 
@@ -113,7 +120,7 @@ def planted(seeds: int) -> dict[str, Any]:
     for k in range(120):
         is_end = k % 15 == 14
         layers.append(layer(f"l{k}", 0.064, 3e5, 5e4 if is_end else 4e7))
-    profile = ModelProfile(32, tuple(layers))
+    profile = ModelProfile(minibatch=32, layers=tuple(layers))
     hits, seconds = 0, []
     for seed in range(seeds):
         fabric = racks(64, 8, seed, uplink=0.05)
@@ -151,7 +158,7 @@ def planning_times() -> dict[str, Any]:
         layers = [layer(f"l{k}", 0.8 / count * a, 4e7 / count * b, 2e5 * c) for k, (a, b, c) in enumerate(drawn)]
         fabric = racks(hosts, size, gbps=gbps, uplink=gbps * size / 2)
         began = time.perf_counter()
-        plan = plan_measured(ModelProfile(64, tuple(layers)), measured(fabric), JointRequest())
+        plan = plan_measured(ModelProfile(minibatch=64, layers=tuple(layers)), measured(fabric), JointRequest())
         predicted = plan.details["predicted"]
         rows[name] = {
             "seconds": round(time.perf_counter() - began, 2), "plan": plan.label[:60], "kind": plan.kind,
@@ -214,17 +221,17 @@ def placement() -> dict[str, Any]:
     for name, profile in shapes(0.6, 16, 0.64).items():
         if name not in ("VGG-like", "GNMT-like"):
             continue
-        slow = replace(profile, slowness={"h5": 2.0})
+        slow = structs.replace(profile, host_slowness={"h5": 2.0})
         plan = plan_measured(slow, measured(fabric), JointRequest())
         seconds, rng = plan.details["predicted"]["minibatch_s"], np.random.default_rng(0)
         randoms = []
         for _ in range(10):
             hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in rng.permutation(16)[: plan.ranks].tolist()))
             randoms.append(simulated_s(replace(plan, hosts=hosts), slow, fabric))
-        even = plan_even(
-            slow, Hosts(tuple(Host(h, h) for h in fabric.names)), (NetworkLevel(16, _LAB_GBPS * 1.25e8),),
-            EvenRequest("thesis"),
-        )  # fmt: skip
+        unmeasured = MeasuredHosts.even(
+            Hosts(tuple(Host(h, h) for h in fabric.names)), (NetworkLevel(16, _LAB_GBPS * 1.25e8),)
+        )
+        even = plan_measured(slow, unmeasured, JointRequest(model="thesis", depths="noam"))
         rows[name] = {
             "plan": plan.label, "over_random": statistics.median(randoms) / seconds,
             "thesis_plan": even.label, "over_thesis": simulated_s(even, slow, fabric) / seconds,
@@ -241,11 +248,11 @@ def memory() -> dict[str, Any]:
         fabric = measured(racks(4, 4))
         straight = plan_measured(profile, fabric, JointRequest(straight=True, all_workers=True, depths="noam"))
         parallel = plan_measured(profile, fabric, JointRequest(kind="data-parallel", all_workers=True))
-        worst = [max(stage.details["memory_bytes"]["all"] for stage in plan.stages) for plan in (straight, parallel)]
+        worst = [max(stage.memory_bytes.all for stage in plan.stages) for plan in (straight, parallel)]
         by_depth = [
             plan_measured(
                 profile, fabric, JointRequest(straight=True, all_workers=True, depths=(depth, 3, 2, 1))
-            ).stages[0].details["memory_bytes"]["all"]
+            ).stages[0].memory_bytes.all
             for depth in range(4, 8)
         ]  # fmt: skip
         rows[name] = {"over_data_parallel": worst[0] / worst[1], "first_stage_by_depth_4_to_7": by_depth}

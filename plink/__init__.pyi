@@ -32,6 +32,16 @@ from plink.features.launch.run import dry_run as dry_run
 from plink.features.launch.run import launch as launch
 from plink.features.order.request import OrderRequest as OrderRequest
 from plink.features.order.run import reorder as reorder
+from plink.features.pipeline.assess import assess_pipeline as assess_pipeline
+from plink.features.pipeline.plan import plan_pipeline as plan_pipeline
+from plink.features.pipeline.plan import verify_pipeline as verify_pipeline
+from plink.features.pipeline.request import PipelineProfileRequest as PipelineProfileRequest
+from plink.features.pipeline.request import PipelineRequest as PipelineRequest
+from plink.features.pipeline.request import PipelineSimulationRequest as PipelineSimulationRequest
+from plink.features.pipeline.request import PipelineTrainingRequest as PipelineTrainingRequest
+from plink.features.pipeline.simulate import simulate_pipeline as simulate_pipeline
+from plink.features.pipeline.train import profile_pipeline as profile_pipeline
+from plink.features.pipeline.train import train_pipeline as train_pipeline
 from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
 from plink.features.report.gather import ReportRequest as ReportRequest
@@ -69,6 +79,10 @@ from plink.model.network import Network as Network
 from plink.model.network import read_network as read_network
 from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
+from plink.model.pipeline.plan import PipelinePlan as PipelinePlan
+from plink.model.pipeline.plan_file import read_pipeline as read_pipeline
+from plink.model.pipeline.profile import ModelProfile as ModelProfile
+from plink.model.pipeline.profile import read_profile as read_profile
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
 from plink.model.schedule_file import read_schedule as read_schedule

@@ -8,7 +8,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -25,15 +24,13 @@ _GRAPH = (
 
 def compile_pipelines() -> None:
     """Plan a small model on few hosts and on more."""
-    from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
+    from plink.features.pipeline.plan import plan_pipeline
+    from plink.features.pipeline.request import PipelineRequest
     from plink.model.pipeline.pipedream_graph import profile_from_graph
 
     profile = profile_from_graph(_GRAPH, "graph.txt", 64)
     for number in _HOSTS:
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-            file.write("".join(f"h{k}\n" for k in range(number)))
-            file.flush()
-            plan_pipeline(profile, PipelineRequest(EvenNetworkRequest(file.name, "0.2")))
+        plan_pipeline(profile, PipelineRequest(hosts=number, gbps=(0.2,)))
 
 
 def main() -> None:

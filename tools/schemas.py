@@ -113,7 +113,9 @@ def _used_by(hint: Any) -> Iterator[type]:
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
     """Give a class's properties the sequence and the descriptions of its fields; its own is that of its users."""
-    about = {"schema": "Kind and version of this file."} | _texts(kind)
+    names = {} if is_typeddict(kind) else {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    about = {"schema": "Kind and version of this file."}
+    about |= {names.get(field, field): text for field, text in _texts(kind).items()}
     properties = definition["properties"]
     keys = kind.__annotations__ if is_typeddict(kind) else properties
     definition["properties"] = {

@@ -51,7 +51,7 @@ COMMANDS = {
         "Plan a job: order, groups, who aggregates which chunk, schedule and environment.",
     ),
     "pipeline": (
-        "pipeline.app:app",
+        "features.pipeline.command:app",
         "Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.",
     ),
     "schedule": (

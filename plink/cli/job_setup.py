@@ -47,8 +47,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     job = options.applied(job)
     request = launch_request(runner, options)
     if options.pipeline is not None:
-        from plink.cli.pipeline.restarting import restartable
-        from plink.cli.pipeline.running import check_options, pipeline_order, pipelined
+        from plink.cli.pipeline_job import check_options, pipeline_order, pipelined, restartable
 
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.profile import ByteCount, Seconds
-from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt
+from plink.documents.types import ByteCount, Count, Name, NonNegative, Positive, PositiveInt, Seconds
 
 MeasuredAction = tuple[Literal["F", "B", "REDUCE", "UPDATE"], Count, NonNegative, NonNegative]
 """A pass, a wait for an all-reduce, or an update, its minibatch or update, and when it began and ended, in seconds

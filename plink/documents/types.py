@@ -9,6 +9,8 @@ Count = Annotated[int, Meta(ge=0, le=_MAX_INT)]
 PositiveInt = Annotated[int, Meta(ge=1, le=_MAX_INT)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
+ByteCount = Annotated[int, Meta(ge=0, le=1 << 50)]
+Seconds = Annotated[float, Meta(ge=0, le=1e7)]
 Interval = Annotated[list[NonNegative], Meta(min_length=2, max_length=2)]
 # Far more than anything measured, and far less than where sums and products overflow.
 Quantity = Annotated[float, Meta(ge=0, lt=1e15)]

@@ -1,42 +1,55 @@
-"""Planner for measured networks: partition, replication, placement and depths together.
+"""Planner for measured and even networks: partition, replication, placement and depths together.
 
-Candidates come from :mod:`solvers.pipeline.joint_search`, by formulas. The best few of them, data parallelism and one
-worker alone are then simulated, and the fastest is the plan: formulas do not see filling, replicas that wait for each
-other, or messages that meet.
+Candidates come from :mod:`solvers.pipeline.joint_search`, by formulas; of hosts that nobody measured also from the
+thesis (:mod:`solvers.pipeline.thesis`). The best few of them, data parallelism and one worker alone are then simulated,
+and the fastest is the plan: formulas do not see filling, replicas that wait for each other, or messages that meet.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from msgspec import structs
 
-from plink.documents.pipeline import Kind
 from plink.errors import NoAnswer, UsageError
+from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, base_depths
+from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths
+from plink.model.pipeline.versions import delay_of, minibatches_per_update
 from plink.model.units import format_bytes
-from solvers.pipeline.depths import depths_from
-from solvers.pipeline.joint_description import describe_way
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import (
     JointSearch,
     PartitionCandidate,
     SearchSpace,
     Watch,
+    lower_bound_s,
     search_partitions,
 )
 from solvers.pipeline.period import PeriodModel, PlacedPartition
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
-from solvers.pipeline.simulated_ways import SimulatedWay, TrainingMode, WaySimulator, prove_shape
+from solvers.pipeline.simulated_ways import (
+    MAX_SIMULATED_WORKERS,
+    SimulatedWay,
+    TrainingMode,
+    WaySimulator,
+    depths_from,
+    prove_shape,
+)
+from solvers.pipeline.thesis import LayerCosts, best_level_partition
 
 _MAX_SIMULATED = 5
 _FLUSHED_ROUNDS = 4  # minibatches of a compared flushing kind, over stages times replicas
 _MAX_FLUSHED = 256
-_MAX_WAYS = _MAX_SIMULATED + 6  # simulated: candidates with one stage and one worker, then depths
+_MAX_WAYS = _MAX_SIMULATED + 7  # simulated: candidates with one stage, one worker, the thesis's, then depths
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
+_LIMITING_SHARE = 0.9
+_MOVES = 60_000
+_MAX_SEED_STEPS = 1e9  # of the thesis's tables: about a second
 
 
 def plan_measured(
@@ -93,7 +106,7 @@ class _Planner:
 
     def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
         search = search_partitions(
-            model, space, self._request.seed, moves or self._request.moves,
+            model, space, self._request.seed, moves or self._moves,
             watch=self._show if moves is None else None,
         )  # fmt: skip
         if not self._ways.has_equal_hosts:
@@ -106,10 +119,46 @@ class _Planner:
         )
         return replace(search, candidates=candidates)
 
+    @property
+    def _moves(self) -> int:
+        """Return how many moves a search has.
+
+        Starting shapes are exact for hosts that are alike, and moves take longer with the square of the workers.
+        """
+        if self._request.moves is not None or not self._measured.levels:
+            return self._request.moves or _MOVES
+        return round(_MOVES * min(1.0, (MAX_SIMULATED_WORKERS / len(self._measured.workers)) ** 2))
+
+    def _thesis_candidates(self) -> tuple[PartitionCandidate, ...]:
+        """Return the partition of the thesis's dynamic programme, of a network that has levels; none where it is not
+        requested and its tables would take long.
+
+        :raises UsageError: where it has none.
+        """
+        space, levels = self._space, self._measured.levels
+        layers, workers = len(self._profile.layers), len(space.workers)
+        is_long = layers ** min(3, 1 + len(levels)) * workers**2 > _MAX_SEED_STEPS
+        if not levels or space.mode not in (FREE, STRAIGHT) or (is_long and self._request.model != "thesis"):
+            return ()
+        costs = LayerCosts.of(self._profile, self._request.recompute)
+        made = best_level_partition(costs, levels, space.may_idle, space.mode == STRAIGHT, self._watch)
+        if not made.stages:
+            raise UsageError("no cut gives every worker a stage of its own: layers that share a parameter forbid it")
+        numbers = [number for stage in made.stages for number in stage.workers]
+        numbers += sorted({*range(workers)} - {*numbers})
+        cuts = [0, *(stage.last + 1 for stage in made.stages)]
+        order = [space.workers[number] for number in numbers]
+        placed = PlacedPartition.of(cuts, [len(stage.workers) for stage in made.stages], order)
+        return (PartitionCandidate(placed, made.minibatch_s),)
+
     def plan(self) -> PipelinePlan:
         """Search, simulate, and describe the best."""
         model = self._ways.model()
-        search = self._search(self._space, model)
+        seeds = self._thesis_candidates()
+        search = JointSearch(seeds, proven=False)
+        if not seeds or self._request.model != "thesis":
+            searched = self._search(self._space, model)
+            search = replace(searched, candidates=(*searched.candidates, *seeds))
         fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
         fitting = self._with_room(self._divisible(fitting), search)
         if not fitting and self._stopped:
@@ -117,7 +166,7 @@ class _Planner:
         if not fitting:
             least = min(self._refused(search), key=lambda item: model.period(item.partition).excess_bytes)
             raise NoAnswer(self._misses(least, search))
-        simulated = self._simulated(self._worth_simulating(fitting))
+        simulated = self._simulated(self._worth_simulating(fitting, seeds))
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
         best = min(ties, key=self._preference)
@@ -125,7 +174,7 @@ class _Planner:
             best = self._with_tried_depth(best)
         prove_shape(best.plan.shape)
         has_bound = self._space.mode in (FREE, ONE_STAGE) and best.plan.kind in ("1f1b", "data-parallel")
-        return describe_way(self._ways, best, self._compared(best, simulated), has_bound)
+        return _described(self._ways, best, self._compared(best, simulated), has_bound)
 
     def _preference(self, way: SimulatedWay) -> tuple[bool, float, int, list[int]]:
         """Of ways that are as fast: without delay, then least traffic, fewest workers, earliest cuts."""
@@ -187,12 +236,15 @@ class _Planner:
             return candidates
         return [item for item in candidates if self._ways.has_room(item.partition, self._ways.depths(item.partition))]
 
-    def _worth_simulating(self, fitting: Sequence[PartitionCandidate]) -> list[PartitionCandidate]:
-        """Return the best few, with the best single stage and the best single worker among them."""
+    def _worth_simulating(
+        self, fitting: Sequence[PartitionCandidate], seeds: Sequence[PartitionCandidate]
+    ) -> list[PartitionCandidate]:
+        """Return the best few, with the best single stage, the best single worker, and the thesis's among them."""
         chosen = list(fitting[:_MAX_SIMULATED])
         one_stage = [item for item in fitting if item.partition.stages == 1]
         alone = [item for item in one_stage if item.partition.replicas[0] == 1]
         chosen += [items[0] for items in (one_stage, alone) if items]
+        chosen += [item for item in fitting if any(item is seed for seed in seeds)]
         return list({id(item): item for item in chosen}.values())
 
     def _fits_with_base_depths(self, item: PartitionCandidate) -> bool:
@@ -213,13 +265,13 @@ class _Planner:
         held: dict[int, float] = {}
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
-                held[host] = held.get(host, 0.0) + needed[stage]["all"]
+                held[host] = held.get(host, 0.0) + needed[stage].all
         host = max(held, key=lambda number: held[number] - self._ways.memory[number])
-        stage = max((s for s in range(partition.stages) if host in partition.hosts(s)), key=lambda s: needed[s]["all"])
+        stage = max((s for s in range(partition.stages) if host in partition.hosts(s)), key=lambda s: needed[s].all)
         label = "-".join(map(str, partition.replicas))
         text = (
             f"nothing fits in memory: {label} misses by least; stage {stage} needs {format_bytes(held[host])} on "
-            f"{self._measured.hosts.names[host]}, which has {format_bytes(self._ways.memory[host])}"
+            f"{self._measured.fabric.names[host]}, which has {format_bytes(self._ways.memory[host])}"
         )
         if isinstance(wanted, tuple) and not has_depths:
             text += f"; no candidate has the {len(wanted)} stages of --depth"
@@ -268,7 +320,7 @@ class _Planner:
             return [way for way in ways if way.plan.ranks == ranks][:1]
         reduce = self._request.reduce
         model = self._ways.model(TrainingMode(None, reduce=reduce))
-        moves = max(2000, self._request.moves // 4)
+        moves = max(2000, self._moves // 4)
         parallel = self._search(everything, model, moves).candidates[0].partition
         rows = [self._ways.rival(parallel, "data-parallel", TrainingMode("data-parallel"))]
         if not self._ways.has_equal_hosts:
@@ -306,3 +358,73 @@ class _Planner:
             for kind in kinds:
                 rows.append(self._ways.rival(best.partition, f"{kind}, update of {count}", TrainingMode(kind, count)))
         return rows
+
+
+def _described(
+    simulator: WaySimulator, best: SimulatedWay, ways: Sequence[SimulatedWay], has_bound: bool
+) -> PipelinePlan:
+    """Return the plan of a way, with what is predicted of it and of other ways; ``has_bound``: also the least seconds
+    that any plan could take."""
+    request, plan, result = simulator.request, best.plan, best.result
+    model = simulator.model_of(best)
+    bound_s = lower_bound_s(model, simulator.measured.workers) if has_bound else None
+    needed = model.memory_of(best.partition, plan.shape.depths)
+    model.period(best.partition)
+    terms = model.scratch.stage[:, : best.partition.stages].copy()
+    stages = []
+    for number, stage in enumerate(plan.stages):
+        replicas = len(stage.ranks)
+        compute_s = float(terms[:3, number].sum()) / replicas
+        network_s = float(terms[4, number] + terms[6, number]) / replicas
+        predicted = StagePrediction(
+            compute_s=compute_s,
+            network_s=network_s,
+            reduce_exposed_s=float(terms[4, number]),
+            busy_share=min(1.0, max(share.busy for share in result.shares[number])),
+        )
+        stages.append(structs.replace(stage, memory_bytes=needed[number], predicted=predicted))
+    text = {} if request.stages is None else {
+        "stages": ",".join(f"{part.first}-{part.last}x{part.replicas}" for part in request.stages)
+    }  # fmt: skip
+    details = {
+        "model": request.model,
+        "seed": request.seed,
+        "idle": plan.details["idle"],
+        "predicted": {
+            "minibatch_s": result.minibatch_s,
+            "items_per_s": plan.minibatch / result.minibatch_s,
+            "fill_s": result.fill_s,
+            "bytes_per_item": simulator.sent(best) / plan.minibatch,
+            "limited_by": _limit(simulator, best),
+            "by": "simulator" if best.is_simulated else "model",
+        },
+        "lower_bound_s": bound_s,
+        "gap": None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
+        "proven": False,
+        "compared": [_row(simulator, way) for way in ways],
+        "constraints": {"straight": request.straight} | text,
+    }
+    return replace(plan, stages=tuple(stages), details=details)
+
+
+def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
+    stage, replica, busy = best.result.busiest
+    link, used = best.result.links[0] if best.result.links else ("", 0.0)
+    if max(busy, used) >= _LIMITING_SHARE:
+        host = best.partition.hosts(stage)[replica]
+        return f"compute of {simulator.measured.fabric.names[host]}" if busy >= used else link
+    return simulator.model_of(best).period(best.partition).limited_by
+
+
+def _row(simulator: WaySimulator, way: SimulatedWay) -> dict[str, Any]:
+    shape = way.plan.shape
+    updates = min(minibatches_per_update(shape, stage) for stage in range(shape.stages))
+    is_limited = any(np.isfinite(size) for size in simulator.memory)
+    return {
+        "what": way.what,
+        "minibatch_s": way.minibatch_s,
+        "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
+        "items_per_update": float(updates * way.plan.minibatch),
+        "recompute": way.plan.recompute,
+        "fits": way.fits if is_limited else None,
+    }

@@ -174,7 +174,7 @@ def _annealed(
     placed = [*chosen, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
     starts = sorted(_distinct(placed), key=lambda item: item.score)[:_MAX_STARTS]
     results: list[PartitionCandidate] = [*placed]
-    share = max(200, moves // (2 * max(1, len(starts))))
+    share = max(min(200, moves), moves // (2 * max(1, len(starts))))
     each = min(share, _MAX_CALL_MOVES)
     temperatures = [(0.2, 0.02, 0.005)[number % 3] for number in range(len(starts))] + _RESTARTS * [1.0]
     again = temperatures * math.ceil(share / each)

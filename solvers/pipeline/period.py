@@ -28,10 +28,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.pipeline import Kind
 from plink.errors import UsageError
-from plink.model.pipeline.profile import CrossingActivation, ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, FLUSHING
+from plink.model.document import UNSET
+from plink.model.pipeline.document import StageMemory
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, Kind
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, scratch_for, stage_memory
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S
@@ -153,7 +154,7 @@ class PeriodModel:
         self.period(partition)
         return [round(size) for size in self._scratch.stage[8, : partition.stages].tolist()]
 
-    def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[dict[str, int]]:
+    def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[StageMemory]:
         """Return what one replica of each stage needs, by parts."""
         self.period(partition)
         buckets = self._scratch.stage[5].copy()
@@ -163,7 +164,7 @@ class PeriodModel:
         for stage in range(partition.stages):
             sizes = stage_memory(self.arrays, partition.cuts, partition.starts, in_flight, stage, buckets[stage])
             needed = dict(zip(parts, (round(size) for size in sizes), strict=True))
-            result.append(needed | {"all": sum(needed.values())})
+            result.append(StageMemory(**needed, all=sum(needed.values())))
         return result
 
 
@@ -187,14 +188,18 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         pair = np.where(np.isfinite(fabric.pair_gbps), fabric.pair_gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
     starts = np.cumsum([0, *(len(tier.out_gbps) for tier in fabric.tiers[:-1])])
     groups = [first + tier.group_of for first, tier in zip(starts, fabric.tiers, strict=True)]
-    saved = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_bytes for layer in layers]
-    before, own_input = ([getattr(layer, f"saved_{part}_bytes") for layer in layers] for part in ("before", "input"))
+    saved = [layer.crossing_bytes if layer.saved_bytes is UNSET else layer.saved_bytes for layer in layers]
+    before, own_input = (
+        [getattr(layer, f"saved_{part}_bytes") or 0 for layer in layers] for part in ("before", "input")
+    )
     passing = [
-        layer.parameter_bytes + back[k] if layer.backward_bytes is None else layer.backward_bytes
+        layer.parameter_bytes + back[k] if layer.backward_bytes is UNSET else layer.backward_bytes
         for k, layer in enumerate(layers)
     ]
-    is_gpu = str(profile.details.get("device", "")).startswith("cuda")
-    outputs = [layer.crossing_bytes if layer.saved_bytes is None else layer.saved_output_bytes for layer in layers[:-1]]
+    is_gpu = (profile.device or "").startswith("cuda")
+    outputs = [
+        layer.crossing_bytes if layer.saved_bytes is UNSET else layer.saved_output_bytes or 0 for layer in layers[:-1]
+    ]
     unsaved = ahead - column([0, *outputs, 0])
 
     def rates(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -204,8 +209,8 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         column([layer.forward_s for layer in layers]), column([layer.backward_s for layer in layers]),
         column([layer.update_s for layer in layers]), column([layer.copy_s for layer in layers]),
         column([layer.parameter_bytes for layer in layers]), column([layer.optimiser_bytes for layer in layers]),
-        column(saved) - before, column(saved) - own_input, np.array([layer.aliases_input for layer in layers]),
-        column(passing), column([layer.step_bytes for layer in layers]), ahead, back, np.maximum(0.0, unsaved),
+        column(saved) - before, column(saved) - own_input, np.array([bool(layer.aliases_input) for layer in layers]),
+        column(passing), column([layer.step_bytes or 0 for layer in layers]), ahead, back, np.maximum(0.0, unsaved),
         float(_input_bytes(profile)), is_gpu, allowed,
         rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
         np.ascontiguousarray(pair), np.ascontiguousarray(rtt), np.stack(groups).astype(np.int64),
@@ -220,5 +225,4 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
 
 def _input_bytes(profile: ModelProfile) -> int:
     """Return the bytes of a minibatch's inputs; 0 where the profile does not say."""
-    inputs = profile.details.get("input") or []
-    return sum(CrossingActivation(tuple(entry["shape"]), entry["dtype"]).size_bytes for entry in inputs)
+    return sum(tensor.size_bytes for tensor in profile.input or ())

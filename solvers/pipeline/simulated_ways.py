@@ -1,24 +1,26 @@
 """Ways to train a profile on measured hosts: plans of partitions, each with what its simulation says."""
 
+import itertools
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import UsageError
-from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
+from plink.model.document import UNSET
+from plink.model.hosts import Hosts
+from plink.model.pipeline.document import PipelineStage, StageAllReduce, StageBoundary
+from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, PipelineShape, base_depths, minibatches_to_prove
+from plink.model.pipeline.shape import ACCUMULATING, Kind, PipelineShape, ReduceMode, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import delay_of, learning_rate_scale
-from solvers.pipeline.depths import depths_from
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import traffic_of
-from solvers.pipeline.lock_freedom import never_locks
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
 from solvers.pipeline.period_kernels import MAX_DEPTH
 from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline, simulated_actions
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.pipeline.verifier import verify_actions
+from solvers.pipeline.verifier import never_locks, verify_actions
 from solvers.simulation.network import SimulatedNetwork
 
 MAX_SIMULATED_WORKERS = 64
@@ -67,7 +69,7 @@ class WaySimulator:
 
     def __init__(self, profile: ModelProfile, measured: MeasuredHosts, request: JointRequest) -> None:
         self.profile, self.measured, self.request = profile, measured, request
-        names = measured.hosts.names
+        names = measured.fabric.names
         self.memory = request.memory or (float("inf"),) * len(names)
         self._network = SimulatedNetwork.of(measured.fabric)
         self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
@@ -78,7 +80,8 @@ class WaySimulator:
     def has_equal_hosts(self) -> bool:
         """Whether no host differs from any other in what the planner knows of it."""
         slots = {host.slots for host in self.measured.hosts}
-        return self.measured.is_even and slots == {1} and len({*self._slowness}) == len({*self.memory}) == 1
+        is_flat = len(self.measured.levels) == 1
+        return is_flat and slots == {1} and len({*self._slowness}) == len({*self.memory}) == 1
 
     def model(self, mode: TrainingMode | None = None) -> PeriodModel:
         """Return the formulas of a mode; None: of the requested one."""
@@ -145,7 +148,8 @@ class WaySimulator:
         if plan.ranks > MAX_SIMULATED_WORKERS or simulated_actions(plan.shape) > _MAX_PLANNED_ACTIONS:
             result = self._estimated(self.model(mode), partition)
             return SimulatedWay(what, plan, partition, result, fits, is_simulated=False)
-        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self.profile), self._network, self._slowness)
+        places = tuple(tuple(partition.hosts(stage)) for stage in range(partition.stages))
+        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self.profile), self._network, self._slowness, places)
         return SimulatedWay(what, plan, partition, simulate_pipeline(placed), fits)
 
     def rival(
@@ -199,7 +203,7 @@ class WaySimulator:
         held = dict.fromkeys(range(len(self.memory)), 0.0)
         for stage in range(partition.stages):
             for host in partition.hosts(stage):
-                held[host] += needed[stage]["all"]
+                held[host] += needed[stage].all
         return all(size <= self.memory[host] for host, size in held.items())
 
     def _plan_of(self, partition: PlacedPartition, mode: TrainingMode, depths: tuple[int, ...]) -> PipelinePlan:
@@ -207,7 +211,7 @@ class WaySimulator:
         request, profile = self.request, self.profile
         kind = mode.kind or "1f1b"
         boundaries = tuple(
-            StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing)
+            StageBoundary(cut - 1, layer.crossing_bytes, layer.crossing_back_bytes, layer.crossing or ())
             for cut in partition.cuts[1:-1].tolist()
             for layer in (profile.layers[cut - 1],)
         )
@@ -222,13 +226,15 @@ class WaySimulator:
         buckets = self.model(mode).bucket_bytes(partition)
         stages = tuple(
             PipelineStage(
-                int(partition.cuts[s]), int(partition.cuts[s + 1]) - 1, ranks[s], depths[s],
-                learning_rate_scale(shape, s),
-                {"names": [profile.layers[k].name for k in (partition.cuts[s], partition.cuts[s + 1] - 1)]}
-                | ({"all_reduce": {"algo": "ring", "bucket_bytes": buckets[s]}} if buckets[s] else {}),
+                layers=(first, last - 1),
+                names=(profile.layers[first].name, profile.layers[last - 1].name),
+                ranks=ranks[s],
+                depth=depths[s],
+                lr_scale=learning_rate_scale(shape, s),
+                all_reduce=StageAllReduce(algo="ring", bucket_bytes=buckets[s]) if buckets[s] else UNSET,
             )
-            for s in range(partition.stages)
-        )  # fmt: skip
+            for s, (first, last) in enumerate(itertools.pairwise(partition.cuts.tolist()))
+        )
         return PipelinePlan(
             kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
             recompute=mode.recompute, profile=profile.digest(), details={"idle": idle},
@@ -240,27 +246,34 @@ class WaySimulator:
         Hosts are numbered stage by stage, so that the ranks of a stage ascend with its replicas: libraries that sort
         the ranks of a group have its ring in the planned order too.
         """
-        used, hosts = partition.order[: partition.starts[-1]].tolist(), list(self.measured.hosts)
-        next_rank: dict[int, int] = {}
-        members: list[Host] = []
-        count = 0
-        for number in dict.fromkeys(used):
-            slots = used.count(number)
-            members.append(replace(hosts[number], slots=slots))
-            next_rank[number] = count
-            count += slots
+        names = self.measured.fabric.names
+        used = [names[number] for number in partition.order[: partition.starts[-1]].tolist()]
+        slots, by_name = Counter(used), self.measured.hosts.by_name()
+        members = tuple(replace(by_name[name], slots=count) for name, count in slots.items())
+        first_ranks = itertools.accumulate(slots.values(), initial=0)
+        next_rank = dict(zip(slots, first_ranks, strict=False))
         ranks: list[tuple[int, ...]] = []
         for stage in range(partition.stages):
             own = []
-            for host_number in partition.hosts(stage):
-                own.append(next_rank[host_number])
-                next_rank[host_number] += 1
+            for number in partition.hosts(stage):
+                own.append(next_rank[names[number]])
+                next_rank[names[number]] += 1
             ranks.append(tuple(own))
-        idle = [
-            host.name for number, host in enumerate(self.measured.hosts)
-            if number not in next_rank and self.measured.may_use(host)
-        ]  # fmt: skip
-        return Hosts(tuple(members), self.measured.hosts.lab), idle, ranks
+        idle = [host.name for host in self.measured.hosts if host.name not in slots and self.measured.may_use(host)]
+        return Hosts(members, self.measured.hosts.lab), idle, ranks
+
+
+def depths_from(first: int, replicas: tuple[int, ...], wanted: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return depths of all stages from that of the first: the thesis's, or ``wanted`` ones, as deep as cannot lock.
+
+    A stage deeper than what the one before it has in flight would wait for inputs that never come.
+    """
+    base, depths = base_depths(replicas), [first]
+    for stage in range(1, len(replicas)):
+        possible = (replicas[stage - 1] * (depths[-1] - 1) + 1) // replicas[stage]
+        want = base[stage] if wanted is None else max(base[stage], wanted[stage])
+        depths.append(max(1, min(want, possible)))
+    return tuple(depths)
 
 
 def _mode_of(plan: PipelinePlan) -> TrainingMode:

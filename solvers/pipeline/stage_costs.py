@@ -39,12 +39,6 @@ class StageCosts:
         return self.forward_s + self.backward_s
 
 
-def least_bucket_bytes(replicas: int, bytes_per_s: float) -> int:
-    """Return the smallest bucket worth an all-reduce of its own: it takes as long to send as the rounds of its ring by
-    themselves, b/(m B) = :data:`REDUCE_ROUND_S`; never more than the default."""
-    return max(1, round(min(DEFAULT_BUCKET_BYTES, replicas * bytes_per_s * REDUCE_ROUND_S)))
-
-
 def stage_costs(
     layers: tuple[LayerProfile, ...], bucket_bytes: int = DEFAULT_BUCKET_BYTES, recompute: bool = False
 ) -> StageCosts:
@@ -80,9 +74,9 @@ def costs_of_plan(plan: PipelinePlan, profile: ModelProfile) -> tuple[StageCosts
     """Return the costs of each stage of a plan."""
     costs = []
     for stage in plan.stages:
-        reduced = stage.details.get("all_reduce") or {}
+        bucket_bytes = (stage.all_reduce and stage.all_reduce.bucket_bytes) or DEFAULT_BUCKET_BYTES
         layers = profile.layers[stage.first : stage.last + 1]
-        costs.append(stage_costs(layers, reduced.get("bucket_bytes", DEFAULT_BUCKET_BYTES), plan.recompute))
+        costs.append(stage_costs(layers, bucket_bytes, plan.recompute))
     return tuple(costs)
 
 

@@ -76,19 +76,22 @@ class PlacedPipeline:
 
     @classmethod
     def of(
-        cls, plan: PipelinePlan, costs: tuple[StageCosts, ...], network: SimulatedNetwork, slowness: Sequence[float]
-    ) -> "PlacedPipeline":
-        """Return a plan's pipeline; its hosts are hosts of the network."""
-        number = {name: k for k, name in enumerate(network.names)}
-        hosts = [number[name] for name in plan.host_names()]
+        cls, plan: PipelinePlan, costs: tuple[StageCosts, ...], network: SimulatedNetwork, slowness: Sequence[float],
+        places: tuple[tuple[int, ...], ...] | None = None,
+    ) -> "PlacedPipeline":  # fmt: skip
+        """Return a plan's pipeline; its hosts are those of the network with their names, unless ``places`` says so."""
+        if places is None:
+            number = {name: k for k, name in enumerate(network.names)}
+            hosts = [number[name] for name in plan.host_names()]
+            places = tuple(tuple(hosts[rank] for rank in stage.ranks) for stage in plan.stages)
         return cls(
             plan.shape,
             costs,
-            tuple(tuple(hosts[rank] for rank in stage.ranks) for stage in plan.stages),
+            places,
             tuple((float(item.forward_bytes), float(item.backward_bytes)) for item in plan.boundaries),
             network,
             tuple(slowness),
-            tuple((stage.details.get("all_reduce") or {}).get("algo", _RING) for stage in plan.stages),
+            tuple(stage.all_reduce.algo if stage.all_reduce else _RING for stage in plan.stages),
         )
 
 

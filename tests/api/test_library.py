@@ -18,6 +18,7 @@ import pytest
 import plink
 from benchmarks.clouds import three_tier
 from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.profile import LayerProfile
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.catalogue import Options
 from tests.docs.pages import ROOT, blocks
@@ -360,5 +361,19 @@ def test_an_elastic_job_on_this_machine(
 def test_requests_of_the_page_are_understood(network: plink.Network) -> None:
     write_samples(Path.cwd())
     network.write("cloud.json")
-    for example in [block for block in blocks(ROOT / "docs" / "python.md") if block.language == "python"][1:]:
+    layers = tuple(
+        LayerProfile(
+            name=f"l{k}",
+            forward_s=0.01,
+            backward_s=0.02,
+            parameter_bytes=500_000,
+            crossing_bytes=60_000,
+            crossing_back_bytes=60_000,
+        )
+        for k in range(4)
+    )
+    plink.ModelProfile(minibatch=8, layers=layers).write("profile.json")
+    examples = [block for block in blocks(ROOT / "docs" / "python.md") if block.language == "python"]
+    for example in examples[1:]:
         exec("\n".join(example.lines), {})
+    assert plink.read_pipeline("pipeline.json").minibatch == 8

@@ -168,7 +168,7 @@ def test_choices_equal_those_of_the_commands() -> None:
                 assert accepted is None or suggested == accepted, (words, parameter.opts)
                 if accepted is not None:
                     compared.add((words, *parameter.opts))
-    assert ("pipeline plan", "--kind") in compared
+    assert ("topology export", "--format") in compared
 
 
 def test_every_option_in_the_table_exists() -> None:

@@ -64,31 +64,19 @@ def test_plan_for_people(here: Path) -> None:
     assert done.stderr == "plink: plan -> .plink/pipeline.json\n"
 
 
-def test_plan_by_a_cost_model(here: Path) -> None:
-    done = run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "--model", "ring")
-    assert done.stdout.splitlines() == [
-        "pipeline 15-1 on 16 hosts, 1f1b, 5 layers, minibatch 64: 21.9 ms a minibatch, 2,918 items/s "
-        "(the best by the model ring)",
-        "stage  layers    hosts         depth  delay     update  compute  network",
-        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  8.55 ms",
-        "    1  4-4 head  node-15           1      0   64 items     7 ms  13.3 ms",
-        "limited by: compute of stage 0",
-        "on the network: 50.1 kB an item",
-        "compared: data-parallel 74.5 ms, delay 0",
-    ]
+def test_plan_of_the_thesis(here: Path) -> None:
+    run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "-o", "own.json")
+    run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "--model", "thesis", "-o", "thesis.json")
+    own, thesis = read_pipeline(here / "own.json"), read_pipeline(here / "thesis.json")
+    assert (thesis.details["model"], own.details["model"]) == ("thesis", "contention")
+    assert thesis.details["predicted"]["minibatch_s"] >= own.details["predicted"]["minibatch_s"]
 
 
 def test_prediction_is_what_simulate_says(here: Path) -> None:
-    """The model ring leaves out what no backward pass hides of an all-reduce."""
-    words = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--stages", "0-3x3,4x1", "-o", "plan.json")
-    seconds = {}
-    for model in ("contention", "ring"):
-        run(here, *words, "--model", model)
-        seconds[model] = read_pipeline(here / "plan.json").details["predicted"]["minibatch_s"]
-        done = run(here, "simulate", "plan.json", "--profile", "p.json", "--gbps", "0.2", "--json")
-        seconds["simulated"] = json.loads(done.stdout)["minibatch_s"]
-    assert seconds["contention"] == pytest.approx(seconds["simulated"])
-    assert seconds["ring"] < 0.97 * seconds["simulated"]
+    run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--stages", "0-3x3,4x1", "-o", "plan.json")
+    done = run(here, "simulate", "plan.json", "--profile", "p.json", "--gbps", "0.2", "--json")
+    predicted = read_pipeline(here / "plan.json").details["predicted"]["minibatch_s"]
+    assert predicted == pytest.approx(json.loads(done.stdout)["minibatch_s"])
 
 
 def test_slow_networks_get_more_minibatches_in_flight(here: Path) -> None:
@@ -135,7 +123,7 @@ def test_hosts_file_levels_and_models(here: Path) -> None:
     run(here, "plan", "p.json", "--hosts", "hosts.txt", "--gbps", "0.2", "--all-workers", "-o", "plan.json")
     plan = read_pipeline(here / "plan.json")
     assert (plan.hosts.names, plan.ranks) == (["a", "b"], 4)
-    for model in ("thesis", "published"):
+    for model in ("thesis", "contention"):
         words = ("--hosts", "16", "--levels", "4x4", "--gbps", "80,0.2", "--model", model, "-o", "plan.json")
         run(here, "plan", "p.json", *words)
         run(here, "verify", "plan.json")
@@ -151,8 +139,8 @@ def test_stages_of_your_own_on_machines_with_several_workers(here: Path) -> None
         plan = read_pipeline(here / "plan.json")
         assert ",".join(f"{stage.label}x{len(stage.ranks)}" for stage in plan.stages) == stages.replace("4x1", "4-4x1")
         seconds[stages] = plan.details["predicted"]["minibatch_s"]
-    assert seconds["0-3x3,4x1"] == pytest.approx(0.329 / 3)
-    assert seconds["0-3x6,4x1"] == pytest.approx(0.329 / 6)
+    assert seconds["0-3x3,4x1"] == pytest.approx(0.329 / 3, rel=0.05)
+    assert seconds["0-3x6,4x1"] > 0.329 / 6
 
 
 PROGRAM = """\
@@ -213,7 +201,7 @@ def test_import_then_plan(here: Path) -> None:
 
 
 PLAN = ("plan", "p.json", "--hosts", "4", "--gbps", "0.2")
-LEVELS = ("plan", "p.json", "--hosts", "4", "--levels", "2x2", "--gbps", "9,1")
+THESIS = (*PLAN, "--model", "thesis")
 GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
 
 
@@ -239,16 +227,15 @@ GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
         ((*PLAN, "--rtt", "soon"), "'soon' is not a duration"),
         ((*PLAN, "--kind", "2bw"), "--kind 2bw needs --microbatches"),
         ((*PLAN, "--stages", "0-3x3,4x1", "--kind", "2bw", "--microbatches", "4"), "replicas 3-1 need a multiple"),
-        ((*PLAN, "--model", "ring", "--kind", "2bw", "--microbatches", "4"), "accumulates a multiple of 3"),
         ((*PLAN, "--kind", "2bw", "--microbatches", "3", "--depth", "2"), "below the depth of stage 0"),
         ((*GPIPE, "--depth", "3"), "--kind gpipe has all minibatches of an update in flight; omit --depth 3"),
         ((*GPIPE, "--straight", "--depth", "3,3,3,3"), "omit --depth 3,3,3,3"),
         ((*GPIPE, "--depth", "noam"), "omit --depth noam"),
         ((*PLAN, "-o", "p.json"), "p.json"),
         ((*PLAN, "--local-gbps", "10"), "--local-gbps is of slots that share a host; here every host has one slot"),
-        ((*PLAN, "--model", "ring", "--seed", "1"), "--seed is not used with --model ring; omit it"),
-        ((*LEVELS, "--max-moves", "9"), "--max-moves is not used with several levels; omit it"),
-        ((*LEVELS, "--model", "contention"), "--model contention has one level of hosts"),
+        ((*THESIS, "--seed", "1"), "--seed is not used with --model thesis; omit it"),
+        ((*THESIS, "--stages", "0-4"), "--stages is not used with --model thesis; omit it"),
+        ((*PLAN[:2], "--hosts", "4", "--gbps", "1", "--model", "ring"), "--model ring: choose one of contention"),
         (("import", "p.json"), "p.json: line 1: a node like"),
         (("verify",), "no .plink/pipeline.json here yet: run `plink pipeline plan` first"),
     ],

@@ -1,16 +1,22 @@
 """``plink pipeline assess``, ``export`` and traces: what a plan predicted beside what its run did."""
 
 import json
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from plink.api.pipeline_assessment import assess_pipeline
 from plink.errors import InputError, NoAnswer
+from plink.features.pipeline.assess import assess_pipeline
+from plink.model.document import UNSET
+from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.results import PipelineAssessment
 from tests.conftest import typed
 from tests.model.schemas import complaints
 from tests.runtime.pipeline.apps import plan_of
@@ -21,7 +27,7 @@ PREDICTED = {0: 0.1, 1: 0.04}
 def plan() -> PipelinePlan:
     base = plan_of([2, 1], 8)
     stages = tuple(
-        replace(stage, details={**stage.details, "predicted": {"compute_s": seconds, "network_s": 0.0}})
+        structs.replace(stage, predicted=StagePrediction(compute_s=seconds, network_s=0.0))
         for stage, seconds in zip(base.stages, PREDICTED.values(), strict=True)
     )
     return replace(base, stages=stages, details={"predicted": {"minibatch_s": 0.1, "items_per_s": 40.0}})
@@ -46,9 +52,18 @@ def reports(**changes: Any) -> list[dict[str, Any]]:
     return result
 
 
+def assess(plan: PipelinePlan, reports: Sequence[dict[str, Any]]) -> PipelineAssessment:
+    """Assess a run with these reports."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        run.mkdir()
+        (run / "pipeline.jsonl").write_text("".join(f"{json.dumps(report)}\n" for report in reports))
+        return assess_pipeline(plan, run)
+
+
 def assessed(*changed: dict[str, Any], period_s: float = 0.1) -> dict[str, Any]:
     own = [{**report, "minibatch_s": period_s} for report in reports(**(changed[0] if changed else {}))]
-    document = assess_pipeline(plan(), own, "run", [plan().fingerprint()]).to_json()
+    document = assess(plan(), own).to_json()
     assert complaints("pipeline-assessment", document) == []
     return document
 
@@ -64,7 +79,7 @@ def test_a_run_as_predicted() -> None:
 
 def test_evaluations_are_no_time_of_training() -> None:
     own = [{**report, "at_s": 110.0, "evaluation_s": 100.0} for report in reports()]
-    document = assess_pipeline(plan(), own, "run", [plan().fingerprint()]).to_json()
+    document = assess(plan(), own).to_json()
     assert [stage["busy"] for stage in document["stages"]] == [stage["busy"] for stage in assessed()["stages"]]
 
 
@@ -88,8 +103,8 @@ def slow_run(
 
     ``waits``: by (stage, replica)."""
     own = plan_of(replicas, 8)
-    details = {"predicted": {"compute_s": predicted_compute_s}} if predicted_compute_s else {}
-    stages = tuple(replace(stage, details=stage.details | details) for stage in own.stages)
+    predicted = StagePrediction(compute_s=predicted_compute_s, network_s=0.0) if predicted_compute_s else UNSET
+    stages = tuple(structs.replace(stage, predicted=predicted) for stage in own.stages)
     own = replace(own, stages=stages, details={"predicted": {"minibatch_s": 0.1}})
     documents = []
     for (stage, replica), waited in waits.items():
@@ -98,7 +113,7 @@ def slow_run(
         documents.append(
             reports()[0] | {"plan": own.fingerprint(), "minibatch_s": 0.15, "wait_forward_s": 0.0} | place | waited
         )
-    return "\n".join(assess_pipeline(own, documents, "run", [own.fingerprint()]).to_json()["verdict"])
+    return "\n".join(assess(own, documents).to_json()["verdict"])
 
 
 @pytest.mark.parametrize(("after_s", "is_named"), [(4.0, True), (0.2, False)])
@@ -172,12 +187,12 @@ def test_other_bytes_are_named() -> None:
 
 def test_another_plan_s_run_is_refused() -> None:
     with pytest.raises(InputError, match="it ran plan"):
-        assess_pipeline(plan(), reports(plan="other"), "run", [plan().fingerprint()])
+        assess(plan(), reports(plan="other"))
 
 
 def test_a_rank_without_report() -> None:
     with pytest.raises(NoAnswer, match="rank 0 did not report"):
-        assess_pipeline(plan(), reports()[1:], "run", [plan().fingerprint()])
+        assess(plan(), reports()[1:])
 
 
 @pytest.mark.extended
@@ -207,8 +222,18 @@ def test_runs_that_cannot_be_assessed(tmp_path: Path) -> None:
 def simulated(folder: Path, *more: str) -> Any:
     from plink.model.pipeline.profile import LayerProfile, ModelProfile
 
-    layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1_000_000, 64, 64) for k in range(8))
-    profile = ModelProfile(4, layers)
+    layers = tuple(
+        LayerProfile(
+            name=f"l{k}",
+            forward_s=0.01,
+            backward_s=0.02,
+            parameter_bytes=1_000_000,
+            crossing_bytes=64,
+            crossing_back_bytes=64,
+        )
+        for k in range(8)
+    )
+    profile = ModelProfile(minibatch=4, layers=layers)
     profile.write(folder / "profile.json")
     replace(plan_of([2, 1], 8), profile=profile.digest()).write(folder / "plan.json")
     words = ("pipeline", "simulate", "plan.json", "--profile", "profile.json", "--gbps", "1", "--minibatches", "30")

@@ -11,8 +11,7 @@ import torch
 
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
-from plink.model.pipeline.profile import LayerProfile, ModelProfile
-from plink.model.pipeline.profile_file import read_profile
+from plink.model.pipeline.profile import LayerProfile, ModelProfile, read_profile
 from plink.model.pipeline.rank_report import SCHEMA
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
@@ -86,8 +85,18 @@ def test_evaluations_are_in_the_log(tmp_path: Path) -> None:
 
 def test_trace_shows_a_run_beside_its_simulation(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, [2, 1])
-    layers = tuple(LayerProfile(f"l{k}", 0.01, 0.02, 1000, 64, 64) for k in range(7))
-    ModelProfile(4, layers).write(tmp_path / "profile.json")
+    layers = tuple(
+        LayerProfile(
+            name=f"l{k}",
+            forward_s=0.01,
+            backward_s=0.02,
+            parameter_bytes=1000,
+            crossing_bytes=64,
+            crossing_back_bytes=64,
+        )
+        for k in range(7)
+    )
+    ModelProfile(minibatch=4, layers=layers).write(tmp_path / "profile.json")
     words = ("launch", "--runner", "local", "--pipeline", plan, "--env", "OMP_NUM_THREADS=1", EXAMPLE, *SMALL)
     assert typed(*words, cwd=tmp_path).returncode == 0
     done = typed("pipeline", "assess", "last", "--plan", plan, "--trace", "run.json", cwd=tmp_path)
@@ -127,7 +136,7 @@ def test_json_has_the_reports_of_all_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_ranks_wait_as_long_as_the_plan_needs() -> None:
-    from plink.cli.pipeline.running import message_timeout_s
+    from plink.cli.pipeline_job import message_timeout_s
 
     plan = plan_of([1, 1], 7)
     assert message_timeout_s(plan) == 300
@@ -147,7 +156,7 @@ def test_ranks_get_what_they_need_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_idle_hosts_are_left_out_and_named(tmp_path: Path) -> None:
-    from plink.cli.pipeline.running import _arranged
+    from plink.cli.pipeline_job import _arranged
 
     plan = plan_of([1, 1], 7)
     hosts = Hosts((Host("other", "127.0.0.2"), Host("here", "127.0.0.3", slots=2)))
@@ -297,8 +306,8 @@ def test_program_is_profiled_and_planned(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     profile = read_profile(tmp_path / ".plink/profile.json")
     assert [layer.name for layer in profile.layers] == [str(k) for k in range(7)]
-    assert profile.details["program"] == EXAMPLE
-    assert profile.details["arguments"] == list(SMALL)
+    assert profile.program == EXAMPLE
+    assert profile.arguments == SMALL
     assert [layer.crossing_back_bytes for layer in profile.layers] == [8 * 8 * 4] * 6 + [0]
     done = typed("pipeline", "plan", "--hosts", "2", "--gbps", "10", "--straight", "--all-workers", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from plink.cli import launching
-from plink.cli.pipeline.restarting import restartable
+from plink.cli.pipeline_job import restartable
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import LaunchRequest
 from plink.model.hosts import Host, Hosts

@@ -85,7 +85,7 @@ def test_jobs_that_take_many_minutes_are_refused(tmp_path: Path) -> None:
     layers = [layer | {"name": f"l{k}", "crossing_bytes": 8 * (k < 63)} for k in range(64)]
     profile = {"schema": "plink.profile/1", "minibatch": 4, "layers": layers}
     (tmp_path / "p.json").write_text(json.dumps(profile))
-    words = ("plan", "p.json", "--hosts", "64", "--gbps", "10", "--straight", "--model", "ring", "-o", "plan.json")
+    words = ("plan", "p.json", "--hosts", "64", "--gbps", "10", "--straight", "--max-moves", "1", "-o", "plan.json")
     assert typed("pipeline", *words, cwd=tmp_path).returncode == 0
     words = ("simulate", "plan.json", "--profile", "p.json", "--gbps", "10", "--minibatches", "20000")
     done = typed("pipeline", *words, cwd=tmp_path)

@@ -108,7 +108,7 @@ _READERS: dict[str, Callable[[str], object]] = {
     "host_bandwidth": parse_rate,
     "host_rate": parse_rate,
     "method": _one_of(("stamp", "icmp", "tcp", "iperf3", "auto")),
-    "model": _one_of(("latency", "alpha-beta", "contention", "auto", "ring", "thesis", "published")),
+    "model": _one_of(("latency", "alpha-beta", "contention", "auto", "thesis")),
     "preemption_source": _preemption_source,
     "objective": _one_of(("auto", "time", "sum", "bottleneck")),
     "rate": parse_rate,

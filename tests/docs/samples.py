@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
+from plink.features.pipeline.plan import plan_pipeline
+from plink.features.pipeline.request import PipelineRequest
+from plink.model.hosts import read_hosts
 from plink.model.pipeline.pipedream_graph import profile_from_graph
 from plink.model.pipeline.plan import PipelinePlan
 from tests.runtime.pipeline.apps import plan_of
@@ -65,8 +67,8 @@ def write_samples(folder: Path) -> None:
 
 def _pipeline_of_hosts(folder: Path) -> PipelinePlan:
     """A plan of that profile for the six hosts."""
-    network = EvenNetworkRequest(str(folder / "hosts.txt"), "0.2")
-    return plan_pipeline(profile_from_graph(_pipedream_graph(), "graph.txt", 64), PipelineRequest(network))
+    request = PipelineRequest(hosts=read_hosts(folder / "hosts.txt").ranked(), gbps=(0.2,))
+    return plan_pipeline(profile_from_graph(_pipedream_graph(), "graph.txt", 64), request)
 
 
 def _pipedream_graph() -> str:

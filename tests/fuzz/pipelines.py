@@ -29,19 +29,19 @@ REPORT = {
 
 def profile(data: bytes) -> None:
     """``plink.profile/1``, and what a planner makes of it."""
-    from plink.model.pipeline.profile_file import profile_from_json, read_profile
+    from plink.model.pipeline.profile import profile_from_json, read_profile
     from plink.model.storage import parse_document, render_document
-    from solvers.pipeline.layer_costs import layer_costs
+    from solvers.pipeline.thesis import LayerCosts
 
     profile = read_profile(_file(data, "profile.json"))
     again = profile_from_json(parse_document(render_document(profile.to_json()), "again"), "again")
     assert again.digest() == profile.digest()
-    assert layer_costs(profile, with_updates=True).layers == len(profile.layers)
+    assert len(LayerCosts.of(profile).seconds) == len(profile.layers) + 1
 
 
 def pipeline(data: bytes) -> None:
     """``plink.pipeline/1``: read again, it is the same; what it is, is printed."""
-    from plink.cli.pipeline.report import plan_lines
+    from plink.features.pipeline.show import plan_lines
     from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
     from plink.model.storage import parse_document, render_document
 

@@ -93,7 +93,7 @@ def profile_from_graph(text: str, location: str, minibatch: int) -> ModelProfile
         )
     if not any(layer.compute_s for layer in layers):
         raise InputError(location, "no layer takes any time")
-    return ModelProfile(minibatch, tuple(layers), details={"program": location, "method": "import"})
+    return ModelProfile(minibatch=minibatch, layers=tuple(layers), program=location, method="import")
 
 
 def _parsed(text: str, location: str) -> dict[str, _Node]:

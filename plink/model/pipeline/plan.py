@@ -2,59 +2,22 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plink.documents.pipeline import Kind, ReduceMode
+from msgspec import structs, to_builtins
+
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.pipeline.actions import PipelineAction
-from plink.model.pipeline.profile import CrossingActivation
-from plink.model.pipeline.shape import PipelineShape
+from plink.model.pipeline.document import PipelineStage, StageBoundary
+from plink.model.pipeline.shape import Kind, PipelineShape, ReduceMode
 from plink.model.pipeline.versions import delay_of
 from plink.model.storage import render_document, write_document
 
 SCHEMA = "plink.pipeline/1"
-
-
-@dataclass(frozen=True)
-class PipelineStage:
-    """One stage: the layers ``first`` to ``last``, trained by ``ranks``, of which number q is replica q.
-
-    ``depth``: minibatches in flight of a replica. ``details``: its other keys in a file: names, all_reduce,
-    memory_bytes, predicted.
-    """
-
-    first: int
-    last: int
-    ranks: tuple[int, ...]
-    depth: int
-    lr_scale: float = 1.0
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """Return the layers for messages, like ``0-30``."""
-        return f"{self.first}-{self.last}"
-
-
-@dataclass(frozen=True)
-class StageBoundary:
-    """What crosses after layer ``after``, for one minibatch; ``tensors`` is empty where only the bytes are known."""
-
-    after: int
-    forward_bytes: int
-    backward_bytes: int
-    tensors: tuple[CrossingActivation, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a plan."""
-        return {
-            "after": self.after,
-            **({"tensors": [tensor.to_json() for tensor in self.tensors]} if self.tensors else {}),
-            "forward_bytes": self.forward_bytes,
-            "backward_bytes": self.backward_bytes,
-        }
+_NOT_FOR_RANKS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
 
 
 @dataclass(frozen=True)
@@ -138,20 +101,19 @@ class PipelinePlan:
             "hosts": [host.to_json() for host in self.hosts],
             **({} if self.hosts.lab is None else {"lab": self.hosts.lab}),
             "stages": [
-                {
-                    "layers": [stage.first, stage.last],
-                    "ranks": list(stage.ranks),
-                    "depth": stage.depth,
-                    "delay": delay_of(shape, number),
-                    "lr_scale": stage.lr_scale,
-                }
-                | dict(stage.details)
+                to_builtins(structs.replace(stage, delay=delay_of(shape, number)))
                 for number, stage in enumerate(self.stages)
             ],
-            "boundaries": [boundary.to_json() for boundary in self.boundaries],
+            "boundaries": [to_builtins(boundary) for boundary in self.boundaries],
             **({} if self.actions is None else {"actions": [[str(step) for step in own] for own in self.actions]}),
             **self.details,
         }
+
+    def for_ranks(self) -> "PipelinePlan":
+        """Return what ranks need to know of it."""
+        stages = tuple(structs.replace(stage, predicted=UNSET) for stage in self.stages)
+        details = {key: value for key, value in self.details.items() if key not in _NOT_FOR_RANKS}
+        return replace(self, stages=stages, details=details)
 
     def fingerprint(self) -> str:
         """Return a digest of all that the plan says, as ranks report it."""

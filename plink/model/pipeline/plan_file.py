@@ -1,17 +1,20 @@
 """Read plans of pipelines from files; every key is validated. Their actions are proven elsewhere, by
 :func:`solvers.pipeline.verifier.verify_actions`."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from plink.documents.codec import decode
-from plink.documents.pipeline import BoundaryEntry, PipelineDocument, StageEntry
 from plink.errors import InputError, UsageError
+from plink.model.document import UNSET
 from plink.model.hosts import hosts_from_json
 from plink.model.pipeline.actions import PipelineAction, parse_action
-from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
-from plink.model.pipeline.profile import CrossingActivation
+from plink.model.pipeline.document import PipelineDocument, PipelineStage, StageBoundary
+from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.versions import delay_of
 from plink.model.storage import name_of, read_document
 
@@ -21,7 +24,6 @@ _OWN_KEYS = frozenset(
         *("hosts", "lab", "stages", "boundaries", "actions"),
     )
 )
-_OWN_STAGE_KEYS = frozenset(("layers", "ranks", "depth", "delay", "lr_scale"))
 
 
 def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
@@ -33,15 +35,12 @@ def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
     hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
     _check_ranks(checked["stages"], sum(host.slots for host in hosts), location)
     _check_layers(checked["stages"], checked["boundaries"], location)
-    raw_stages = document["stages"]
     plan = PipelinePlan(
         kind=checked["kind"],
         minibatch=checked["minibatch"],
         hosts=hosts,
-        stages=tuple(_stage(entry, raw) for entry, raw in zip(checked["stages"], raw_stages, strict=True)),
-        boundaries=tuple(
-            _boundary(entry, f"{location}: boundaries[{k}]") for k, entry in enumerate(checked["boundaries"])
-        ),
+        stages=tuple(structs.replace(stage, delay=UNSET) for stage in checked["stages"]),
+        boundaries=checked["boundaries"],
         accumulate=checked.get("accumulate", 1),
         vertical_sync=checked.get("vertical_sync", False),
         reduce=checked.get("reduce", "wait"),
@@ -55,9 +54,9 @@ def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
         shape = plan.shape
     except UsageError as error:
         raise InputError(location, str(error)) from None
-    for number, entry in enumerate(checked["stages"]):
-        if entry["delay"] != (delay := delay_of(shape, number)):
-            reason = f"{delay} follows from kind, replicas and depths, not {entry['delay']}"
+    for number, stage in enumerate(checked["stages"]):
+        if stage.delay is not UNSET and stage.delay != (delay := delay_of(shape, number)):
+            reason = f"{delay} follows from kind, replicas and depths, not {stage.delay}"
             raise InputError(f"{location}: stages[{number}].delay", reason)
     return plan
 
@@ -70,10 +69,10 @@ def read_pipeline(path: str | Path) -> PipelinePlan:
     return pipeline_from_json(read_document(path), name_of(path))
 
 
-def _check_ranks(stages: list[StageEntry], ranks: int, location: str) -> None:
+def _check_ranks(stages: Sequence[PipelineStage], ranks: int, location: str) -> None:
     owner: dict[int, int] = {}
     for number, stage in enumerate(stages):
-        for rank in stage["ranks"]:
+        for rank in stage.ranks:
             key = f"{location}: stages[{number}].ranks"
             if rank >= ranks:
                 raise InputError(key, f"the hosts have ranks 0 to {ranks - 1}, there is no rank {rank}")
@@ -86,47 +85,33 @@ def _check_ranks(stages: list[StageEntry], ranks: int, location: str) -> None:
         raise InputError(f"{location}: stages", f"rank {rank} is in no stage")
 
 
-def _check_layers(stages: list[StageEntry], boundaries: list[BoundaryEntry], location: str) -> None:
+def _check_layers(stages: Sequence[PipelineStage], boundaries: Sequence[StageBoundary], location: str) -> None:
     for number, stage in enumerate(stages):
-        first, last = stage["layers"]
+        first, last = stage.layers
         if last < first:
             raise InputError(f"{location}: stages[{number}].layers", f"expected first and last, got {first}, {last}")
-    if (begin := stages[0]["layers"][0]) != 0:
+    if (begin := stages[0].first) != 0:
         raise InputError(f"{location}: stages[0].layers", f"the first stage begins with layer {begin}, not 0")
     for number, (before, after) in enumerate(pairwise(stages), start=1):
-        if after["layers"][0] != before["layers"][1] + 1:
+        if after.first != before.last + 1:
             raise InputError(
                 f"{location}: stages[{number}].layers",
-                f"layer {before['layers'][1] + 1} follows the stage before it, not {after['layers'][0]}",
+                f"layer {before.last + 1} follows the stage before it, not {after.first}",
             )
     if len(boundaries) != len(stages) - 1:
         raise InputError(
             f"{location}: boundaries", f"{len(stages)} stages have {len(stages) - 1} boundaries, not {len(boundaries)}"
         )
     for number, (stage, boundary) in enumerate(zip(stages, boundaries, strict=False)):
-        if boundary["after"] != stage["layers"][1]:
+        if boundary.after != stage.last:
             raise InputError(
                 f"{location}: boundaries[{number}].after",
-                f"stage {number} ends with layer {stage['layers'][1]}, not {boundary['after']}",
+                f"stage {number} ends with layer {stage.last}, not {boundary.after}",
             )
-
-
-def _stage(entry: StageEntry, raw: dict[str, Any]) -> PipelineStage:
-    details = {key: value for key, value in raw.items() if key not in _OWN_STAGE_KEYS}
-    first, last = entry["layers"]
-    return PipelineStage(first, last, tuple(entry["ranks"]), entry["depth"], entry.get("lr_scale", 1.0), details)
-
-
-def _boundary(entry: BoundaryEntry, key: str) -> StageBoundary:
-    tensors = tuple(
-        CrossingActivation(tuple(tensor["shape"]), tensor["dtype"], tensor.get("gradient", True), tensor.get("from"))
-        for tensor in entry.get("tensors", [])
-    )
-    if tensors:
-        total = sum(tensor.size_bytes for tensor in tensors)
-        if total != entry["forward_bytes"]:
-            raise InputError(f"{key}.forward_bytes", f"the tensors have {total} bytes, not {entry['forward_bytes']}")
-    return StageBoundary(entry["after"], entry["forward_bytes"], entry["backward_bytes"], tensors)
+        total = sum(tensor.size_bytes for tensor in boundary.tensors)
+        if boundary.tensors and total != boundary.forward_bytes:
+            key = f"{location}: boundaries[{number}].forward_bytes"
+            raise InputError(key, f"the tensors have {total} bytes, not {boundary.forward_bytes}")
 
 
 def _actions(lists: list[list[str]] | None, ranks: int, location: str) -> tuple[tuple[PipelineAction, ...], ...] | None:

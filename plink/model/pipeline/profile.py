@@ -1,28 +1,38 @@
 """Profile of a model: what each layer computes, keeps and hands on, for one minibatch (``plink.profile/1``)."""
 
 import hashlib
+import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from plink.model.storage import render_document, write_document
+from msgspec import Meta, field
+from msgspec.structs import replace
 
-SCHEMA = "plink.profile/1"
+from plink.documents.codec import decode
+from plink.documents.types import ByteCount, Count, HostName, Name, Positive, PositiveInt, Seconds
+from plink.errors import InputError
+from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.storage import name_of, read_document, render_document
+
+Shape = Annotated[tuple[Annotated[int, Meta(ge=0, le=1 << 40)], ...], Meta(max_length=16)]
+DType = Literal[
+    "float64", "float32", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "int16", "int8", "uint8",
+    "bool",
+]  # fmt: skip
 ITEM_BYTES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class CrossingActivation:
-    """One tensor that is made by a layer or before it, and used after it; ``source``: the layer that makes it."""
+class InputTensor(Part, frozen=True):
+    """One tensor of a minibatch."""
 
-    shape: tuple[int, ...]
-    dtype: str
-    gradient: bool = True
-    source: str | None = None
+    shape: Shape
+    """Its sizes, the minibatch's first."""
+    dtype: DType
+    """Type of its elements."""
 
     @property
     def size_bytes(self) -> int:
@@ -32,86 +42,147 @@ class CrossingActivation:
             size *= length
         return size
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a profile."""
-        source = {} if self.source is None else {"from": self.source}
-        return {"shape": list(self.shape), "dtype": self.dtype, "gradient": self.gradient} | source
+
+class CrossingActivation(InputTensor, frozen=True, rename={"source": "from"}):
+    """One tensor that is made by a layer or before it, and used after it."""
+
+    shape: Shape
+    """Its sizes."""
+    gradient: bool = True
+    """Whether its gradient comes back; true when missing."""
+    source: str | Unset = UNSET
+    """The layer that made it."""
 
 
-@dataclass(frozen=True)
-class LayerProfile:
-    """Costs of one layer for one minibatch: seconds of computing, bytes of memory, and bytes that cross after it.
+class LayerProfile(Part, frozen=True, kw_only=True):
+    """One layer, for one minibatch."""
 
-    ``crossing`` is empty where only the bytes are known; ``crossing_back_bytes``: of gradients, 0 where none returns.
-    ``saved_bytes``: what autograd keeps between the passes, of which ``saved_input_bytes`` are its input, and
-    ``saved_before_bytes`` the part of that which layers before keep as well. ``saved_output_bytes``: of its output,
-    what is kept by it or before. ``aliases_input``: its output is in the memory of its input. ``backward_bytes``,
-    ``step_bytes``: the most that its backward pass, or an optimiser's step, holds beyond what was there.
-    """
-
-    name: str
-    forward_s: float
-    backward_s: float
-    parameter_bytes: int
-    crossing_bytes: int
-    crossing_back_bytes: int
+    name: Name
+    """Name of the module, unique in the file."""
     kind: str = ""
-    crossing: tuple[CrossingActivation, ...] = ()
-    update_s: float = 0.0
-    copy_s: float = 0.0
-    optimiser_bytes: int = 0
-    saved_bytes: int | None = None
-    saved_before_bytes: int = 0
-    saved_input_bytes: int = 0
-    saved_output_bytes: int = 0
-    aliases_input: bool = False
-    backward_bytes: int | None = None
-    step_bytes: int = 0
+    """Its class, like Conv2d."""
+    forward_s: Seconds
+    """Median seconds of its forward pass."""
+    backward_s: Seconds
+    """Median seconds of its backward pass."""
+    update_s: Seconds = 0.0
+    """Seconds of the optimiser's step on its parameters; 0 when missing."""
+    copy_s: Seconds = 0.0
+    """Seconds that a copy of its parameters takes; 0 when missing."""
+    parameter_bytes: ByteCount
+    """Bytes of its parameters."""
+    optimiser_bytes: ByteCount = 0
+    """Bytes of the optimiser's state of these; 0 when missing."""
     buffers: bool = False
-    forward_iqr_s: float | None = None
-    backward_iqr_s: float | None = None
+    """Whether it has buffers that the forward pass changes, such as running statistics."""
+    crossing: tuple[CrossingActivation, ...] | Unset = UNSET
+    """Every tensor made by this layer or before, and used after it: what crosses when the model is cut here."""
+    crossing_bytes: ByteCount
+    """Bytes of these."""
+    crossing_back_bytes: ByteCount = UNSET  # type: ignore[assignment]  # whoever reads a file fills it in
+    """Bytes of the gradients that come back; those of the tensors with gradients, or crossing_bytes, when missing."""
+    forward_iqr_s: Seconds | Unset = UNSET
+    """Interquartile range of the forward pass."""
+    backward_iqr_s: Seconds | Unset = UNSET
+    """Interquartile range of the backward pass."""
+    saved_bytes: ByteCount | Unset = UNSET
+    """Bytes that autograd keeps for its backward pass; what crosses after it when missing."""
+    backward_bytes: ByteCount | Unset = UNSET
+    """The most that its backward pass holds beyond what was there before; gradients of its parameters and of its input
+    when missing."""
+    saved_before_bytes: ByteCount | Unset = UNSET
+    """Of the bytes that autograd keeps, what layers before keep as well; 0 when missing."""
+    saved_input_bytes: ByteCount | Unset = UNSET
+    """Of these, what is its input; 0 when missing."""
+    saved_output_bytes: ByteCount | Unset = UNSET
+    """Bytes of its output that autograd keeps for it or for a layer before; 0 when missing."""
+    aliases_input: bool | Unset = UNSET
+    """Whether its output is in the memory of its input, as a view is; false when missing."""
+    step_bytes: ByteCount | Unset = UNSET
+    """The most that an optimiser's step on its parameters holds besides; 0 when missing."""
 
     @property
     def compute_s(self) -> float:
         """Seconds of both passes."""
         return self.forward_s + self.backward_s
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a profile."""
-        optional = {
-            "forward_iqr_s": self.forward_iqr_s,
-            "backward_iqr_s": self.backward_iqr_s,
-            "saved_bytes": self.saved_bytes,
-            "backward_bytes": self.backward_bytes,
-        }
-        parts = ("saved_before_bytes", "saved_input_bytes", "saved_output_bytes", "aliases_input", "step_bytes")
-        optional |= {name: getattr(self, name) or None for name in parts}
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "forward_s": self.forward_s,
-            "backward_s": self.backward_s,
-            "update_s": self.update_s,
-            "copy_s": self.copy_s,
-            "parameter_bytes": self.parameter_bytes,
-            "optimiser_bytes": self.optimiser_bytes,
-            "buffers": self.buffers,
-            **({"crossing": [tensor.to_json() for tensor in self.crossing]} if self.crossing else {}),
-            "crossing_bytes": self.crossing_bytes,
-            "crossing_back_bytes": self.crossing_back_bytes,
-        } | {key: value for key, value in optional.items() if value is not None}
+    def checked(self, key: str) -> "LayerProfile":
+        """Return the layer as it was read, with what follows from the rest.
+
+        :raises InputError: naming the key, below ``key``, that contradicts another one.
+        """
+        back_bytes: int | Unset = self.crossing_back_bytes
+        if self.crossing:
+            gradients = sum(tensor.size_bytes for tensor in self.crossing if tensor.gradient)
+            back_bytes = gradients if back_bytes is UNSET else back_bytes
+            for name, stated, total in (
+                ("crossing_bytes", self.crossing_bytes, sum(tensor.size_bytes for tensor in self.crossing)),
+                ("crossing_back_bytes", back_bytes, gradients),
+            ):
+                if stated != total:
+                    raise InputError(f"{key}.{name}", f"the tensors in crossing have {total} bytes, not {stated}")
+        parts = ("saved_before_bytes", "saved_input_bytes", "saved_bytes")
+        for part, whole in itertools.pairwise(parts):
+            size, limit = getattr(self, part) or 0, getattr(self, whole) or 0
+            if size > limit:
+                raise InputError(f"{key}.{part}", f"it is part of {whole}, {limit}, and cannot be {size}")
+        return replace(self, crossing_back_bytes=self.crossing_bytes if back_bytes is UNSET else back_bytes)
 
 
-@dataclass(frozen=True)
-class ModelProfile:
-    """N layers in the sequence in which they run. ``tied``: groups of names of parameters that are one and the same;
-    ``details``: everything else of the file, as it stands there."""
+class WholeModel(Part, frozen=True, kw_only=True):
+    """The model as a whole, without instruments."""
 
-    minibatch: int
-    layers: tuple[LayerProfile, ...]
-    tied: tuple[tuple[str, ...], ...] = ()
-    slowness: Mapping[str, float] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    forward_s: Seconds
+    """Median seconds of a forward pass."""
+    backward_s: Seconds
+    """Median seconds of a backward pass."""
+    step_s: Seconds | Unset = UNSET
+    """Median seconds of a minibatch with its optimiser step."""
+    layers_over_whole: Annotated[float, Meta(ge=0)] | Unset = UNSET
+    """The sum over layers divided by the whole: 1 when the instruments cost nothing."""
+
+
+class ModelProfile(Document, frozen=True, kw_only=True, tag="plink.profile/1"):
+    """What each layer of a model costs.
+
+    Written by `plink pipeline profile` and `plink pipeline import`, read by `plink pipeline plan`. Layers stand in the
+    sequence in which they run. All times and bytes are of one minibatch on one worker.
+    """
+
+    program: str | Unset = UNSET
+    """File of the program that was profiled, or of the profile that was imported."""
+    arguments: tuple[str, ...] | Unset = UNSET
+    """Its arguments."""
+    device: str | Unset = UNSET
+    """Where it ran, like cpu."""
+    torch: str | Unset = UNSET
+    """Version of PyTorch."""
+    threads: PositiveInt | Unset = UNSET
+    """Threads of PyTorch."""
+    method: Literal["sequential", "modules", "export", "import"] | Unset = UNSET
+    """How the model was cut into layers."""
+    minibatches: PositiveInt | Unset = UNSET
+    """Minibatches that were measured."""
+    seed: Count | Unset = UNSET
+    """Seed of the model's parameters and inputs."""
+    input: tuple[InputTensor, ...] | Unset = UNSET
+    """The tensors of a minibatch, targets left out."""
+    whole: WholeModel | Unset = UNSET
+    """The model as a whole, measured without instruments."""
+    minibatch: PositiveInt
+    """Items in a minibatch."""
+    layers: Annotated[tuple[LayerProfile, ...], Meta(min_length=1, max_length=100000)]
+    """The layers, in the sequence in which they run."""
+    tied: tuple[Annotated[tuple[Name, ...], Meta(min_length=2)], ...] | Unset = UNSET
+    """Names of parameters that are one and the same, and of layers that use one of another's; they must be in one
+    stage."""
+    host_slowness: Mapping[HostName, Annotated[Positive, Meta(le=1e6)]] | Unset = field(default=UNSET, name="hosts")
+    """How many times as long each host takes as the fastest."""
+
+    @property
+    def slowness(self) -> Mapping[str, float]:
+        """How many times as long each host takes as the fastest; 1 where none is stated."""
+        return self.host_slowness or {}
 
     @property
     def compute_s(self) -> float:
@@ -127,7 +198,7 @@ class ModelProfile:
         """Return the first and last layer that must be in one stage, and a parameter that ties them."""
         numbers = {layer.name: number for number, layer in enumerate(self.layers)}
         spans = []
-        for names in self.tied:
+        for names in self.tied or ():
             layers = sorted({numbers[owner] for name in names if (owner := self.owner_of(name)) is not None})
             if len(layers) > 1:
                 spans.append((layers[0], layers[-1], names[0]))
@@ -138,21 +209,37 @@ class ModelProfile:
         owners = (layer.name for layer in self.layers if f"{parameter}.".startswith(f"{layer.name}."))
         return max(owners, key=len, default=None)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the document as written to disk."""
-        return {
-            "schema": SCHEMA,
-            **self.details,
-            "minibatch": self.minibatch,
-            "layers": [layer.to_json() for layer in self.layers],
-            **({"tied": [list(names) for names in self.tied]} if self.tied else {}),
-            **({"hosts": dict(self.slowness)} if self.slowness else {}),
-        }
-
     def digest(self) -> str:
         """Return the fingerprint of the document, like ``sha256:...``."""
         return "sha256:" + hashlib.sha256(render_document(self.to_json()).encode()).hexdigest()
 
-    def write(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        write_document(path, self.to_json())
+
+def profile_from_json(document: dict[str, Any], location: str) -> ModelProfile:
+    """Return a profile from its JSON document, anybody's; ``location`` names the file in errors.
+
+    :raises InputError: naming the key that is wrong.
+    """
+    read = decode(ModelProfile, document, location)
+    names: dict[str, int] = {}
+    for number, layer in enumerate(read.layers):
+        if layer.name in names:
+            reason = f"layers[{names[layer.name]}] is named {layer.name!r} too"
+            raise InputError(f"{location}: layers[{number}].name", reason)
+        names[layer.name] = number
+    layers = tuple(layer.checked(f"{location}: layers[{number}]") for number, layer in enumerate(read.layers))
+    profile = replace(read, layers=layers)
+    if profile.compute_s <= 0:
+        raise InputError(f"{location}: layers", "no layer takes any time; a profile without seconds plans nothing")
+    for number, group in enumerate(profile.tied or ()):
+        for name in group:
+            if profile.owner_of(name) is None:
+                raise InputError(f"{location}: tied[{number}]", f"no layer has the parameter {name!r}")
+    return profile
+
+
+def read_profile(path: str | Path) -> ModelProfile:
+    """Return a profile from a file (``-``: standard input, ``.gz``: compressed).
+
+    :raises InputError: as :func:`profile_from_json`, and when the file cannot be read.
+    """
+    return profile_from_json(read_document(path), name_of(path))

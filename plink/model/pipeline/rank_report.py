@@ -35,18 +35,22 @@ def table_of_reports(reports: Sequence[Mapping[str, Any]], predicted_s: float | 
     stages = sorted({report["stage"] for report in reports})
     rows: list[tuple[str, ...]] = [_COLUMNS]
     rows += [_row(stage, [report for report in reports if report["stage"] == stage]) for stage in stages]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    left = (1, 6)
     return [
         _head(reports, predicted_s),
-        *(
-            "  ".join(
-                text.ljust(width) if column in left else text.rjust(width)
-                for column, (text, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ),
+        *aligned(rows, left=(1, 6)),
         *_age_of_checkpoint(reports),
+    ]
+
+
+def aligned(rows: Sequence[tuple[str, ...]], left: tuple[int, ...]) -> list[str]:
+    """Return rows as lines, with the columns ``left`` flushed left and the others right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            text.ljust(width) if column in left else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     ]
 
 

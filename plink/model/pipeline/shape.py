@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
-from plink.documents.pipeline import Kind, ReduceMode
 from plink.errors import UsageError
 
+Kind = Literal["1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"]
+ReduceMode = Literal["wait", "late"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ACCUMULATING: tuple[Kind, ...] = ("2bw", "1f1b-flush", "gpipe")
 FLUSHING: tuple[Kind, ...] = ("1f1b-flush", "gpipe")

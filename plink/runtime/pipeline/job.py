@@ -276,7 +276,8 @@ def _own_group(plan: PipelinePlan, stage: int, timeout: timedelta) -> Any:
 
 
 def _bucket_bytes(plan: PipelinePlan, stage: int) -> int:
-    return int((plan.stages[stage].details.get("all_reduce") or {}).get("bucket_bytes", DEFAULT_BUCKET_BYTES))
+    reduced = plan.stages[stage].all_reduce
+    return (reduced and reduced.bucket_bytes) or DEFAULT_BUCKET_BYTES
 
 
 def _own_actions(
@@ -302,7 +303,8 @@ def _device(app: PipelineApp) -> torch.device:
 def _with_prediction(error: StageError, plan: PipelinePlan, stage: int) -> StageError:
     """Return an error with the memory that the plan predicts for the stage, where there was not enough."""
     cause = error.__cause__
-    predicted = (plan.stages[stage].details.get("memory_bytes") or {}).get("all")
+    memory = plan.stages[stage].memory_bytes
+    predicted = memory.all if memory else None
     is_memory = isinstance(cause, MemoryError | torch.cuda.OutOfMemoryError) or "allocate memory" in str(cause)
     if not is_memory or predicted is None:
         return error

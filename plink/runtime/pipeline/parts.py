@@ -120,7 +120,7 @@ def stages_of(cut: CutModel, plan: PipelinePlan, location: str) -> list[StageMod
             f"the plan has {plan.stages[-1].last + 1} layers, the program's model {len(units)}; profile it again",
         )
     for number, stage in enumerate(plan.stages):
-        names = stage.details.get("names") or (units[stage.first].name, units[stage.last].name)
+        names = stage.names or (units[stage.first].name, units[stage.last].name)
         for position, planned in zip((stage.first, stage.last), names, strict=True):
             if units[position].name != planned:
                 raise InputError(

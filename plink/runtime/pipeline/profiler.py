@@ -17,7 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from plink.errors import InputError, PlinkError
-from plink.model.pipeline.profile import ITEM_BYTES, CrossingActivation, LayerProfile, ModelProfile
+from plink.model.document import UNSET
+from plink.model.pipeline.profile import (
+    ITEM_BYTES,
+    CrossingActivation,
+    DType,
+    InputTensor,
+    LayerProfile,
+    ModelProfile,
+    WholeModel,
+)  # fmt: skip
 from plink.model.units import format_time
 from plink.runtime.pipeline.app import checked_batch
 from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses
@@ -73,7 +82,7 @@ def consistent_profile(program: ProfiledProgram, minibatches: int, progress: Pro
     """
     for _ in range(2):
         profile = profile_program(program, minibatches, progress)
-        whole_s = profile.details["whole"]["forward_s"] + profile.details["whole"]["backward_s"]
+        whole_s = profile.whole.forward_s + profile.whole.backward_s if profile.whole else profile.compute_s
         less_s, more_s = sorted((profile.compute_s, whole_s))
         if more_s <= less_s * _MAX_RATIO or more_s - less_s <= _MIN_DIFFERENCE_S:
             return profile
@@ -120,17 +129,15 @@ def profile_program(program: ProfiledProgram, minibatches: int, progress: Progre
     return ModelProfile(
         minibatch=items,
         layers=layers,
-        tied=tuple(tuple(names) for names in program.tied),
-        details={
-            "device": program.device,
-            "torch": str(torch.__version__),
-            "threads": torch.get_num_threads(),
-            "method": "sequential",
-            "minibatches": minibatches,
-            "seed": program.seed,
-            "input": [{"shape": list(tensor.shape), "dtype": _dtype(tensor)} for tensor in first],
-            "whole": whole | {"layers_over_whole": alone_s / max(1e-12, whole["forward_s"] + whole["backward_s"])},
-        },
+        tied=tuple(tuple(names) for names in program.tied) or UNSET,
+        device=program.device,
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads(),
+        method="sequential",
+        minibatches=minibatches,
+        seed=program.seed,
+        input=tuple(InputTensor(tuple(tensor.shape), _dtype(tensor)) for tensor in first),
+        whole=WholeModel(**whole, layers_over_whole=alone_s / max(1e-12, whole["forward_s"] + whole["backward_s"])),
     )
 
 
@@ -302,17 +309,17 @@ def _layer(unit: ProfiledUnit, sample: _Samples, step: _Step, last: bool) -> Lay
         parameter_bytes=sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         crossing_bytes=sum(tensor.size_bytes for tensor in crossing),
         crossing_back_bytes=sum(tensor.size_bytes for tensor in crossing if tensor.gradient),
-        crossing=crossing,
+        crossing=crossing or UNSET,
         update_s=step.update_s,
         copy_s=step.copy_s,
         optimiser_bytes=step.state_bytes,
         saved_bytes=memory.saved,
-        saved_before_bytes=memory.saved_before,
-        saved_input_bytes=memory.saved_input,
-        saved_output_bytes=0 if last else memory.saved_output,
-        aliases_input=memory.aliases_input,
+        saved_before_bytes=memory.saved_before or UNSET,
+        saved_input_bytes=memory.saved_input or UNSET,
+        saved_output_bytes=UNSET if last else memory.saved_output or UNSET,
+        aliases_input=memory.aliases_input or UNSET,
         backward_bytes=memory.backward,
-        step_bytes=step.held_bytes,
+        step_bytes=step.held_bytes or UNSET,
         buffers=next(unit.module.buffers(), None) is not None,
         forward_iqr_s=_interquartile_range(sample.forward_s),
         backward_iqr_s=_interquartile_range(sample.backward_s),
@@ -367,11 +374,11 @@ def _interquartile_range(values: list[float]) -> float:
     return high - low
 
 
-def _dtype(tensor: Tensor) -> str:
+def _dtype(tensor: Tensor) -> DType:
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in ITEM_BYTES:
         raise InputError("model()", f"tensors of {name} cannot cross from one stage to the next")
-    return name
+    return name  # type: ignore[return-value]
 
 
 def _now(device: str) -> float:

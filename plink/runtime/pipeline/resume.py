@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from msgspec import to_builtins
 
 from plink.documents.pipeline_checkpoint import PipelineCheckpointDocument
 from plink.errors import InputError, PlinkError
@@ -64,7 +65,7 @@ class Restored:
 def digest_of_training(plan: PipelinePlan) -> str:
     """Return a digest of what decides the bits that training ends with; hosts do not."""
     stages = [
-        [stage.first, stage.last, len(stage.ranks), stage.depth, stage.lr_scale, stage.details.get("all_reduce")]
+        [stage.first, stage.last, len(stage.ranks), stage.depth, stage.lr_scale, to_builtins(stage.all_reduce or None)]
         for stage in plan.stages
     ]
     shape = plan.shape

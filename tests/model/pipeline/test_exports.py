@@ -19,7 +19,19 @@ from tests.runtime.pipeline.apps import plan_of
 
 KINDS = ("Embedding", *["Block"] * 6, "Linear")
 TRANSFORMER = ModelProfile(
-    4, tuple(LayerProfile(f"layers.{k}", 0.1, 0.2, 100, 10, 10, kind=kind) for k, kind in enumerate(KINDS))
+    minibatch=4,
+    layers=tuple(
+        LayerProfile(
+            name=f"layers.{k}",
+            forward_s=0.1,
+            backward_s=0.2,
+            parameter_bytes=100,
+            crossing_bytes=10,
+            crossing_back_bytes=10,
+            kind=kind,
+        )
+        for k, kind in enumerate(KINDS)
+    ),
 )
 
 
@@ -120,9 +132,21 @@ def test_megatron_layout() -> None:
 
 
 def test_megatron_needs_a_transformer() -> None:
-    mixed = ModelProfile(4, tuple(
-        LayerProfile(f"l{k}", 0.1, 0.2, 100, 10, 10, kind="Block" if k % 2 else "Norm") for k in range(8)
-    ))  # fmt: skip
+    mixed = ModelProfile(
+        minibatch=4,
+        layers=tuple(
+            LayerProfile(
+                name=f"l{k}",
+                forward_s=0.1,
+                backward_s=0.2,
+                parameter_bytes=100,
+                crossing_bytes=10,
+                crossing_back_bytes=10,
+                kind="Block" if k % 2 else "Norm",
+            )
+            for k in range(8)
+        ),
+    )
     with pytest.raises(UsageError, match="other layers lie between"):
         megatron(flushing([1, 1]), mixed)
     for kinds, end in (
@@ -130,10 +154,34 @@ def test_megatron_needs_a_transformer() -> None:
         (["Block"] * 7 + ["Linear"], "no embedding before"),
         (["Embedding"] + ["Block"] * 7, "no head after its layers of kind Block"),
     ):
-        layers = (LayerProfile(f"l{k}", 0.1, 0.2, 100, 10, 10, kind=kind) for k, kind in enumerate(kinds))
+        layers = (
+            LayerProfile(
+                name=f"l{k}",
+                forward_s=0.1,
+                backward_s=0.2,
+                parameter_bytes=100,
+                crossing_bytes=10,
+                crossing_back_bytes=10,
+                kind=kind,
+            )
+            for k, kind in enumerate(kinds)
+        )
         with pytest.raises(UsageError, match=end):
-            megatron(flushing([1, 1]), ModelProfile(4, tuple(layers)))
-    unknown = ModelProfile(4, tuple(LayerProfile(f"l{k}", 0.1, 0.2, 100, 10, 10) for k in range(8)))
+            megatron(flushing([1, 1]), ModelProfile(minibatch=4, layers=tuple(layers)))
+    unknown = ModelProfile(
+        minibatch=4,
+        layers=tuple(
+            LayerProfile(
+                name=f"l{k}",
+                forward_s=0.1,
+                backward_s=0.2,
+                parameter_bytes=100,
+                crossing_bytes=10,
+                crossing_back_bytes=10,
+            )
+            for k in range(8)
+        ),
+    )
     with pytest.raises(UsageError, match="needs the kinds of layers"):
         megatron(flushing([1, 1]), unknown)
 

@@ -34,7 +34,7 @@ def test_layers_cuts_and_units() -> None:
     assert [layer.forward_s for layer in profile.layers] == [0.001, 0.002, 0.0, 0.003]
     assert [layer.crossing_bytes for layer in profile.layers] == [100, 100 + 24, 50, 0]
     assert [layer.parameter_bytes for layer in profile.layers] == [7, 0, 0, 400]
-    assert (profile.minibatch, profile.details["method"]) == (64, "import")
+    assert (profile.minibatch, profile.method) == (64, "import")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.plan import PipelinePlan, PipelineStage, StageBoundary
+from plink.model.pipeline.document import PipelineStage, StageAllReduce, StageBoundary
+from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import base_depths
 from plink.runtime.pipeline.app import PipelineApp
 
@@ -181,9 +183,14 @@ def plan_of(
     for number, count in enumerate(shape):
         ranks = tuple(range(rank - count, rank))
         rank -= count
-        details = {"all_reduce": {"algo": "ring", "bucket_bytes": 200}} if count > 1 else {}
         entries.append(
-            PipelineStage(bounds[number], bounds[number + 1] - 1, ranks, depths[number], count / shape[0], details)
+            PipelineStage(
+                layers=(bounds[number], bounds[number + 1] - 1),
+                ranks=ranks,
+                depth=depths[number],
+                lr_scale=count / shape[0],
+                all_reduce=StageAllReduce(algo="ring", bucket_bytes=200) if count > 1 else UNSET,
+            )
         )
     boundaries = tuple(StageBoundary(cut - 1, 64, 0 if number < frozen else 64) for number, cut in enumerate(cuts))
     hosts = Hosts((Host("here", "127.0.0.1", slots=sum(shape)),))

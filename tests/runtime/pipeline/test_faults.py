@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from msgspec import structs
 from torch import Tensor, nn
 
 from plink.errors import PlinkError
+from plink.model.pipeline.document import StageMemory
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.job import PipelineProgram, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
@@ -94,8 +96,9 @@ class FailingApp(SmallApp):
 
 def three_stages() -> PipelinePlan:
     plan = plan_of([1, 1, 1], 6)
-    details = {"memory_bytes": {"all": 5_000_000}}
-    return replace(plan, stages=tuple(replace(stage, details=details) for stage in plan.stages))
+    parts = dict.fromkeys(("weights", "versions", "optimiser", "gradients", "activations", "buffers"), 0)
+    memory = StageMemory(**parts, all=5_000_000)
+    return replace(plan, stages=tuple(structs.replace(stage, memory_bytes=memory) for stage in plan.stages))
 
 
 def train_until_it_fails(stage: int, how: str, timeout_s: float = 300) -> tuple[str, float]:

@@ -19,8 +19,8 @@ from plink.runtime.pipeline.parts import build_model
 from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
 from plink.runtime.pipeline.tensor_counter import TensorCounter
 from solvers.pipeline.joint import plan_measured
-from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
-from solvers.pipeline.threshold import StageRange
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange
+from solvers.pipeline.thesis import NetworkLevel
 from tests.runtime.ranks import results_of, run_ranks
 
 # Each starts several processes; one path of each kind is quick.
@@ -113,9 +113,11 @@ def test_predictions_are_within_ten_percent(name: str, replicas: tuple[int, ...]
     cuts = CUTS[name]
     stages = tuple(StageRange(cuts[k], cuts[k + 1] - 1, replicas[k]) for k in range(len(replicas)))
     request = JointRequest(**options, **({} if len(replicas) == 1 else {"stages": stages}), all_workers=True)
-    plan = plan_measured(profile_of(name), MeasuredHosts.even(hosts, 1.0, 1e-4), request)
+    plan = plan_measured(
+        profile_of(name), MeasuredHosts.even(hosts, (NetworkLevel(len(hosts), 1.25e8),), 1e-4), request
+    )
     counted = results_of(run_ranks(trained, plan.ranks, name, render_document(plan.to_json())))
     for stage in plan.stages:
-        predicted = stage.details["memory_bytes"]
+        predicted = stage.memory_bytes
         for rank in stage.ranks:
-            assert predicted["all"] == pytest.approx(counted[rank], rel=0.1), (plan.label, stage.first, predicted)
+            assert predicted.all == pytest.approx(counted[rank], rel=0.1), (plan.label, stage.first, predicted)

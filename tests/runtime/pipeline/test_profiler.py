@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from plink.errors import InputError, PlinkError
-from plink.model.pipeline.profile_file import profile_from_json
+from plink.model.document import UNSET
+from plink.model.pipeline.profile import profile_from_json
 from plink.runtime.pipeline.profiler import ProfiledProgram, consistent_profile, profile_program
 from tests.model.schemas import complaints
 
@@ -115,10 +116,10 @@ def test_what_two_layers_keep_is_attributed_to_both() -> None:
     ]  # fmt: skip
     conv, relu, pool, flatten, hidden, rectified, last = profile_program(program_of(*modules), 1).layers
     image, pooled, row = 4 * 16 * 64 * 4, 4 * 16 * 16 * 4, 4 * 32 * 4
-    assert (conv.saved_output_bytes, relu.saved_output_bytes) == (0, image)
+    assert (conv.saved_output_bytes, relu.saved_output_bytes) == (UNSET, image)
     assert (pool.saved_bytes, pool.saved_input_bytes, pool.saved_before_bytes) == (image + 2 * pooled, image, image)
-    assert (pool.saved_output_bytes, flatten.saved_output_bytes) == (0, 0)
-    assert (hidden.saved_input_bytes, hidden.saved_before_bytes) == (pooled, 0)
+    assert (pool.saved_output_bytes, flatten.saved_output_bytes) == (UNSET, UNSET)
+    assert (hidden.saved_input_bytes, hidden.saved_before_bytes) == (pooled, UNSET)
     assert rectified.saved_output_bytes == row
     assert (last.saved_input_bytes, last.saved_before_bytes) == (row, row)
     assert conv.backward_bytes == pytest.approx(conv.parameter_bytes, abs=64)
@@ -171,7 +172,7 @@ def test_seconds_are_attributed_to_the_right_layer(monkeypatch: pytest.MonkeyPat
     profile = profile_program(program_of(*modules), 5)
     seconds = [second for layer in profile.layers for second in (layer.forward_s, layer.backward_s)]
     assert seconds == pytest.approx([0, 0, 0.02, 0.06, 0.08, 0.01, 0, 0])
-    assert profile.details["whole"]["layers_over_whole"] == pytest.approx(1)
+    assert profile.whole.layers_over_whole == pytest.approx(1)
 
 
 class Disturbed(Waiting):
@@ -199,7 +200,7 @@ def test_profile_that_contradicts_the_whole_model_is_taken_again(until: int, mon
             consistent_profile(program, 3)
     else:
         profile = consistent_profile(program, 3)
-        assert profile.details["whole"]["layers_over_whole"] == pytest.approx(1)
+        assert profile.whole.layers_over_whole == pytest.approx(1)
 
 
 def test_parameters_are_as_before() -> None:

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from msgspec import structs
 from torch import Tensor, nn
 
+from plink.model.document import UNSET
+from plink.model.pipeline.document import StageAllReduce
 from plink.model.pipeline.plan import PipelinePlan
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, run_rank
 from plink.runtime.pipeline.one_process import train_in_one_process
@@ -48,8 +51,10 @@ class PartlyApp(SmallApp):
 
 def planned(topology: dict[str, Any], bucket_bytes: int) -> PipelinePlan:
     plan = plan_of(layers=3, **topology)
-    reduced = {"all_reduce": {"algo": "ring", "bucket_bytes": bucket_bytes}}
-    stages = tuple(replace(stage, details=reduced if len(stage.ranks) > 1 else {}) for stage in plan.stages)
+    reduced = StageAllReduce(algo="ring", bucket_bytes=bucket_bytes)
+    stages = tuple(
+        structs.replace(stage, all_reduce=reduced if len(stage.ranks) > 1 else UNSET) for stage in plan.stages
+    )
     return replace(plan, stages=stages)
 
 

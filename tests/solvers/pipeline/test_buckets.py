@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
-from plink.documents.pipeline import Kind
 from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.document import StageAllReduce
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.shape import Kind
 from solvers.costs.fabric import Fabric
-from solvers.pipeline.even import EvenRequest, plan_even
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
-from solvers.pipeline.levels import NetworkLevel
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
@@ -37,12 +37,12 @@ def planned(profile: ModelProfile, network: Fabric, kind: Kind | None = None) ->
 
 
 def bucket_of(plan: PipelinePlan) -> int:
-    return int(plan.stages[0].details["all_reduce"]["bucket_bytes"])
+    return int(plan.stages[0].all_reduce.bucket_bytes)
 
 
 def simulated_s(plan: PipelinePlan, profile: ModelProfile, network: Fabric, bucket_bytes: int) -> float:
     stages = tuple(
-        replace(stage, details={**stage.details, "all_reduce": {"algo": "ring", "bucket_bytes": bucket_bytes}})
+        structs.replace(stage, all_reduce=StageAllReduce(algo="ring", bucket_bytes=bucket_bytes))
         if len(stage.ranks) > 1 else stage
         for stage in plan.stages
     )  # fmt: skip
@@ -82,12 +82,3 @@ def test_slow_round_trips_make_buckets_larger() -> None:
 def test_fast_link_has_no_small_buckets() -> None:
     """Rounds of Gloo's ring would take longer than their bytes."""
     assert bucket_of(planned(MANY_LAYERS, fabric(4, 10.0), "data-parallel")) >= DEFAULT_BUCKET_BYTES
-
-
-def test_even_network() -> None:
-    hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in range(4)))
-    slow, fast = (
-        plan_even(VGG, hosts, (NetworkLevel(4, rate),), EvenRequest(kind="data-parallel")) for rate in (2.5e7, 1.25e9)
-    )
-    assert bucket_of(slow) == pytest.approx(4 * 2.5e7 * 1.7e-3, abs=1)
-    assert bucket_of(fast) == DEFAULT_BUCKET_BYTES

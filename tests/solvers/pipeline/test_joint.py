@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from benchmarks.pipeline_brute_force import best_by_trying_all, small_problem
 from plink.errors import NoAnswer, UsageError
@@ -17,11 +18,10 @@ from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.storage import render_document
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.joint import plan_measured
-from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange
 from solvers.pipeline.joint_search import JointSearch, SearchSpace, lower_bound_s, search_partitions, traffic_of
 from solvers.pipeline.period import PeriodModel, PlacedPartition
 from solvers.pipeline.simulated_ways import WaySimulator
-from solvers.pipeline.threshold import StageRange
 from solvers.pipeline.verifier import verify_actions
 from tests.model.schemas import complaints
 from tests.solvers.pipeline.test_even import GNMT, RESNET, VGG, layer, profile_of
@@ -126,7 +126,7 @@ def test_replicas_are_placed_by_racks() -> None:
 
 
 def test_slow_host_gets_the_small_stage() -> None:
-    slow = ModelProfile(VGG.minibatch, VGG.layers, slowness={"h1": 3.0})
+    slow = ModelProfile(minibatch=VGG.minibatch, layers=VGG.layers, host_slowness={"h1": 3.0})
     plan = planned(slow, fabric_of_racks(4, 4))
     last = plan.host_names()[plan.stages[-1].ranks[0]]
     assert plan.label == "3-1"
@@ -138,19 +138,19 @@ def test_memory_decides_the_partition() -> None:
     profile = profile_of(*(layer(f"l{k}", 2.0, 5_000_000, 10_000 * (k < 5)) for k in range(6)))
     free = planned(profile, fabric_of_racks(4, 4))
     assert free.label == "4"
-    need = 0.95 * max(stage.details["memory_bytes"]["all"] for stage in free.stages)
+    need = 0.95 * max(stage.memory_bytes.all for stage in free.stages)
     limited = planned(profile, fabric_of_racks(4, 4), memory=(need,) * 4)
     assert len(limited.stages) > 1
-    assert all(stage.details["memory_bytes"]["all"] <= need for stage in limited.stages)
+    assert all(stage.memory_bytes.all <= need for stage in limited.stages)
 
 
 def test_memory_of_one_host_decides_the_placement() -> None:
-    need = [stage.details["memory_bytes"]["all"] for stage in planned(VGG, fabric_of_racks(4, 4)).stages]
+    need = [stage.memory_bytes.all for stage in planned(VGG, fabric_of_racks(4, 4)).stages]
     small = min(need) * 1.01
     plan = planned(VGG, fabric_of_racks(4, 4), memory=(small, *(max(need) * 1.01,) * 3))
     names = plan.host_names()
     for stage in plan.stages:
-        assert "h0" not in {names[rank] for rank in stage.ranks} or stage.details["memory_bytes"]["all"] <= small
+        assert "h0" not in {names[rank] for rank in stage.ranks} or stage.memory_bytes.all <= small
 
 
 def test_nothing_fits_in_memory() -> None:
@@ -237,7 +237,7 @@ def test_vertical_sync_needs_memory_at_the_last_stage() -> None:
     options: dict[str, Any] = {"kind": "1f1b", "stages": (StageRange(0, 2, 3), StageRange(3, 3, 1))}
     options |= {"depths": "noam", "vertical_sync": True}
     plan = planned(profile, fabric_of_racks(4, 4), **options)
-    assert [stage.details["memory_bytes"]["versions"] for stage in plan.stages] == [30_000_000, 50_000_000]
+    assert [stage.memory_bytes.versions for stage in plan.stages] == [30_000_000, 50_000_000]
     for name in (size.name for size in plan.hosts):
         small = tuple(60e6 if other == name else 200e6 for other in fabric_of_racks(4, 4).names)
         with pytest.raises(NoAnswer, match=rf"needs .* on {name}, which has 60 MB"):
@@ -263,7 +263,7 @@ def test_rivals_compute_again_only_where_they_would_not_fit_otherwise() -> None:
         assert times[1][what] == pytest.approx(times[0][what])
     assert not any(way["recompute"] for way in free.details["compared"] if "order" not in way["what"])
     large = profile_of(
-        *(replace(layer(f"l{k}", 0.02, 1000, 1000 * (k < 7)), saved_bytes=10**7 * (k == 0)) for k in range(8))
+        *(structs.replace(layer(f"l{k}", 0.02, 1000, 1000 * (k < 7)), saved_bytes=10**7 * (k == 0)) for k in range(8))
     )
     stages = tuple(StageRange(2 * k, 2 * k + 1, 1) for k in range(4))
     plan = planned(large, fabric, kind="1f1b", compare=True, recompute=True, memory=(35e6,) * 4, stages=stages)
@@ -317,7 +317,7 @@ def test_slots_of_a_host_are_workers() -> None:
 
 
 def test_tied_layers_stay_together() -> None:
-    tied = ModelProfile(GNMT.minibatch, GNMT.layers, tied=(("l2.weight", "l5.weight"),))
+    tied = ModelProfile(minibatch=GNMT.minibatch, layers=GNMT.layers, tied=(("l2.weight", "l5.weight"),))
     for plan in (planned(tied, fabric_of_racks(4, 4)), planned(tied, fabric_of_racks(12, 4), moves=2000)):
         assert not {stage.first for stage in plan.stages} & {3, 4, 5}
 
@@ -365,8 +365,15 @@ def test_search_repeats_by_its_seed() -> None:
 
 def test_unmeasured_layers_are_no_layers() -> None:
     """A layer without time, bytes or parameters changes nothing."""
-    empty = LayerProfile("relu", 0.0, 0.0, 0, 166_000, 166_000)
-    longer = ModelProfile(64, (*VGG.layers[:4], empty, *VGG.layers[4:]))
+    empty = LayerProfile(
+        name="relu",
+        forward_s=0.0,
+        backward_s=0.0,
+        parameter_bytes=0,
+        crossing_bytes=166_000,
+        crossing_back_bytes=166_000,
+    )
+    longer = ModelProfile(minibatch=64, layers=(*VGG.layers[:4], empty, *VGG.layers[4:]))
     fabric = fabric_of_racks(4, 4)
     assert seconds(planned(longer, fabric)) == pytest.approx(seconds(planned(VGG, fabric)))
 
@@ -377,7 +384,7 @@ def test_flushing_kinds_pay_for_filling(kind: Any) -> None:
     fabric = fabric_of_racks(4, 4)
     options: dict[str, Any] = {"kind": kind, "straight": True, "all_workers": True}
     few, many = (planned(GNMT, fabric, accumulate=count, **options) for count in (4, 32))
-    assert {stage.details["memory_bytes"]["versions"] for stage in few.stages} == {0}
+    assert {stage.memory_bytes.versions for stage in few.stages} == {0}
     assert 0.07 < seconds(few) < 0.077
     assert 0.04 * 35 / 32 < seconds(many) < 0.04 * 35 / 32 * 1.05
     in_flight = [stage.depth for stage in many.stages]
@@ -390,9 +397,7 @@ def test_recomputation_trades_time_for_memory() -> None:
     plain, lean = (planned(GNMT, fabric, recompute=recompute, **options) for recompute in (False, True))
     assert lean.recompute
     assert seconds(lean) == pytest.approx(seconds(plain) * 4 / 3, rel=0.05)
-    plain_bytes, lean_bytes = (
-        sum(stage.details["memory_bytes"]["activations"] for stage in plan.stages) for plan in (plain, lean)
-    )
+    plain_bytes, lean_bytes = (sum(stage.memory_bytes.activations for stage in plan.stages) for plan in (plain, lean))
     assert lean_bytes < plain_bytes
 
 
@@ -401,7 +406,7 @@ def test_memory_leads_to_recomputation_free_kinds() -> None:
     profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
     plan = planned(profile, fabric_of_racks(4, 4), memory=(310e6,) * 4, kind="1f1b-flush", accumulate=8)
     assert plan.kind == "1f1b-flush"
-    assert all(stage.details["memory_bytes"]["all"] <= 310e6 for stage in plan.stages)
+    assert all(stage.memory_bytes.all <= 310e6 for stage in plan.stages)
 
 
 def test_updates_that_replicas_do_not_divide() -> None:

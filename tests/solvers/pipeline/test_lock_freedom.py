@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from plink.documents.pipeline import Kind
-from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
+from plink.model.pipeline.shape import Kind, PipelineShape, base_depths, minibatches_to_prove
 from solvers.pipeline import verifier
-from solvers.pipeline.depths import depths_from
-from solvers.pipeline.lock_freedom import never_locks
-from solvers.pipeline.verifier import verify_actions
+from solvers.pipeline.simulated_ways import depths_from
+from solvers.pipeline.verifier import never_locks, verify_actions
 from tests.solvers.pipeline.test_verifier import compositions
 
 SMALL = [replicas for workers in range(1, 8) for replicas in compositions(workers) if len(replicas) > 1]

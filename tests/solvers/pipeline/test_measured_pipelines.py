@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing.emulated_training import ITEMS, SHAPES
-from plink.api.pipeline_simulation import simulate_plan
-from plink.api.pipeline_training import TrainingRequest
-from plink.api.pipelines import EvenNetworkRequest, PipelineRequest, plan_pipeline
+from plink.features.pipeline.plan import plan_pipeline
+from plink.features.pipeline.request import PipelineRequest, PipelineSimulationRequest
+from plink.features.pipeline.simulate import simulate_pipeline
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 
 GBPS = 0.2
@@ -32,11 +32,17 @@ def profile_of(shape: str) -> ModelProfile:
         forward_s, update_s = layer.seconds * layer.forward_share, layer.weight_bytes / UPDATE_BYTES_PER_S
         layers.append(
             LayerProfile(
-                str(number), forward_s, layer.seconds - forward_s, layer.weight_bytes, crossing, crossing,
-                update_s=update_s, copy_s=update_s,
+                name=str(number),
+                forward_s=forward_s,
+                backward_s=layer.seconds - forward_s,
+                parameter_bytes=layer.weight_bytes,
+                crossing_bytes=crossing,
+                crossing_back_bytes=crossing,
+                update_s=update_s,
+                copy_s=update_s,
             )
-        )  # fmt: skip
-    return ModelProfile(ITEMS, tuple(layers))
+        )
+    return ModelProfile(minibatch=ITEMS, layers=tuple(layers))
 
 
 def test_simulated_seconds_equal_the_measured() -> None:
@@ -45,10 +51,10 @@ def test_simulated_seconds_equal_the_measured() -> None:
     errors = {}
     for shape, stages in STAGES.items():
         profile, record = profile_of(shape), measured[shape]
-        training = TrainingRequest(stages=stages, depth=",".join(map(str, record["depths"])))
-        plan = plan_pipeline(profile, PipelineRequest(EvenNetworkRequest("4", str(GBPS)), training))
+        depth = ",".join(map(str, record["depths"]))
+        plan = plan_pipeline(profile, PipelineRequest(hosts=4, gbps=(GBPS,), stages=stages, depth=depth))
         assert plan.label == record["measured"]
-        simulated = simulate_plan(plan, profile, GBPS).result.minibatch_s
+        simulated = simulate_pipeline(plan, profile, None, PipelineSimulationRequest(GBPS)).document.minibatch_s
         errors[shape] = abs(simulated / statistics.median(record["pipeline_s"]) - 1)
     assert statistics.median(errors.values()) <= 0.05, errors
     assert max(errors.values()) <= 0.1, errors

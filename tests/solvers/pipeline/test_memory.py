@@ -9,11 +9,11 @@ from plink.model.pipeline.actions import actions_of, use_of
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.pipeline.shape import PipelineShape, base_depths
 from plink.model.pipeline.versions import most_versions
-from solvers.pipeline.depths import depths_from
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.period import PlacedPartition
-from solvers.pipeline.simulated_ways import TrainingMode, WaySimulator
+from solvers.pipeline.simulated_ways import TrainingMode, WaySimulator, depths_from
 from solvers.pipeline.stage_costs import keeps_versions
+from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.verifier import verify_actions
 from tests.solvers.pipeline.test_even import hosts
 
@@ -69,13 +69,20 @@ def planned_versions(shape: PipelineShape) -> list[int]:
     """Return the versions that are in the planner's memory of each stage."""
     count = shape.stages
     layers = tuple(
-        LayerProfile(f"l{k}", 0.1, 0.2, WEIGHTS, 10 * (k + 1 < count), 10 * (shape.frozen <= k < count - 1))
+        LayerProfile(
+            name=f"l{k}",
+            forward_s=0.1,
+            backward_s=0.2,
+            parameter_bytes=WEIGHTS,
+            crossing_bytes=10 * (k + 1 < count),
+            crossing_back_bytes=10 * (shape.frozen <= k < count - 1),
+        )
         for k in range(count)
     )
-    measured = MeasuredHosts.even(hosts(shape.workers), 1.0)
+    measured = MeasuredHosts.even(hosts(shape.workers), (NetworkLevel(shape.workers, 1.25e8),))
     request = JointRequest(vertical_sync=shape.vertical_sync, reduce=shape.reduce)
-    ways = WaySimulator(ModelProfile(1, layers), measured, request)
+    ways = WaySimulator(ModelProfile(minibatch=1, layers=layers), measured, request)
     partition = PlacedPartition.of(range(count + 1), shape.replicas, range(shape.workers))
     mode = TrainingMode(shape.kind, shape.accumulate, shape.reduce)
     needed = ways.model(mode).memory_of(partition, shape.depths)
-    return [1 + stage["versions"] // WEIGHTS for stage in needed]
+    return [1 + stage.versions // WEIGHTS for stage in needed]

@@ -1,15 +1,17 @@
-"""``plink launch --pipeline``: the ranks of a plan, each training its stage."""
+"""``plink launch --pipeline``: the ranks of a plan, each training its stage, started again from checkpoints."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
 
 from plink.cli.job_order import JobOrder
+from plink.cli.launching import JobSetup, Restart
 from plink.errors import InputError, PlinkError, UsageError
 from plink.features.launch.request import JobRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline
+from plink.records.pipeline_log import PipelineLog
 from plink.runtime.pipeline import (
     CHECKPOINT_VARIABLE,
     EVERY_VARIABLE,
@@ -21,14 +23,13 @@ from plink.runtime.pipeline import (
 )
 from plink.terminal.screen import say
 from runners.job.job import Job
+from runners.job.result import RunResult
 
 _MIN_TIMEOUT_S = 300.0
 _TIMEOUT_PERIODS = 20  # of all minibatches in flight, before a rank that sends nothing is given up
 # A variable's value can have 128 KiB on Linux.
 _MAX_PLAN_BYTES = 120_000
-# What no rank needs to know.
-_DROPPED_KEYS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
-_DROPPED_STAGE_KEYS = ("predicted",)
+_INTERRUPTED = 130
 
 
 def check_options(program: str, options: JobRequest) -> None:
@@ -49,7 +50,9 @@ def pipeline_order(plan_file: Path, options: JobRequest, runner: str) -> tuple[P
     :raises PlinkError: when it is not proven, or of other hosts.
     """
     plan = read_pipeline(plan_file)
-    if errors := _errors(plan):
+    from plink.features.pipeline.plan import verify_pipeline
+
+    if errors := verify_pipeline(plan).errors:
         raise InputError(str(plan_file), f"its actions are not correct: {errors[0]}")
     if runner == "local":
         if options.hosts_file is not None:
@@ -62,18 +65,6 @@ def pipeline_order(plan_file: Path, options: JobRequest, runner: str) -> tuple[P
     if idle:
         say(f"idle, as planned: {', '.join(idle)}")
     return plan, JobOrder(hosts, hosts, {}, plan.details.get("environment") or {})
-
-
-def _errors(plan: PipelinePlan) -> list[str]:
-    """Return what is wrong with a plan's actions."""
-    from solvers.pipeline.verifier import verify_actions
-
-    ranks = [stage.ranks for stage in plan.stages]
-    if plan.actions is None:
-        return verify_actions(plan.shape, ranks=ranks)
-    minibatches = sum(action.kind == "F" for rank in plan.stages[0].ranks for action in plan.actions[rank])
-    own = {plan.place_of(rank): actions for rank, actions in enumerate(plan.actions)}
-    return verify_actions(plan.shape, max(1, minibatches), own, ranks)
 
 
 def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
@@ -101,7 +92,7 @@ def pipelined(job: Job, plan: PipelinePlan, options: JobRequest) -> Job:
         raise UsageError("--set checkpoint-every and restarts go with --checkpoint DIR")
     timeout_s = settings.message_timeout_s
     variables = {
-        VARIABLE: plan_for_ranks(plan),
+        VARIABLE: _plan_for_ranks(plan),
         REPORTS_VARIABLE: "1",
         TIMEOUT_VARIABLE: f"{message_timeout_s(plan) if timeout_s is None else timeout_s:g}",
     }
@@ -126,16 +117,56 @@ def message_timeout_s(plan: PipelinePlan) -> float:
     return max(_MIN_TIMEOUT_S, _TIMEOUT_PERIODS * period_s * in_flight)
 
 
-def plan_for_ranks(plan: PipelinePlan) -> str:
+def _plan_for_ranks(plan: PipelinePlan) -> str:
     """Return what ranks need of a plan, in one line.
 
     :raises PlinkError: when it is too long for a variable.
     """
-    document = {key: value for key, value in plan.to_json().items() if key not in _DROPPED_KEYS}
-    document["stages"] = [
-        {key: value for key, value in stage.items() if key not in _DROPPED_STAGE_KEYS} for stage in document["stages"]
-    ]
-    text = json.dumps(document, separators=(",", ":"))
+    text = json.dumps(plan.for_ranks().to_json(), separators=(",", ":"))
     if len(text) > _MAX_PLAN_BYTES:
         raise PlinkError(f"the plan has {len(text)} bytes, more than a variable can hold ({_MAX_PLAN_BYTES})")
     return text
+
+
+def restartable(setup: JobSetup, restarts: int) -> JobSetup:
+    """Return a job that is started again when it fails, at most so many times.
+
+    It is not started again when it wrote no checkpoint since its last start, nor when the user ended it. Then a message
+    says how to go on by hand.
+    """
+    folder = setup.job.env.get(CHECKPOINT_VARIABLE)
+    return setup if folder is None else _restarted(setup, folder, restarts)
+
+
+def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
+    def progress() -> tuple[int, int]:
+        """Return the minibatch that the job began with, and that of the latest checkpoint that all ranks have."""
+        log = setup.request.pipeline_log
+        assert log is not None
+        reports = log.latest.values()
+        begin = max((report.get("begin", 0) for report in reports), default=0)
+        return begin, max((report.get("checkpoint", 0) for report in reports), default=0)
+
+    def resume_hint() -> str | None:
+        begin, latest = progress()
+        if latest > begin:
+            return f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
+        if restored := setup.job.env.get(RESTORE_VARIABLE):
+            at = f" at minibatch {begin}" if begin else ""
+            return f"no checkpoint was written since it began{at}: add --restore {restored} to go on from there again"
+        return None
+
+    def restart(result: RunResult) -> Restart:
+        begin, latest = progress()
+        if result.failure is None:
+            return Restart()
+        if latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out:
+            job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
+            request = replace(setup.request, pipeline_log=PipelineLog())
+            following = _restarted(replace(setup, job=job, request=request), folder, restarts - 1)
+            # It may be damaged: what training resumes from, its ranks say.
+            left = f"restarts left: {restarts - 1}"
+            return Restart(following, f"checkpoints up to minibatch {latest} are in {folder}; starting again; {left}")
+        return Restart(message=resume_hint())
+
+    return replace(setup, restart=restart, resume_hint=resume_hint)

@@ -4,16 +4,18 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 from plink.errors import InputError, NoAnswer
+from plink.model.document import UNSET
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
+from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import median_of, rank_report_from_json, training_s
+from plink.model.pipeline.results import AssessedStage, PipelineAssessment, PredictedFigure
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_bytes, format_time
@@ -29,29 +31,18 @@ _WAITS = {
 }
 
 
-@dataclass(frozen=True)
-class PipelineAssessment:
-    """A run beside its plan; ``document``: ``plink.pipeline-assessment/1``."""
-
-    document: dict[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``plink.pipeline-assessment/1``."""
-        return self.document
-
-
-def latest_reports(folder: Path) -> list[dict[str, Any]]:
+def _latest_reports(folder: Path) -> list[dict[str, Any]]:
     """Return the latest report of each rank of a run, in rank order.
 
     :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
     """
-    latest = {report["rank"]: report for report in reports_of(folder) if report["type"] != "timeline"}
+    latest = {report["rank"]: report for report in _reports_of(folder) if report["type"] != "timeline"}
     if not latest:
         raise NoAnswer(f"{folder / NAME} is empty: no rank reported before the run ended")
     return [latest[rank] for rank in sorted(latest)]
 
 
-def reports_of(folder: Path) -> list[dict[str, Any]]:
+def _reports_of(folder: Path) -> list[dict[str, Any]]:
     """Return all reports of a run, in the sequence in which they came.
 
     :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
@@ -69,69 +60,59 @@ def reports_of(folder: Path) -> list[dict[str, Any]]:
     return reports
 
 
-def measured_timeline(plan: PipelinePlan, folder: Path, fingerprints: Sequence[str]) -> list[TimedAction]:
-    """Return when the ranks of a run did their first actions.
+def measured_timeline(plan: PipelinePlan, folder: Path) -> tuple[TimedAction, ...]:
+    """Return when the ranks of a run of this plan did their first actions.
 
-    :param fingerprints: of the plan as its ranks may have read it.
     :raises InputError: when the run had another plan. :raises NoAnswer: when it has no times.
     """
     timeline = []
-    for report in reports_of(folder):
-        check_plan(report, folder.name, fingerprints)
+    for report in _reports_of(folder):
+        _check_plan(report, folder.name, plan)
         for kind, number, begin_s, end_s in report.get("actions", ()):
             action = PipelineAction(kind, report["stage"], number)
             timeline.append(TimedAction(action, report["replica"], begin_s, end_s))
     if not timeline:
         raise NoAnswer(f"{folder.name} has no times of actions: ranks write them when the job ends")
-    return timeline
+    return tuple(timeline)
 
 
-def check_plan(report: Mapping[str, Any], run: str, fingerprints: Sequence[str]) -> None:
-    """Refuse a report of another plan.
-
-    :raises InputError: naming both plans.
-    """
+def _check_plan(report: Mapping[str, Any], run: str, plan: PipelinePlan) -> None:
+    fingerprints = [plan.for_ranks().fingerprint(), plan.fingerprint()]
     if report["plan"] not in fingerprints:
         raise InputError(run, f"it ran plan {report['plan']}, not this one ({fingerprints[0]}); name its plan")
 
 
-def assess_pipeline(
-    plan: PipelinePlan, reports: Sequence[Mapping[str, Any]], run: str, fingerprints: Sequence[str]
-) -> PipelineAssessment:
-    """Compare a run's reports with its plan.
+def assess_pipeline(plan: PipelinePlan, folder: Path) -> PipelineAssessment:
+    """Compare the run in a folder, such as ``.plink/runs/ID``, with its plan.
 
-    :param fingerprints: of the plan as its ranks may have read it.
-    :raises InputError: when the run had another plan. :raises NoAnswer: when a rank did not report.
+    :raises InputError: when the run had another plan, or its log is wrong. :raises NoAnswer: when a rank sent nothing.
     """
+    reports, run = _latest_reports(folder), folder.name
     for report in reports:
-        check_plan(report, run, fingerprints)
+        _check_plan(report, run, plan)
     if missing := sorted(set(range(plan.ranks)) - {report["rank"] for report in reports}):
         raise NoAnswer(f"{run}: rank {missing[0]} did not report, so there is nothing to assess its stage by")
-    stages = [
+    stages = tuple(
         _assessed_stage(plan, number, [report for report in reports if report["stage"] == number])
         for number in range(len(plan.stages))
-    ]
+    )
     periods = [report["minibatch_s"] for report in reports if "minibatch_s" in report]
-    measured = statistics.median(periods) if periods else None
-    predicted = (plan.details.get("predicted") or {}).get("minibatch_s")
+    period = PredictedFigure(
+        predicted=(plan.details.get("predicted") or {}).get("minibatch_s"),
+        measured=statistics.median(periods) if periods else None,
+    )
     return PipelineAssessment(
-        {
-            "schema": "plink.pipeline-assessment/1",
-            "run": run,
-            "minibatches": sum(report["minibatches"] for report in reports if report["stage"] == 0),
-            "minibatch_s": {"predicted": predicted, "measured": measured},
-            "stages": stages,
-            "verdict": _verdict(stages, predicted, measured, _slow_link(plan, reports)),
-        }
+        run=run,
+        minibatches=sum(report["minibatches"] for report in reports if report["stage"] == 0),
+        minibatch_s=period,
+        stages=stages,
+        verdict=tuple(_verdict(stages, period, _slow_link(plan, reports))),
     )
 
 
-def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[str, Any]]) -> AssessedStage:
     stage, shape = plan.stages[number], plan.shape
     count = len(stage.ranks)
-    predicted: Mapping[str, Any] = stage.details.get("predicted") or {}
-
-    median = partial(median_of, reports)
 
     def compute(report: Mapping[str, Any]) -> float | None:
         if "forward_s" not in report:
@@ -144,27 +125,28 @@ def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[s
         seconds = training_s(report)
         return max(1e-9, 1 - waited / seconds) if seconds > 0 else None
 
-    waits = {name: median(partial(_waited_s, key)) or 0.0 for key, name in _WAITS.items()}
-    computed = median(compute)
+    waits = {name: median_of(reports, partial(_waited_s, key)) or 0.0 for key, name in _WAITS.items()}
+    computed = median_of(reports, compute)
     sent = sum(report["sent_bytes"] for report in reports)
     done = sum(report["minibatches"] for report in reports)
     ahead = plan.boundaries[number].forward_bytes if number < len(plan.boundaries) else 0
     back = plan.boundaries[number - 1].backward_bytes if number else 0
     minibatches = min(minibatches_to_prove(shape), _MAX_REPLAYED_MINIBATCHES)
-    planned = use_of(shape, number, list(actions_of(shape, number, 0, minibatches))).versions
     longest = max(waits, key=lambda name: waits[name])
-    return {
-        "stage": number,
-        "compute_s": {
-            "predicted": predicted.get("compute_s") or None,
-            "measured": None if computed is None else computed / count,
-        },
-        "busy": {"predicted": predicted.get("busy_share") or None, "measured": median(busy)},
-        "sent_bytes": {"predicted": float(ahead + back) or None, "measured": sent / done if sent and done else None},
-        "versions": max(report["versions"] for report in reports),
-        "planned_versions": planned,
-        **({"waits_for": longest} if waits[longest] > 0 else {}),
-    }
+    predicted = stage.predicted or StagePrediction(compute_s=0.0, network_s=0.0)
+    return AssessedStage(
+        stage=number,
+        compute_s=PredictedFigure(
+            predicted=predicted.compute_s or None, measured=None if computed is None else computed / count
+        ),
+        busy=PredictedFigure(predicted=predicted.busy_share or None, measured=median_of(reports, busy)),
+        sent_bytes=PredictedFigure(
+            predicted=float(ahead + back) or None, measured=sent / done if sent and done else None
+        ),
+        versions=max(report["versions"] for report in reports),
+        planned_versions=use_of(shape, number, list(actions_of(shape, number, 0, minibatches))).versions,
+        waits_for=longest if waits[longest] > 0 else UNSET,
+    )
 
 
 def _waited_s(key: str, report: Mapping[str, Any]) -> float:
@@ -204,35 +186,28 @@ def _longest_wait(report: Mapping[str, Any]) -> str:
     return longest if _waited_s(longest, report) > 0 else ""
 
 
-def _verdict(
-    stages: Sequence[Mapping[str, Any]], predicted: float | None, measured: float | None, link: str
-) -> list[str]:
+def _verdict(stages: Sequence[AssessedStage], period: PredictedFigure, link: str) -> list[str]:
     """Return what was off by more than the tolerance, what costs most first. ``link``: on which ranks wait most."""
     findings: list[tuple[float, str]] = []
     for stage in stages:
-        compute = stage["compute_s"]
-        if _is_off(compute):
-            times = compute["measured"] / compute["predicted"]
+        compute, sent = stage.compute_s, stage.sent_bytes
+        if compute.is_off(_TOLERANCE):
+            took_s, profiled_s = compute.measured or 0.0, compute.predicted or 0.0
             findings.append(
                 (
-                    compute["measured"] - compute["predicted"],
-                    f"stage {stage['stage']} computes {times:.3g} times as long as profiled "
-                    f"({format_time(compute['measured'])} instead of {format_time(compute['predicted'])}): "
+                    took_s - profiled_s,
+                    f"stage {stage.stage} computes {took_s / profiled_s:.3g} times as long as profiled "
+                    f"({format_time(took_s)} instead of {format_time(profiled_s)}): "
                     "profile on these hosts, and check what else runs there",
                 )
             )
-        sent = stage["sent_bytes"]
-        if _is_off(sent):
-            findings.append(
-                (
-                    0.0,
-                    f"stage {stage['stage']} sends {format_bytes(sent['measured'])} a minibatch instead of "
-                    f"{format_bytes(sent['predicted'])}: the program is not the one that was profiled",
-                )
-            )
-        if stage["versions"] > stage["planned_versions"]:
-            versions = f"{stage['versions']} versions instead of {stage['planned_versions']}"
-            findings.append((0.0, f"stage {stage['stage']} kept {versions}"))
+        if sent.is_off(_TOLERANCE):
+            amounts = f"{format_bytes(sent.measured or 0)} a minibatch instead of {format_bytes(sent.predicted or 0)}"
+            findings.append((0.0, f"stage {stage.stage} sends {amounts}: the program is not the one that was profiled"))
+        if stage.versions > stage.planned_versions:
+            versions = f"{stage.versions} versions instead of {stage.planned_versions}"
+            findings.append((0.0, f"stage {stage.stage} kept {versions}"))
+    predicted, measured = period.predicted, period.measured
     if predicted and measured and measured > predicted * (1 + _TOLERANCE):
         lost = measured - predicted
         explained = max((cost for cost, _ in findings), default=0.0)
@@ -241,8 +216,8 @@ def _verdict(
                 text = f"{link} wait for each other's messages too: probe the network again"
                 findings.append((lost - explained, text))
         else:
-            idle = min(stages, key=lambda stage: stage["busy"]["measured"] or 1.0)
-            waits = f"; stage {idle['stage']} waits for {idle['waits_for']}" if "waits_for" in idle else ""
+            idle = min(stages, key=lambda stage: stage.busy.measured or 1.0)
+            waits = f"; stage {idle.stage} waits for {idle.waits_for}" if idle.waits_for is not UNSET else ""
             waits = f"; {link} wait for each other's messages" if link else waits
             findings.append((lost, f"messages or all-reduces take longer than planned{waits}: probe the network again"))
     if findings:
@@ -250,8 +225,3 @@ def _verdict(
     if not predicted or not measured:
         return ["the run was too short, or the plan has no prediction: nothing to compare"]
     return [f"as predicted, within {_TOLERANCE:.0%}"]
-
-
-def _is_off(pair: Mapping[str, float | None]) -> bool:
-    predicted, measured = pair["predicted"], pair["measured"]
-    return bool(predicted and measured and abs(measured / predicted - 1) > _TOLERANCE)

@@ -5,26 +5,37 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from msgspec import Meta
 
 from plink.documents.network import HostEntry
-from plink.documents.profile import ByteCount, CrossingTensor, Seconds
-from plink.documents.types import Count, HostName, LabName, Name, NonNegative, Positive, PositiveInt, Share
+from plink.documents.types import (
+    ByteCount,
+    Count,
+    HostName,
+    LabName,
+    Name,
+    NonNegative,
+    Positive,
+    PositiveInt,
+    Seconds,
+    Share,
+)  # fmt: skip
+from plink.model.document import UNSET, Part, Unset
+from plink.model.pipeline.profile import CrossingActivation
+from plink.model.pipeline.shape import Kind, ReduceMode
 
-Kind = Literal["1f1b", "2bw", "1f1b-flush", "gpipe", "data-parallel", "model-parallel"]
-ReduceMode = Literal["wait", "late"]
 MAX_MINIBATCHES_IN_FLIGHT = 65536
 Digest = Annotated[str, Meta(title="a digest (sha256:...)", pattern=r"^sha256:[0-9a-f]+(?!\n)$")]
 Depth = Annotated[int, Meta(ge=1, le=MAX_MINIBATCHES_IN_FLIGHT)]
 
 
-class StageAllReduce(TypedDict):
+class StageAllReduce(Part, frozen=True, kw_only=True):
     """How replicas of a stage add up their gradients."""
 
     algo: Name
     """The algorithm, like ring."""
-    bucket_bytes: NotRequired[Annotated[int, Meta(ge=1, le=1 << 40)]]
+    bucket_bytes: Annotated[int, Meta(ge=1, le=1 << 40)] | Unset = UNSET
     """Gradients are reduced in buckets of this size."""
 
 
-class StageMemory(TypedDict):
+class StageMemory(Part, frozen=True, kw_only=True):
     """Bytes that one replica of a stage needs."""
 
     weights: ByteCount
@@ -43,53 +54,69 @@ class StageMemory(TypedDict):
     """The sum."""
 
 
-class StagePrediction(TypedDict):
+class StagePrediction(Part, frozen=True, kw_only=True):
     """What a stage is predicted to do, in seconds for a minibatch of the pipeline."""
 
     compute_s: NonNegative
     """Computing, divided by the replicas."""
     network_s: NonNegative
     """Sending and receiving."""
-    reduce_exposed_s: NotRequired[NonNegative]
+    reduce_exposed_s: NonNegative | Unset = UNSET
     """The part of the all-reduce that its own backward pass does not hide."""
-    busy_share: NotRequired[Share]
+    busy_share: Share | Unset = UNSET
     """Share of time in which a replica computes."""
 
 
-class StageEntry(TypedDict):
+class PipelineStage(Part, frozen=True, kw_only=True):
     """One stage."""
 
-    layers: Annotated[list[Count], Meta(min_length=2, max_length=2)]
+    layers: tuple[Count, Count]
     """Numbers of its first and last layer in the profile, from 0."""
-    names: NotRequired[Annotated[list[str], Meta(min_length=2, max_length=2)]]
+    names: tuple[str, str] | Unset = UNSET
     """Names of these layers."""
-    ranks: Annotated[list[Count], Meta(min_length=1)]
+    ranks: Annotated[tuple[Count, ...], Meta(min_length=1)]
     """The ranks of its replicas: replica q processes the minibatches b with b mod (number of replicas) = q."""
     depth: Depth
     """Minibatches that a replica has in flight at most: one more than its warm-up forward passes."""
-    delay: Count
-    """By how many updates the parameters that a minibatch uses are older than the update that it makes."""
-    lr_scale: NotRequired[Annotated[float, Meta(gt=0, le=1e6)]]
+    delay: Count | Unset = UNSET
+    """By how many updates the parameters that a minibatch uses are older than the update that it makes: it follows from
+    the plan, and stands in files alone."""
+    lr_scale: Annotated[float, Meta(gt=0, le=1e6)] = 1.0
     """Factor of the learning rate; 1 when missing."""
-    all_reduce: NotRequired[StageAllReduce | None]
+    all_reduce: StageAllReduce | Unset | None = UNSET
     """How replicas add up gradients; null or missing for a stage of one replica."""
-    memory_bytes: NotRequired[StageMemory]
+    memory_bytes: StageMemory | Unset = UNSET
     """What a replica needs."""
-    predicted: NotRequired[StagePrediction]
+    predicted: StagePrediction | Unset = UNSET
     """What the stage is predicted to do."""
 
+    @property
+    def first(self) -> int:
+        """Its first layer."""
+        return self.layers[0]
 
-class BoundaryEntry(TypedDict):
+    @property
+    def last(self) -> int:
+        """Its last layer."""
+        return self.layers[1]
+
+    @property
+    def label(self) -> str:
+        """Return the layers for messages, like ``0-30``."""
+        return f"{self.first}-{self.last}"
+
+
+class StageBoundary(Part, frozen=True, omit_defaults=True):
     """What crosses from one stage to the next, for one minibatch."""
 
     after: Count
     """Number of the last layer before it."""
-    tensors: NotRequired[list[CrossingTensor]]
-    """The tensors, where the profile names them."""
     forward_bytes: ByteCount
     """Bytes of activations."""
     backward_bytes: ByteCount
     """Bytes of gradients; 0 where none comes back, because nothing before it is trained."""
+    tensors: tuple[CrossingActivation, ...] = ()
+    """The tensors, where the profile names them."""
 
 
 class PipelinePrediction(TypedDict):
@@ -171,9 +198,9 @@ class PipelineDocument(TypedDict):
     """Hosts that were offered and are not used."""
     lab: NotRequired[LabName]
     """The emulated lab that the hosts live in; absent for real hosts."""
-    stages: Annotated[list[StageEntry], Meta(min_length=1)]
+    stages: Annotated[tuple[PipelineStage, ...], Meta(min_length=1)]
     """The stages, first to last."""
-    boundaries: list[BoundaryEntry]
+    boundaries: tuple[StageBoundary, ...]
     """What crosses between neighbouring stages."""
     predicted: NotRequired[PipelinePrediction | None]
     """What it is predicted to do."""

@@ -1,1 +1,0 @@
-"""``plink pipeline`` and its commands."""

@@ -1,0 +1,1 @@
+"""Pipelines: profiles of models, plans of their stages, simulated, trained and assessed."""

@@ -1,0 +1,195 @@
+"""Plans of pipelines, their simulations, trainings and runs in lines for people."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from plink.model.hostlist import fold_hostlist
+from plink.model.pipeline.actions import actions_of
+from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.rank_report import aligned
+from plink.model.pipeline.results import PipelineAssessment, PipelineTraining, PredictedFigure, SimulatedPipeline
+from plink.model.pipeline.versions import delay_of, minibatches_per_update
+from plink.model.units import format_bytes, format_time
+
+_MAX_HOSTS_CHARS = 40
+_MAX_TIMELINE_RANKS = 16
+_TIMELINE_ACTIONS = 24
+_MANY_MINIBATCHES = 1 << 16
+_MAX_SIMULATED_RANKS = 32
+_SHOWN_LINKS = 3
+_MAX_LOSS_ROWS = 10
+
+
+def plan_lines(plan: PipelinePlan) -> list[str]:
+    """Return the plan as a table, with what it is compared to."""
+    return [_head(plan), *_table(plan), *_compared(plan)]
+
+
+def _head(plan: PipelinePlan) -> str:
+    layers = plan.stages[-1].last + 1
+    hosts, idle = len(plan.hosts), len(plan.details.get("idle") or [])
+    used = f"{hosts} of {hosts + idle}" if idle else str(hosts)
+    text = f"pipeline {plan.label} on {used} host{'s' * (hosts + idle != 1)}, {plan.kind}, {layers} layers, "
+    text += f"minibatch {plan.minibatch}"
+    predicted = plan.details.get("predicted")
+    if predicted:
+        text += f": {format_time(predicted['minibatch_s'])} a minibatch, {predicted['items_per_s']:,.0f} items/s"
+        if plan.details.get("lower_bound_s"):
+            bound, gap = plan.details["lower_bound_s"], plan.details["gap"]
+            text += f" (bound {format_time(bound)}, gap {gap:.0%})"
+    return text
+
+
+def _table(plan: PipelinePlan) -> list[str]:
+    names, shape = plan.host_names(), plan.shape
+    rows: list[tuple[str, ...]] = [("stage", "layers", "hosts", "depth", "delay", "update", "compute", "network")]
+    has_memory = any(stage.memory_bytes for stage in plan.stages)
+    if has_memory:
+        rows = [(*rows[0], "memory")]
+    for number, stage in enumerate(plan.stages):
+        hosts = fold_hostlist(list(dict.fromkeys(names[rank] for rank in stage.ranks)), " ")
+        if len(hosts) > _MAX_HOSTS_CHARS:
+            hosts = f"{names[stage.ranks[0]]} ... ({len(stage.ranks)})"
+        predicted = stage.predicted
+        label = " ".join([stage.label, *dict.fromkeys(stage.names or ())][:2])
+        rows.append(
+            (
+                str(number),
+                label,
+                hosts,
+                str(stage.depth),
+                str(delay_of(shape, number)),
+                f"{minibatches_per_update(shape, number) * plan.minibatch} items",
+                format_time(predicted.compute_s) if predicted else "-",
+                format_time(predicted.network_s) if predicted else "-",
+                *([format_bytes(stage.memory_bytes.all) if stage.memory_bytes else "-"] if has_memory else []),
+            )
+        )
+    return aligned(rows, left=(1, 2))
+
+
+def _compared(plan: PipelinePlan) -> list[str]:
+    lines = []
+    predicted = plan.details.get("predicted")
+    if predicted:
+        lines.append(f"limited by: {predicted.get('limited_by', '-')}")
+        if "bytes_per_item" in predicted:
+            lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
+    ways = plan.details.get("compared") or []
+    if ways and predicted:
+        lines += _compared_table(ways, predicted["minibatch_s"], plan.recompute)
+    return lines
+
+
+def _compared_table(ways: list[dict[str, Any]], minibatch_s: float, recompute: bool) -> list[str]:
+    """Return other ways to train, simulated, and how many times as fast the plan is.
+
+    ``recompute``: the plan computes activations again, so each row says whether it does so too.
+    """
+    rows: list[tuple[str, ...]] = [("compared", "a minibatch", "the plan's gain", "delay", "update", "memory")]
+    for way in ways:
+        gain = f"{way['minibatch_s'] / minibatch_s:.2f} times"
+        fits = {True: "fits", False: "does not fit", None: "-"}[way.get("fits")]
+        update = f"{way['items_per_update']:.0f} items" if "items_per_update" in way else "-"
+        name = way["what"]
+        if recompute and "recompute" in way:
+            name += f", {'with' if way['recompute'] else 'without'} recomputation"
+        rows.append((name, format_time(way["minibatch_s"]), gain, str(way["delay"]), update, fits))
+    return aligned(rows, left=(0, 5))
+
+
+def timeline_lines(plan: PipelinePlan) -> list[str]:
+    """Return the first actions of each rank: forward passes as numbers, backward passes in brackets, + an update.
+
+    Columns are actions in sequence, not time.
+    """
+    shape = plan.shape
+    lines = ["first actions: 3 forward, (3) backward, + update"]
+    for rank in range(min(plan.ranks, _MAX_TIMELINE_RANKS)):
+        stage, replica = plan.place_of(rank)
+        words = []
+        for action in islice(actions_of(shape, stage, replica, _MANY_MINIBATCHES), _TIMELINE_ACTIONS):
+            if action.kind == "F":
+                words.append(str(action.number))
+            elif action.kind == "B":
+                words.append(f"({action.number})")
+            elif action.kind == "UPDATE":
+                words.append("+")
+        lines.append(f"rank {rank} stage {stage}: {' '.join(words)} ...")
+    if plan.ranks > _MAX_TIMELINE_RANKS:
+        lines.append(f"... and {plan.ranks - _MAX_TIMELINE_RANKS} more ranks")
+    return lines
+
+
+def profile_line(profile: ModelProfile) -> str:
+    """Return what matters of a profile in a line."""
+    longest = max(profile.layers, key=lambda layer: layer.compute_s)
+    return (
+        f"{len(profile.layers)} layer{'s' * (len(profile.layers) != 1)}, {format_time(profile.compute_s)} a minibatch, "
+        f"{format_bytes(profile.parameter_bytes)} of parameters; "
+        f"longest: {' '.join(filter(None, (longest.name, longest.kind)))}, {format_time(longest.compute_s)}"
+    )
+
+
+def simulation_lines(plan: PipelinePlan, simulated: SimulatedPipeline) -> list[str]:
+    """Return what a plan does on a network: the steady state, each rank's share of waiting, and the busiest links."""
+    mean = "" if simulated.periodic else ", a mean"
+    lines = [
+        f"{plan.label}, {plan.kind}: {format_time(simulated.minibatch_s)} a minibatch{mean}, "
+        f"{simulated.items_per_s:,.0f} items/s",
+        f"{simulated.minibatches} minibatches take {format_time(simulated.job_s)}; "
+        f"{format_time(simulated.fill_s)} of it to fill",
+        f"limited by: {simulated.limited_by}",
+    ]
+    rows: list[tuple[str, ...]] = [
+        ("rank", "host", "stage", "busy", "waits for: activations", "gradients", "all-reduce")
+    ]
+    for rank in simulated.ranks[:_MAX_SIMULATED_RANKS]:
+        shares = (rank.busy, rank.waits_for_activations, rank.waits_for_gradients, rank.waits_for_all_reduce)
+        rows.append((str(rank.rank), rank.host, str(rank.stage), *(f"{share:.0%}" for share in shares)))
+    lines += aligned(rows, left=(1,))
+    if plan.ranks > _MAX_SIMULATED_RANKS:
+        lines.append(f"... and {plan.ranks - _MAX_SIMULATED_RANKS} more ranks")
+    links = [f"{link.name} {link.used:.0%}" for link in simulated.links[:_SHOWN_LINKS]]
+    if links:
+        lines.append(f"busiest links: {'; '.join(links)}")
+    return [*lines, f"rates: {simulated.capacities}"]
+
+
+def training_lines(training: PipelineTraining) -> list[str]:
+    """Return mean losses of a few ranges of minibatches."""
+    lines = ["  ".join(["minibatches", "pipeline", *(["sequential"] if training.sequential else [])])]
+    count = training.minibatches
+    size = max(1, -(-count // _MAX_LOSS_ROWS))
+    for first in range(0, count, size):
+        last = min(count, first + size) - 1
+        kinds = [losses for losses in (training.losses, training.sequential) if losses]
+        means = [sum(losses[first : last + 1]) / (last + 1 - first) for losses in kinds]
+        columns = [f"{mean:>{width}.5g}" for mean, width in zip(means, (8, 10), strict=False)]
+        lines.append("  ".join([f"{f'{first}-{last}':>11}", *columns]))
+    return lines
+
+
+def assessment_lines(assessment: PipelineAssessment) -> list[str]:
+    """Return a run beside its plan, a stage a line, and what was off."""
+    period = _pair(assessment.minibatch_s, format_time)
+    rows: list[tuple[str, ...]] = [("stage", "compute", "busy", "sent a minibatch", "versions")]
+    for stage in assessment.stages:
+        rows.append(
+            (
+                str(stage.stage),
+                _pair(stage.compute_s, format_time),
+                _pair(stage.busy, lambda share: f"{share:.0%}"),
+                _pair(stage.sent_bytes, format_bytes),
+                f"{stage.versions} (planned {stage.planned_versions})",
+            )
+        )
+    head = f"{assessment.run}, {assessment.minibatches} minibatches: {period} a minibatch"
+    return [head, *aligned(rows, left=tuple(range(5))), *assessment.verdict]
+
+
+def _pair(figure: PredictedFigure, formatted: Callable[[float], str]) -> str:
+    text = "-" if figure.measured is None else formatted(figure.measured)
+    return text if figure.predicted is None else f"{text} (predicted {formatted(figure.predicted)})"
