@@ -13,7 +13,7 @@ import numpy as np
 import plink
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from plink.api.shared_links import find_tiers
+from plink.features.measure.shared_links import find_tiers
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.measurements import Measurements

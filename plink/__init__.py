@@ -19,8 +19,8 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "plink.api.probe_request": ("ProbeRequest",),
-    "plink.api.probing": ("probe",),
+    "plink.features.measure.request": ("ProbeRequest",),
+    "plink.features.measure.run": ("probe",),
     "plink.errors": ("HostError", "InputError", "NoAnswer", "PartlyDone", "PlinkError", "UsageError"),
     "plink.features.advise.balance": ("Balance", "balance"),
     "plink.features.advise.request": ("AdviseRequest", "BalanceRequest"),

@@ -1,5 +1,3 @@
-from plink.api.probe_request import ProbeRequest as ProbeRequest
-from plink.api.probing import probe as probe
 from plink.errors import HostError as HostError
 from plink.errors import InputError as InputError
 from plink.errors import NoAnswer as NoAnswer
@@ -30,6 +28,8 @@ from plink.features.launch.recording import RecordRequest as RecordRequest
 from plink.features.launch.run import LaunchRequest as LaunchRequest
 from plink.features.launch.run import dry_run as dry_run
 from plink.features.launch.run import launch as launch
+from plink.features.measure.request import ProbeRequest as ProbeRequest
+from plink.features.measure.run import probe as probe
 from plink.features.order.request import OrderRequest as OrderRequest
 from plink.features.order.run import reorder as reorder
 from plink.features.pipeline.assess import assess_pipeline as assess_pipeline

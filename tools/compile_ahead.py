@@ -35,7 +35,7 @@ def compile_pipelines() -> None:
 
 def main() -> None:
     """Start both."""
-    from plink.cli.compilation_notice import compile_ahead
+    from plink.terminal.compilation_notice import compile_ahead
 
     if sys.argv[1:] == ["pipelines"]:
         compile_pipelines()

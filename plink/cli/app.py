@@ -14,7 +14,7 @@ from plink.cli import completion, file_defaults, metavars, verbosity
 # Where each command is, and what the list of commands says of it. As one goes from measuring to running.
 COMMANDS = {
     "probe": (
-        "probe:probe",
+        "features.measure.command:probe",
         "Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts "
         "share.",
     ),
@@ -68,22 +68,22 @@ COMMANDS = {
         "Validate the cost model against measured times, and measured distances against true locations.",
     ),
     "launch": (
-        "launch:launch",
+        "features.launch.command:launch",
         "Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.",
     ),
     "submit": (
-        "submit:submit",
+        "features.launch.submit:submit",
         "Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.",
     ),
     "compare": (
-        "compare:compare",
+        "features.compare.command:compare",
         "Run a program in the given order and in plink's, alternately, and report the speed-up (an A/B test).",
     ),
     "manifests": (
-        "manifests:manifests",
+        "features.launch.manifests:manifests",
         "Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.",
     ),
-    "runs": ("rerun:app", "List the jobs that `plink launch` ran here, the latest first."),
+    "runs": ("features.runs.command:app", "List the jobs that `plink launch` ran here, the latest first."),
     "elastic": (
         "features.elastic.command:app",
         "Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and sum up what it did.",

@@ -8,10 +8,10 @@ import traceback
 from typing import Any
 
 from plink.cli import limits, verbosity
-from plink.cli.compilation_notice import compilation_notice
 from plink.errors import PlinkError, printable
 from plink.records import workspace
 from plink.records.scratch import remove_abandoned
+from plink.terminal.compilation_notice import compilation_notice
 from plink.terminal.interrupts import install
 
 _HELP = {"-h", "--help"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import probes.host_flows
-from plink.api.host_rates import measure_host_rates, unreached_by_flows
+from plink.features.measure.host_rates import measure_host_rates, unreached_by_flows
 from plink.model.diagnosis import Finding
 from plink.model.network import Network
 from probes.host_flows import FlowSettings

@@ -11,10 +11,10 @@ import pytest
 
 import plink
 from plink.api.interfaces import exchanges_on_switches, interface_topology, rail_names
-from plink.api.probe_request import ProbeRequest
-from plink.api.shared_links import measure_shared_links
-from plink.cli.job_order import Sources, job_order
 from plink.features.diagnose.run import diagnose
+from plink.features.launch.order import Sources, job_order
+from plink.features.measure.request import ProbeRequest
+from plink.features.measure.shared_links import measure_shared_links
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes
@@ -126,7 +126,7 @@ def test_probe_and_reorder_name_a_dead_interface_as_doctor(
         measurements.details = result.details
         return True
 
-    monkeypatch.setattr("plink.api.probing.measure", measure)
+    monkeypatch.setattr("plink.features.measure.run.measure", measure)
     (tmp_path / "hosts").write_text("".join(f"{host.name} address={host.address}\n" for host in network.hosts))
     probed = typed("probe", "hosts", "-o", "n.json", cwd=tmp_path)
     assert probed.returncode == 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.clouds import three_tier
-from plink.api.predicting import predict_pairs, unmeasured_ring_pairs
+from plink.features.measure.predicting import predict_pairs, unmeasured_ring_pairs
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
 from probes.measurements import Measurements

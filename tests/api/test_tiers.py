@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import probes.group_runs
-from plink.api.shared_links import find_tiers, measure_shared_links, tiers_by_topology
+from plink.features.measure.shared_links import find_tiers, measure_shared_links, tiers_by_topology
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix
 from plink.model.topology import Topology

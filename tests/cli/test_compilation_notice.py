@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from plink.cli.compilation_notice import compilation_notice
 from plink.terminal import screen
+from plink.terminal.compilation_notice import compilation_notice
 from solvers.compilation import njit
 
 _NOTICE = "plink: compiling, once on this machine\n"

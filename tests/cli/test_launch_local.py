@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from plink.cli.metrics import metric_from
 from plink.errors import UsageError
+from plink.features.compare.metrics import metric_from
 from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed

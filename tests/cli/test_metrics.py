@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.cli.metrics import detected_metric
+from plink.features.compare.metrics import detected_metric
 from plink.runtime.metric import report_metric
 from tests.conftest import typed
 

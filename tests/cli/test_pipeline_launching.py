@@ -136,7 +136,7 @@ def test_json_has_the_reports_of_all_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.quick
 def test_ranks_wait_as_long_as_the_plan_needs() -> None:
-    from plink.cli.pipeline_job import message_timeout_s
+    from plink.features.launch.pipeline_job import message_timeout_s
 
     plan = plan_of([1, 1], 7)
     assert message_timeout_s(plan) == 300
@@ -156,7 +156,7 @@ def test_ranks_get_what_they_need_of_the_plan(tmp_path: Path) -> None:
 
 
 def test_idle_hosts_are_left_out_and_named(tmp_path: Path) -> None:
-    from plink.cli.pipeline_job import _arranged
+    from plink.features.launch.pipeline_job import _arranged
 
     plan = plan_of([1, 1], 7)
     hosts = Hosts((Host("other", "127.0.0.2"), Host("here", "127.0.0.3", slots=2)))

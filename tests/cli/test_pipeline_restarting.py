@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from plink.cli import launching
-from plink.cli.pipeline_job import restartable
+from plink.features.launch import show as launching
+from plink.features.launch.pipeline_job import restartable
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import LaunchRequest
 from plink.model.hosts import Host, Hosts

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.api.probe_request import ProbeRequest
-from plink.cli.probe import measure_into
+from plink.features.measure.request import ProbeRequest
+from plink.features.measure.session import measure_into
 from plink.model.hosts import Host, Hosts
 from plink.model.network import read_network
 from probes.measurements import Measurements
@@ -25,7 +25,7 @@ def probed(target: Path, monkeypatch: pytest.MonkeyPatch, groups: list[dict[str,
         measurements.details |= {"plan": "all"} | ({"shared_links": [{"groups": groups}]} if groups else {})
         return True
 
-    monkeypatch.setattr("plink.api.probing.measure", measure)
+    monkeypatch.setattr("plink.features.measure.run.measure", measure)
     measure_into(target, Measurements(HOSTS), ProbeRequest())
     return target
 

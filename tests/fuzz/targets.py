@@ -341,7 +341,7 @@ def iperf3(data: bytes) -> None:
 
 def figure(data: bytes) -> None:
     """What a user's program printed of its speed."""
-    from plink.cli.metrics import detected_metric, metric_from
+    from plink.features.compare.metrics import detected_metric, metric_from
 
     lines = _text(data).splitlines()
     for pattern in ("step_s", r"loss (\S+)"):

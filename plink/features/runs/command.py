@@ -1,12 +1,13 @@
-"""``plink runs``, ``plink runs show`` and ``plink runs replay``; ``plink runs rerun`` is in :mod:`plink.cli.rerun`."""
+"""``plink runs``."""
 
 from typing import Annotated
 
 import typer
 
 from plink.errors import PlinkError
+from plink.features.launch.request import JobRequest
 from plink.records import workspace
-from plink.terminal.options import Json
+from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines
 
 app = typer.Typer(
@@ -50,6 +51,24 @@ def show(name: RunId, as_json: Json = False) -> None:
         print_json(run.document)
     else:
         print_lines(*(line.expandtabs() for line in run_lines(run)))
+
+
+@app.command()
+@takes(
+    JobRequest,
+    only="runner launcher_args backend autotune env sync interface timeout_s settings accept_new_host_keys log_dir "
+    "tail dry_run as_json",
+)
+def rerun(options: JobRequest, name: RunId) -> None:
+    """Run a job again: same program, hosts, order, folder, environment, limits and runner; typed options win.
+
+    Example: plink runs rerun last
+    """
+    from plink.features.launch.show import start
+    from plink.features.runs.rerun import recorded_job
+
+    if code := start(recorded_job(name, options)):
+        raise typer.Exit(code)
 
 
 @app.command()

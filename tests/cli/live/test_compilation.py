@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.cli.compilation_notice import compile_ahead
+from plink.terminal.compilation_notice import compile_ahead
 from tests.cli.files import network, write
 
 

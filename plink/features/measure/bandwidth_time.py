@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from plink.api.shared_links import link_limits
+from plink.features.measure.shared_links import link_limits
 from probes.plan import LinkAwarePlan
 
 ROUND_DRAIN_S = 0.05  # what is still queued of one round; more is left out with the ramp of TCP

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from plink.api.bandwidth_time import bandwidth_rounds, round_seconds
-from plink.api.probe_request import ProbeRequest
-from plink.api.probing import settings_of
+from plink.features.measure.bandwidth_time import bandwidth_rounds, round_seconds
+from plink.features.measure.request import ProbeRequest
+from plink.features.measure.run import settings_of
 from plink.model.hosts import Hosts
 from plink.model.network import Network
 from plink.model.units import format_bytes, format_duration, format_time

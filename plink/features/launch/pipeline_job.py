@@ -4,10 +4,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from plink.cli.job_order import JobOrder
-from plink.cli.launching import JobSetup, Restart
 from plink.errors import InputError, PlinkError, UsageError
+from plink.features.launch.order import JobOrder
 from plink.features.launch.request import JobRequest
+from plink.features.launch.show import JobSetup, Restart
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline

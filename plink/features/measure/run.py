@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.api.bandwidth_time import ROUND_DRAIN_S, bandwidth_rounds, round_seconds
 from plink.api.connecting import Progress, connector_for
-from plink.api.host_rates import TCP_BLOCKED, measure_host_rates, unreached_by_flows
-from plink.api.predicting import PairPrediction, predict_pairs, unmeasured_ring_pairs
-from plink.api.probe_request import MAX_COUNT, ProbeRequest
-from plink.api.shared_links import link_limits, measure_shared_links, tiers_by_topology
 from plink.errors import UsageError
+from plink.features.measure.bandwidth_time import ROUND_DRAIN_S, bandwidth_rounds, round_seconds
+from plink.features.measure.host_rates import TCP_BLOCKED, measure_host_rates, unreached_by_flows
+from plink.features.measure.predicting import PairPrediction, predict_pairs, unmeasured_ring_pairs
+from plink.features.measure.request import MAX_COUNT, ProbeRequest
+from plink.features.measure.shared_links import link_limits, measure_shared_links, tiers_by_topology
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
 from plink.model.units import format_duration
@@ -89,7 +89,6 @@ def measure(
     :raises InputError: for a topology file with none of the hosts.
     :raises PlinkError: when fewer than two hosts can be measured.
     """
-    request.check()
     tiers = None if request.topology is None else tiers_by_topology(request.topology, measurements.hosts)
     adaptive = request.adaptive(len(measurements.hosts))
     connector = connector_for(measurements.hosts, request.accept_new_host_keys)

@@ -29,8 +29,8 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
 
     Example: plink submit --launcher-args "-A team -t 2:00:00" train.py --epochs 3
     """
-    from plink.cli.job_setup import new_job
     from plink.features.launch.run import runner_for
+    from plink.features.launch.setup import new_job
     from plink.model.hosts import render_hosts
     from plink.model.storage import write_text
     from runners.job.result import new_id

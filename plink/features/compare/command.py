@@ -23,9 +23,9 @@ def compare(options: JobRequest, request: CompareRequest, program: Program, args
 
     Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
     """
-    from plink.cli.comparing import compare_orders
-    from plink.cli.job_setup import new_job
-    from plink.cli.metrics import metric_from
+    from plink.features.compare.metrics import metric_from
+    from plink.features.compare.run import compare_orders
+    from plink.features.launch.setup import new_job
 
     if options.order == KEEP_HOSTS_ORDER:
         raise UsageError(f"--order {KEEP_HOSTS_ORDER}: both orders are run; omit the option")

@@ -5,13 +5,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from plink.cli.job_order import JobOrder, Sources, job_order
-from plink.cli.launching import JobSetup, dry_run_shown
 from plink.errors import UsageError
+from plink.features.launch.order import JobOrder, Sources, job_order
 from plink.features.launch.preflight import PreflightRequest
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplaced
 from plink.features.launch.run import AutotuneRequest, LaunchRequest
+from plink.features.launch.show import JobSetup, dry_run_shown
 from plink.model.hosts import HUB, Host, Hosts
 from plink.model.plan_file import is_plan
 from plink.records.pipeline_log import PipelineLog
@@ -47,7 +47,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     job = options.applied(job)
     request = launch_request(runner, options)
     if options.pipeline is not None:
-        from plink.cli.pipeline_job import check_options, pipeline_order, pipelined, restartable
+        from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
 
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)

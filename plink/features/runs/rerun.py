@@ -1,50 +1,25 @@
-"""``plink runs`` with ``plink runs rerun``: a recorded run is started again."""
+"""Turn a recorded run into a job that can be started again (``plink runs rerun``)."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import Any
 
 from plink.errors import InputError, UsageError
+from plink.features.launch.order import JobOrder
 from plink.features.launch.request import JobRequest
-from plink.features.runs.command import RunId, app
+from plink.features.launch.run import AutotuneRequest
+from plink.features.launch.setup import launch_request, set_up
+from plink.features.launch.show import JobSetup
 from plink.records import workspace
-from plink.terminal.options import takes
-
-if TYPE_CHECKING:
-    from plink.cli.launching import JobSetup
-    from plink.features.launch.run import AutotuneRequest
-    from plink.records.runs import Run
+from plink.records.runs import ELASTIC, Run, run_named
+from runners.job.job import Job
 
 
-@app.command()
-@takes(
-    JobRequest,
-    only="runner launcher_args backend autotune env sync interface timeout_s settings accept_new_host_keys log_dir "
-    "tail dry_run as_json",
-)
-def rerun(options: JobRequest, name: RunId) -> None:
-    """Run a job again: same program, hosts, order, folder, environment, limits and runner; typed options win.
-
-    Example: plink runs rerun last
-    """
-    from plink.cli.launching import start
-
-    if code := start(_recorded_job(name, options)):
-        raise typer.Exit(code)
-
-
-def _recorded_job(name: str, options: JobRequest) -> "JobSetup":
+def recorded_job(name: str, options: JobRequest) -> JobSetup:
     """Return the job of the run whose id begins so, or ``last``; typed options win.
 
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
     """
-    from plink.cli.job_order import JobOrder
-    from plink.cli.job_setup import launch_request, set_up
-    from plink.records.runs import ELASTIC, run_named
-    from runners.job.job import Job
-
     run = run_named(workspace.RUNS, name)
     if run.document.get("backend") == ELASTIC:
         raise UsageError(
@@ -74,9 +49,8 @@ def _recorded_job(name: str, options: JobRequest) -> "JobSetup":
     return set_up(options.applied(job), order, request, options)
 
 
-def _autotune(run: "Run") -> "AutotuneRequest | None":
+def _autotune(run: Run) -> AutotuneRequest | None:
     """Return the run's Autotune settings, None where it had none."""
-    from plink.features.launch.run import AutotuneRequest
     from runners.autotune.log import NAME, read_log
 
     path = run.folder / NAME
@@ -86,11 +60,11 @@ def _autotune(run: "Run") -> "AutotuneRequest | None":
     return AutotuneRequest(masters, settings.change)
 
 
-def _texts(run: "Run", key: str) -> tuple[str, ...]:
+def _texts(run: Run, key: str) -> tuple[str, ...]:
     return run.texts(key) if key in run.document else ()
 
 
-def _value(run: "Run", key: str, types: tuple[type, ...], default: Any) -> Any:
+def _value(run: Run, key: str, types: tuple[type, ...], default: Any) -> Any:
     value = run.document.get(key)
     if value is None:
         return default

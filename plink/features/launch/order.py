@@ -147,8 +147,8 @@ def _computed_order(
 
 
 def _probe(sources: Sources, baseline: Hosts) -> Network:
-    from plink.api.probe_request import ProbeRequest
-    from plink.cli.probe import measure_into
+    from plink.features.measure.request import ProbeRequest
+    from plink.features.measure.session import measure_into
     from probes.measurements import Measurements
 
     measurements = Measurements(baseline)

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from plink.cli.launching import JobSetup, report_failure, run
-from plink.cli.metrics import Metric, detected_metric, metric_from
 from plink.errors import PlinkError
+from plink.features.compare.metrics import Metric, detected_metric, metric_from
 from plink.features.compare.request import CompareRequest
 from plink.features.launch.recording import RecordRequest
+from plink.features.launch.show import JobSetup, report_failure, run
 from plink.model.storage import write_document
 from plink.records import workspace
 from plink.terminal.screen import print_json, print_lines, say

@@ -1,0 +1,1 @@
+"""Measurements of the network between hosts: round trips, bandwidths, shared links."""
