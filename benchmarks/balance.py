@@ -13,11 +13,11 @@ from scipy.optimize import minimize_scalar
 
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.thesis_plot import ThesisPlot
-from plink.api.hubs import with_hubs
 from plink.errors import UsageError
 from plink.features.advise.balance import balance
 from plink.features.advise.request import BalanceRequest
 from plink.features.advise.run import order_and_options
+from plink.features.order.hubs import with_hubs
 from plink.model.network import Network, network_from_json
 from solvers.balance_money import NetworkParts
 from solvers.costs.by_name import SIMULATED, pattern_for

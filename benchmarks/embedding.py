@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.thesis_plot import ThesisPlot
-from plink.api.smoothing import verdict_on
+from plink.features.order.smoothing import verdict_on
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed

@@ -20,7 +20,7 @@ from benchmarks.clouds import Cloud, three_tier
 from benchmarks.plain_annealing import SWAPS, annealed, fingerprint, recorded_run
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.results import RESULTS
-from plink.api.algorithms import rank_groups
+from plink.features.order.algorithms import rank_groups
 from solvers.costs.by_name import NAMES, cost_function_for, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.problem import OrderingProblem, OrderingResult

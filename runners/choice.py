@@ -1,9 +1,10 @@
-"""Runners by name."""
+"""Runners by name, and the connector to hosts."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from plink.errors import no_choice
+from plink.model.hosts import Hosts
 from plink.transport.connector import Connector
 from runners.job.runner import Runner
 
@@ -82,3 +83,13 @@ def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:
     if name not in NAMES:
         raise no_choice("--runner", name, NAMES)
     return _RUNNERS[name](connect)
+
+
+def connector_for(hosts: Hosts, accept_new_host_keys: bool) -> Connector:
+    """Return a connector over SSH; for a lab's hosts from inside that lab, with its keys."""
+    from runners.lab.lifecycle import enter
+
+    state = enter(hosts)
+    from runners.ssh.connector import SshConnector
+
+    return SshConnector(accept_new_host_keys, identity=state.identity if state else None)

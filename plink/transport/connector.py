@@ -1,8 +1,12 @@
 """Protocols of a way to reach hosts (SSH, a child process): start an agent, and get a connection to it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from plink.model.hosts import Host
+
+# What is under way ("connecting", "measuring", "fitting"), how much of it is done, and of how much.
+Progress = Callable[[str, int, int], None]
 
 
 class AgentConnection(Protocol):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from plink.api.algorithms import fabric_from
-from plink.api.hubs import hubs_limited_by_cores
 from plink.errors import UsageError
 from plink.features.advise.run import advise
 from plink.features.cost.run import cost
 from plink.features.launch.backend import Backend, backend_for
+from plink.features.order.algorithms import fabric_from
+from plink.features.order.hubs import hubs_limited_by_cores
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, read_network
 from solvers.planning.hubs import hub_processes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.api.interfaces import interface_topology
+from plink.features.order.interfaces import interface_topology
 from plink.model.network import read_network
 from plink.model.order import read_order
 from tests.conftest import Lab, lab_up, plink

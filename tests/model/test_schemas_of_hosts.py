@@ -160,7 +160,11 @@ def test_kinds_of_findings_are_those_of_the_source() -> None:
     root = FOLDER.parents[1]
     calls = [
         node
-        for path in ("plink/features/diagnose/run.py", "plink/api/interfaces.py", "solvers/diagnosis/findings.py")
+        for path in (
+            "plink/features/diagnose/run.py",
+            "plink/features/order/interfaces.py",
+            "solvers/diagnosis/findings.py",
+        )
         for node in ast.walk(ast.parse((root / path).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding"
     ]

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from plink.api.algorithms import fabric_from, order_from
-from plink.api.hubs import Ranks, with_hubs
-from plink.api.interfaces import fabric_of_algorithm
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import FORMS, BalanceRequest
 from plink.features.advise.run import ALL_INTERFACES, Advice, advise, bcube_of, order_and_options
+from plink.features.order.algorithms import fabric_from, order_from
+from plink.features.order.hubs import Ranks, with_hubs
+from plink.features.order.interfaces import fabric_of_algorithm
 from plink.model.advice import BalanceForm, StatedAdvice, StatedRackTimes, StepBalance
 from plink.model.document import UNSET
 from plink.model.network import Network

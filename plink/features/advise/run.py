@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, options_of, order_from, rank_groups
-from plink.api.hubs import hubs_limited_by_cores, with_hubs
-from plink.api.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
+from plink.features.order.algorithms import fabric_from, options_of, order_from, rank_groups
+from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
+from plink.features.order.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
 from plink.model.network import Network

@@ -25,8 +25,8 @@ def embed(
 
     Example: plink embed cloud.json
     """
-    from plink.api.smoothing import verdict_text
     from plink.features.analyse.show import embedding_lines
+    from plink.features.order.smoothing import verdict_text
     from plink.model.storage import STANDARD
     from plink.terminal.inputs import network_from
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from plink.api.connecting import Progress
-from plink.api.smoothing import RELATIVE, device_for, setting_json, stated_verdict, verdict_on
 from plink.features.analyse.request import ClusterRequest, EmbedRequest
+from plink.features.order.smoothing import RELATIVE, device_for, setting_json, stated_verdict, verdict_on
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import Agreement, Groups, GroupTier, Names, RandomGroups
 from plink.model.network import Network, to_rows
+from plink.transport.connector import Progress
 from solvers.embedding.embed import embed as fit_embedding
 from solvers.embedding.fitting import STEPS
 from solvers.embedding.settings import EmbeddingConstraints

@@ -13,11 +13,10 @@ import numpy as np
 from msgspec import structs
 
 import plink.runtime.order_timing as program
-from plink.api.algorithms import fabric_from, options_of
-from plink.api.connecting import Progress
-from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.features.check.request import CheckRequest
+from plink.features.order.algorithms import fabric_from, options_of
+from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.features.order.request import OrderRequest
 from plink.features.order.search import solve
 from plink.features.plan.run import LIBRARY_ENVIRONMENT
@@ -28,7 +27,7 @@ from plink.model.network import Network
 from plink.model.request import parse_settings
 from plink.model.units import format_bytes, format_us
 from plink.records.scratch import scratch_folder
-from plink.transport.connector import Connector
+from plink.transport.connector import Connector, Progress
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.runner import RunContext, RunObserver

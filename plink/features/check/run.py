@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.connecting import Progress, connector_for
-from plink.api.smoothing import device_for
 from plink.errors import NoAnswer, UsageError
 from plink.features.check.acceptance import baseline_from, evaluate
 from plink.features.check.benchmark import (
@@ -22,11 +20,14 @@ from plink.features.check.benchmark import (
     with_costs_on,
 )
 from plink.features.check.request import CheckRequest
+from plink.features.order.smoothing import device_for
 from plink.model.check import Affinity, CalibratedHosts, Check, CollectiveCheck, read_benchmark_runs
 from plink.model.document import UNSET, Unset
 from plink.model.network import Matrix, Network
 from plink.model.truth import read_truth
 from plink.terminal.junit import Case
+from plink.transport.connector import Progress
+from runners.choice import connector_for
 from solvers.affinity import paia, triplets
 from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
 from solvers.costs.by_name import model_for

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, groups_in, options_in, options_of, order_from, rank_groups
-from plink.api.hubs import Ranks, with_hubs
-from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.errors import NoAnswer
 from plink.features.cost.request import CostRequest
+from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of, order_from, rank_groups
+from plink.features.order.hubs import Ranks, with_hubs
+from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
 from plink.model.document import UNSET
 from plink.model.network import Network

@@ -11,17 +11,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from plink.api.connecting import Progress, connector_for
-from plink.api.interfaces import interface_findings
 from plink.documents.codec import convert
 from plink.errors import UsageError
 from plink.features.diagnose.request import DoctorRequest
 from plink.features.measure.host_rates import measure_host_rates, unreached_by_flows
 from plink.features.measure.shared_links import label_groups, measure_shared_links
+from plink.features.order.interfaces import interface_findings
 from plink.model.diagnosis import Examination, Finding, HostFacts, Severity
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Network
+from plink.transport.connector import Progress
 from probes.host_flows import FlowSettings
 from probes.inspection import inspect_all
 from probes.interface_flows import measure_interfaces
@@ -33,6 +33,7 @@ from probes.plan import AllPairs
 from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
+from runners.choice import connector_for
 from solvers.diagnosis.findings import TCP_ADVICE, Remeasured, alike_pairs, merged
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links

@@ -10,7 +10,6 @@ from typing import Any, TextIO
 
 import msgspec
 
-from plink.api.connecting import connector_for
 from plink.errors import PlinkError, UsageError, printable
 from plink.features.elastic.events import ElasticEvents, log
 from plink.features.elastic.request import ElasticRequest
@@ -25,6 +24,7 @@ from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import SOCKET, ElasticLog, Entry
 from plink.records.runs import ELASTIC
 from plink.transport.connector import Connector
+from runners.choice import connector_for
 from runners.elastic.supervisor import JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.job.job import Job
 from runners.job.placement import RankLocation

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, options_of, order_from
-from plink.api.hubs import hubs_limited_by_cores, with_hubs
-from plink.api.interfaces import (
+from plink.errors import InputError, NoAnswer, UsageError, no_choice
+from plink.features.advise.run import ALL_INTERFACES, bcube_of
+from plink.features.cost.request import CostRequest
+from plink.features.cost.run import cost
+from plink.features.order.algorithms import fabric_from, options_of, order_from
+from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
+from plink.features.order.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
     fabric_of_algorithm,
@@ -21,10 +25,6 @@ from plink.api.interfaces import (
     own_options,
     rail_names,
 )
-from plink.errors import InputError, NoAnswer, UsageError, no_choice
-from plink.features.advise.run import ALL_INTERFACES, bcube_of
-from plink.features.cost.request import CostRequest
-from plink.features.cost.run import cost
 from plink.features.plan.request import PlanRequest
 from plink.features.plan.run import masters_of
 from plink.features.plan.run import plan as make_plan

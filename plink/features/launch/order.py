@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink.api.interfaces import interface_warnings
 from plink.errors import InputError, PartlyDone, UsageError
+from plink.features.order.interfaces import interface_warnings
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.api.connecting import connector_for
 from plink.errors import PlinkError
 from plink.features.launch.recording import RecordRequest, RunDescription, recording
 from plink.model.dry_run import DryRun
@@ -17,7 +16,7 @@ from plink.model.order import RankOrder
 from plink.records.pipeline_log import PipelineLog, is_report
 from plink.records.scratch import scratch_folder
 from plink.runtime.step_report import step_of_line
-from runners.choice import runner_named
+from runners.choice import connector_for, runner_named
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import PlacementError, RunResult, new_id

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.api.connecting import Progress, connector_for
 from plink.errors import UsageError
 from plink.features.measure.bandwidth_time import ROUND_DRAIN_S, bandwidth_rounds, round_seconds
 from plink.features.measure.host_rates import TCP_BLOCKED, measure_host_rates, unreached_by_flows
@@ -17,6 +16,7 @@ from plink.features.measure.shared_links import link_limits, measure_shared_link
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
 from plink.model.units import format_duration
+from plink.transport.connector import Progress
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.flow_reference import FlowReference
 from probes.host_flows import FlowSettings
@@ -29,6 +29,7 @@ from probes.plan import AllPairs, LinkAwarePlan, ProbePlan
 from probes.round_robin import Pair
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
+from runners.choice import connector_for
 from solvers.hierarchy.shared_tiers import HostGroups
 from solvers.prediction.tiered import predict_tiered
 

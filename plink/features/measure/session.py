@@ -80,7 +80,7 @@ def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
 
 
 def _report_results(measurements: "Measurements", in_time: bool) -> None:
-    from plink.api.interfaces import interface_topology, interface_warnings
+    from plink.features.order.interfaces import interface_topology, interface_warnings
     from plink.model.hostlist import fold_hostlist
     from probes.measurements import NOT_TRIED
     from solvers.costs.fabric import is_uncertain

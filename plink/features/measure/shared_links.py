@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.api.interfaces import most_hosts_relay
 from plink.features.measure.host_rates import TCP_BLOCKED, unreached_by_flows
+from plink.features.order.interfaces import most_hosts_relay
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, symmetrised
 from plink.model.topology import Topology, paths_for

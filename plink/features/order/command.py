@@ -161,7 +161,7 @@ def search_with_status(network: "Network", request: OrderRequest, stopped: Calla
 
     :raises PlinkError: as :func:`plink.features.order.run.reorder`.
     """
-    from plink.api.interfaces import interface_warnings
+    from plink.features.order.interfaces import interface_warnings
     from plink.features.order.run import find_order
 
     warnings = interface_warnings(network)  # invalid interfaces are refused before a search, not after

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from plink.api.algorithms import fabric_from
 from plink.errors import NoAnswer
+from plink.features.order.algorithms import fabric_from
 from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
@@ -20,7 +20,7 @@ from solvers.ordering.search import median_of_random
 from solvers.prediction.topology import filled, levels_apart
 
 if TYPE_CHECKING:
-    from plink.api.smoothing import SmoothedLatencies
+    from plink.features.order.smoothing import SmoothedLatencies
 
 _log = logging.getLogger("plink.reorder")
 _UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
@@ -80,7 +80,7 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
 
 def _smoothed(network: Network, half: tuple[Matrix, Matrix] | None) -> "SmoothedLatencies":
     """Smooth one half of the samples, so that the other can validate the order."""
-    from plink.api.smoothing import smooth  # brings PyTorch, a second that others need not wait for
+    from plink.features.order.smoothing import smooth  # brings PyTorch, a second that others need not wait for
 
     return smooth(network) if half is None else smooth(replace(network, latency_us=half[0]), all_samples=False)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from plink.api.constraints import RequestedGroups
 from plink.errors import UsageError, no_choice
+from plink.features.order.constraints import RequestedGroups
 from plink.model.request import Bytes, FeatureRequest, Option, Settings, Text
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class OrderRequest(FeatureRequest):
     ] = False
 
     def __post_init__(self) -> None:
-        from plink.api.algorithms import options_of
-        from plink.api.hubs import refuse_hubs
+        from plink.features.order.algorithms import options_of
+        from plink.features.order.hubs import refuse_hubs
         from solvers.costs.by_name import NAMES, SIMULATED
 
         super().__post_init__()

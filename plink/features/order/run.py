@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from plink.api.interfaces import BCUBE_ALGORITHMS
+from plink.features.order.interfaces import BCUBE_ALGORITHMS
 from plink.features.order.request import OrderRequest
 from plink.features.order.search import CONFIDENCE, Solved, check_alone, solve
 from plink.model.document import UNSET, Unset

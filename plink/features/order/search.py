@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, options_of, order_from, rank_groups
-from plink.api.constraints import constraints_from
-from plink.api.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
+from plink.features.order.algorithms import fabric_from, options_of, order_from, rank_groups
+from plink.features.order.constraints import constraints_from
 from plink.features.order.data import (
     SearchData,
     avoiding_unknown_pairs,
@@ -21,6 +20,7 @@ from plink.features.order.data import (
     without_unmeasured_bound,
 )
 from plink.features.order.fast_tsp_process import FastTsp
+from plink.features.order.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.features.order.request import OrderRequest
 from plink.model.network import Matrix, Network
 from solvers.compilation import search_clock
@@ -43,7 +43,7 @@ from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProg
 from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:
-    from plink.api.smoothing import SmoothedLatencies
+    from plink.features.order.smoothing import SmoothedLatencies
     from solvers.ordering.simulated_choice import SimulatedChoice
     from solvers.simulation.cost import SimulatedCost
 

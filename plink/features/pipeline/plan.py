@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from
 from plink.errors import InputError, NoAnswer, UsageError
+from plink.features.order.algorithms import fabric_from
 from plink.features.pipeline.request import MAX_WORKERS, UNLIMITED_GBPS, PipelineRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from plink.api.constraints import RequestedGroups
 from plink.errors import UsageError, no_choice
+from plink.features.order.constraints import RequestedGroups
 from plink.model.request import Bytes, FeatureRequest, Option, Settings
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class PlanRequest(FeatureRequest):
     ] = False
 
     def __post_init__(self) -> None:
-        from plink.api.algorithms import options_of
-        from plink.api.hubs import refuse_hubs
+        from plink.features.order.algorithms import options_of
+        from plink.features.order.hubs import refuse_hubs
         from solvers.schedules.catalogue import ALGORITHMS
 
         super().__post_init__()

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from plink.api.algorithms import fabric_from, groups_in, options_in, options_of, order_from
-from plink.api.constraints import check_number, constraints_from, ranked_groups
-from plink.api.interfaces import fabric_of_algorithm, own_options
 from plink.errors import InputError, NoAnswer
+from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of, order_from
+from plink.features.order.constraints import check_number, constraints_from, ranked_groups
+from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.features.plan.request import PlanRequest
 from plink.model.network import Network
 from plink.model.order import RankOrder

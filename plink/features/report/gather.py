@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plink.api.interfaces import interface_topology, most_hosts_relay
 from plink.errors import InputError, NoAnswer, UsageError
+from plink.features.order.interfaces import interface_topology, most_hosts_relay
 from plink.features.report.bandwidth_data import bandwidths_of, probe_summary_of
 from plink.features.report.routes import route_of, work_of
 from plink.model.check import BenchmarkRun

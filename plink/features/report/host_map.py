@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from plink.api.smoothing import device_for
 from plink.errors import InputError, NoAnswer
+from plink.features.order.smoothing import device_for
 from plink.features.report.projection import plane_of
 from plink.model.embedding import NetworkEmbedding
 from plink.model.network import Network, matrix_from_json

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.api.algorithms import fabric_from, groups_in, options_in, options_of
 from plink.errors import NoAnswer, PlinkError
+from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of
 from plink.model.document import UNSET
 from plink.model.network import Network
 from plink.model.order import RankOrder

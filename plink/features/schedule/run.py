@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from plink.api.algorithms import options_of
 from plink.errors import UsageError
+from plink.features.order.algorithms import options_of
 from plink.features.schedule.request import ScheduleRequest
 from plink.model.schedule import Schedule
 from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, schedule_for

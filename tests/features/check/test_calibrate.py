@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.api.algorithms import fabric_from
 from plink.errors import PlinkError
 from plink.features.check import run as check
 from plink.features.check.benchmark import PlannedBenchmark
+from plink.features.order.algorithms import fabric_from
 from plink.model.check import BenchmarkRun, OrderTiming
 from plink.model.network import read_network
 from plink.runtime import order_timing

@@ -14,8 +14,8 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.runtime.allreduce.aggregation import TEXT, from_bytes
 from solvers.schedules.catalogue import schedule_for
-from tests.api.test_interfaces import blueprint, network_of, on_rails, rated
 from tests.conftest import typed
+from tests.features.order.test_interfaces import blueprint, network_of, on_rails, rated
 
 STAR = [(0, 0, 1, "reduce"), (0, 2, 1, "reduce"), (1, 1, 0, "copy"), (1, 1, 2, "copy")]
 

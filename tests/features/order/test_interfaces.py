@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import plink
-from plink.api.interfaces import exchanges_on_switches, interface_topology, rail_names
 from plink.features.diagnose.run import diagnose
 from plink.features.launch.order import Sources, job_order
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.shared_links import measure_shared_links
+from plink.features.order.interfaces import exchanges_on_switches, interface_topology, rail_names
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes

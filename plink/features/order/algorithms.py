@@ -63,7 +63,7 @@ def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
     from solvers.costs.host_costs import with_host_costs
 
     if smooth_latencies:
-        from plink.api.smoothing import smooth
+        from plink.features.order.smoothing import smooth
 
         network = smooth(network).network
     fabric, costs = _with_given_rates(fabric_of(network), network), network.host_costs

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.clouds import network_of_cloud, three_tier
-from plink.api.hubs import HUB_ALGORITHMS
 from plink.features.advise.request import AdviseRequest
 from plink.features.advise.run import advise
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
+from plink.features.order.hubs import HUB_ALGORITHMS
 from plink.features.order.request import OrderRequest
 from plink.features.order.run import reorder
 from plink.features.plan.request import PlanRequest
