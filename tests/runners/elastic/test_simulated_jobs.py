@@ -104,11 +104,11 @@ def test_warned_last_reliable_host_writes_a_checkpoint_at_once(tmp_path: Path) -
     job.later(1.0, lambda: job.warn([0], 2.0))
     job.later(4.5, lambda: job.join("r", False))
     finish(job)
-    said, written, joined = (
+    warning, written, joined = (
         next(index for index, line in enumerate(job.log) if text in line)
         for text in ("no reliable host stays: write a checkpoint or add one", "'what': 'checkpoint'", "join ['h4")
     )
-    assert said < written < joined
+    assert warning < written < joined
 
 
 @pytest.mark.parametrize("seed", range(3))
