@@ -110,13 +110,6 @@ class BeginJob:
     number: int = 0
 
 
-@dataclass(frozen=True)
-class AdmitArrival:
-    """All servers of newcomers that came together listen, or are lost: let them join."""
-
-    arrival: int
-
-
 # On these the placement is decided anew (:func:`solvers.elastic.decisions.decide`), and on HostsJoined.
 
 

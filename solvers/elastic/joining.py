@@ -15,9 +15,9 @@ from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
 from solvers.elastic.ending import fail
-from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete
+from solvers.elastic.events import BeginJob, ReportsComplete
 from solvers.elastic.member import Member
-from solvers.elastic.state import GONE, Arrival, StartGroup, omit
+from solvers.elastic.state import GONE, StartGroup, omit
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,31 @@ class HostReported:
     host: int
 
 
-def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArrival) -> None:
-    """Start servers on these hosts; ``purpose`` follows when all of them listen, or are lost."""
-    members = tuple(members)
-    if not members:
-        ctx.emit(purpose)
-        return
-    late = isinstance(purpose, AdmitArrival)
-    waiting = frozenset(member.number for member in members)
-    number = _set_group(ctx, None, StartGroup(members, purpose, late, waiting))
-    for member in members:
+def begin(ctx: Context, members: Iterable[Member], then: BeginJob) -> None:
+    """Start servers on these hosts; ``then`` follows when all of them listen, or are lost."""
+    _start(ctx, StartGroup(tuple(members), then))
+
+
+def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
+    """Start hosts that join a running job. ``first``: before others.
+
+    :func:`take_ready` returns them when they may join.
+    """
+    number = _start(ctx, StartGroup(members, bulk=bulk))
+    queue = ctx.state.joining.arrivals
+    ctx.state.joining = replace(ctx.state.joining, arrivals=(number, *queue) if first else (*queue, number))
+
+
+def _start(ctx: Context, group: StartGroup) -> int:
+    number = ctx.state.joining.next_group
+    ctx.state.joining = replace(ctx.state.joining, next_group=number + 1)
+    _set_group(ctx, number, replace(group, waiting=frozenset(member.number for member in group.members)))
+    for member in group.members:
         _expect(ctx, member)
         ctx.request(member.number, ctx.state.settings.of(member), ServerStarted(member.number, number))
+    if not group.members:
+        _started(ctx, number)
+    return number
 
 
 @on_answer(ServerStarted)
@@ -90,7 +103,7 @@ def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result:
 
 
 def _refuse_job(ctx: Context, group: StartGroup, text: str) -> None:
-    if group.late:
+    if group.then is None:
         ctx.say(text)
     else:
         fail(ctx, text)
@@ -102,25 +115,25 @@ def _reject(ctx: Context, member: Member, error: str) -> None:
     ctx.command(DropHost(member.number, error))
 
 
-def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
+def _check_folder(ctx: Context, group_number: int, *, just_marked: bool) -> None:
     """Check that reliable newcomers see the same folder for checkpoints as the others.
 
     An earlier member marks it, or else the first newcomer.
     """
-    group, members = ctx.state.joining.groups[number], ctx.state.members
+    group, members = ctx.state.joining.groups[group_number], ctx.state.members
     reliable_members = {host for host, member in members.items() if member.reliable}
-    reliable = [member.number for member in group.members if member.number in reliable_members]
+    reliable = [number for number in group.unmarked if number in reliable_members]
     if not ctx.state.settings.checkpoints or not reliable:
-        _started(ctx, number)
+        _started(ctx, group_number)
         return
     there = reliable_members - set(reliable)
     if not ctx.state.joining.folder_marked or (there and not just_marked):  # who marked it first may have left
         first = min(there or reliable)
-        ctx.request(first, MarkFolder(), FolderMarked(first, number))
+        ctx.request(first, MarkFolder(), FolderMarked(first, group_number))
         return
-    _set_group(ctx, number, replace(group, waiting=frozenset(reliable)))
+    _set_group(ctx, group_number, replace(group, waiting=frozenset(reliable)))
     for host in reliable:
-        ctx.request(host, CheckFolder(), FolderChecked(host, number))
+        ctx.request(host, CheckFolder(), FolderChecked(host, group_number))
 
 
 @on_answer(FolderMarked)
@@ -130,13 +143,12 @@ def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer, result: R
     group = joining.groups[purpose.group]
     ctx.state.joining = replace(joining, folder_marked=joining.folder_marked or marked)
     if not marked and answer.kind != GONE:
-        member = next((member for member in group.members if member.number == purpose.host), None)
+        member = group.unmarked.get(purpose.host)
         if member is None:  # its disk fails: that comes out at the next checkpoint
             _started(ctx, purpose.group)
             return
         _refuse_folder(ctx, group, member, str(answer.error))
-    others = tuple(member for member in group.members if member.number != purpose.host)
-    _set_group(ctx, purpose.group, replace(group, members=others))
+    _set_group(ctx, purpose.group, replace(group, marked=group.marked | {purpose.host}))
     _check_folder(ctx, purpose.group, just_marked=marked)
 
 
@@ -147,62 +159,36 @@ def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result:
     group = replace(group, waiting=group.waiting - {purpose.host})
     _set_group(ctx, purpose.group, group)
     if answer.error is not None and answer.kind != GONE:
-        member = next(member for member in group.members if member.number == purpose.host)
-        _refuse_folder(ctx, group, member, answer.error)
+        _refuse_folder(ctx, group, group.unmarked[purpose.host], answer.error)
     if not group.waiting:
         _started(ctx, purpose.group)
 
 
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
-    text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
-    if group.late:
+    _refuse_job(ctx, group, f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}")
+    if group.then is None:
         ctx.state.members = omit(ctx.state.members, member.number)
-        ctx.say(text)
         _reject(ctx, member, error)
-    else:
-        fail(ctx, text)
 
 
 def _started(ctx: Context, number: int) -> None:
-    joining = ctx.state.joining
-    purpose = joining.groups[number].purpose
-    ctx.state.joining = replace(joining, groups=omit(joining.groups, number))
-    ctx.emit(purpose)
-
-
-def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
-    """Start hosts that join a running job. ``first``: before others.
-
-    :func:`take_ready` returns them when they may join.
-    """
-    number = ctx.state.joining.next_number
-    arrival = Arrival(number, members, bulk)
-    queue = ctx.state.joining.arrivals
-    ctx.state.joining = replace(
-        ctx.state.joining, next_number=number + 1, arrivals=(arrival, *queue) if first else (*queue, arrival)
-    )
-    begin(ctx, members, AdmitArrival(number))
-
-
-def ready(ctx: Context, number: int) -> None:
-    """Note that the servers of hosts that joined together have started."""
-    ctx.state.joining = replace(
-        ctx.state.joining,
-        arrivals=tuple(
-            replace(arrival, ready=True) if arrival.number == number else arrival
-            for arrival in ctx.state.joining.arrivals
-        ),
-    )
+    group = ctx.state.joining.groups[number]
+    if group.then is None:
+        _set_group(ctx, number, replace(group, ready=True))
+    else:
+        ctx.state.joining = replace(ctx.state.joining, groups=omit(ctx.state.joining.groups, number))
+        ctx.emit(group.then)
 
 
 def take_ready(ctx: Context) -> tuple[list[Member], bool] | None:
     """Return hosts that may join now, in the order in which they came, whoever was faster; and whether as one."""
-    queue = ctx.state.joining.arrivals
-    if not queue or not queue[0].ready:
+    joining, members = ctx.state.joining, ctx.state.members
+    if not joining.arrivals or not joining.groups[joining.arrivals[0]].ready:
         return None
-    ctx.state.joining = replace(ctx.state.joining, arrivals=queue[1:])
-    members = ctx.state.members
-    return [members[member.number] for member in queue[0].members if member.number in members], queue[0].bulk
+    first, *rest = joining.arrivals
+    group = joining.groups[first]
+    ctx.state.joining = replace(joining, arrivals=tuple(rest), groups=omit(joining.groups, first))
+    return [members[member.number] for member in group.members if member.number in members], group.bulk
 
 
 def welcome(ctx: Context, number: int, reason: str) -> None:
@@ -266,10 +252,5 @@ def _admit(ctx: Context, member: Member, result: Begun | HostReport) -> None:
     ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
 
 
-def _set_group(ctx: Context, number: int | None, group: StartGroup) -> int:
-    joining = ctx.state.joining
-    if number is None:
-        number = joining.next_number
-        joining = replace(joining, next_number=number + 1)
-    ctx.state.joining = replace(joining, groups={**joining.groups, number: group})
-    return number
+def _set_group(ctx: Context, number: int, group: StartGroup) -> None:
+    ctx.state.joining = replace(ctx.state.joining, groups={**ctx.state.joining.groups, number: group})

@@ -32,15 +32,6 @@ class PartitionOpened:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class FirstReplicaAdded:
-    """A new partition is copied to its replica."""
-
-    partition: int
-    term: int
-    primary: int
-
-
 def serve(ctx: Context, number: int, term: int, primary: int) -> None:
     """Open a partition that has no state yet, and give it its replica; or restore it from a checkpoint.
 
@@ -74,7 +65,7 @@ def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Resu
     if answer.error is None:
         match request:
             case Open():
-                _add_first_replica(ctx, FirstReplicaAdded(number, purpose.term, purpose.primary))
+                _add_first_replica(ctx, purpose)
             case Restore() if purpose.host != purpose.primary:
                 _hand_on(ctx, purpose)
             case Prepare():
@@ -83,6 +74,8 @@ def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Resu
                 _end_opening(ctx, number)
     elif isinstance(request, Open | Restore):
         fail(ctx, f"{ctx.state.members[purpose.host].name}: partition {number}: {answer.error}")
+    elif isinstance(request, AddReplica) and not ctx.state.cluster.serves(number, purpose.term):
+        _end_opening(ctx, number)  # it moves elsewhere
     else:
         ctx.later(_RETRY_S, replace(purpose, error=answer.error))
 
@@ -98,9 +91,15 @@ def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
 
 
 @on_timer(PartitionOpened)
-def _retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
-    """Hand a restored partition on once more. The next commit finds out whether one whose answer is lost took place."""
+def _retry(ctx: Context, purpose: PartitionOpened) -> None:
+    """Copy a new partition to its replica, or hand a restored one on, once more.
+
+    The next commit finds out whether one whose answer is lost took place.
+    """
     if not _opens(ctx.state, purpose):
+        return
+    if isinstance(purpose.request, AddReplica):
+        _add_first_replica(ctx, purpose)
         return
     purpose = replace(purpose, attempt=purpose.attempt + 1)
     name = ctx.state.members[purpose.host].name
@@ -115,28 +114,13 @@ def _retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
         _hand_on(ctx, purpose)
 
 
-@on_timer(FirstReplicaAdded)
-def _add_first_replica(ctx: Context, purpose: FirstReplicaAdded) -> None:
-    """Copy a new partition to its replica, until that succeeds or the partition moves on."""
-    if not _opens(ctx.state, purpose):
-        return
-    replica = ctx.state.cluster.partitions[purpose.partition].replica
-    if replica == purpose.primary or replica not in ctx.state.members:
-        _end_opening(ctx, purpose.partition)
-        return
-    ctx.request(purpose.primary, AddReplica(purpose.partition, purpose.term, ctx.state.address(replica)), purpose)
-
-
-@on_answer(FirstReplicaAdded)
-def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answer, result: Result | None) -> None:
-    """End the opening of a partition that has its replica or moves elsewhere, or copy it once more."""
-    number, term = purpose.partition, purpose.term
-    if not _opens(ctx.state, purpose):
-        return
-    if answer.error is None or not ctx.state.cluster.serves(number, term):
+def _add_first_replica(ctx: Context, purpose: PartitionOpened) -> None:
+    number, primary = purpose.partition, purpose.primary
+    replica = ctx.state.cluster.partitions[number].replica
+    if replica == primary or replica not in ctx.state.members:
         _end_opening(ctx, number)
-    elif answer.kind != GONE:
-        ctx.later(_RETRY_S, purpose)
+    else:
+        _open(ctx, replace(purpose, request=AddReplica(number, purpose.term, ctx.state.address(replica))))
 
 
 def _end_opening(ctx: Context, number: int) -> None:
@@ -144,6 +128,6 @@ def _end_opening(ctx: Context, number: int) -> None:
     ctx.state.migration = replace(migration, opening=omit(migration.opening, number))
 
 
-def _opens(state: State, purpose: PartitionOpened | FirstReplicaAdded) -> bool:
+def _opens(state: State, purpose: PartitionOpened) -> bool:
     """Return whether a partition is still to be opened: not all has begun anew."""
     return state.migration.opening.get(purpose.partition) == purpose.term

@@ -12,7 +12,7 @@ from plink.model.elastic.fields import DivergenceReport, SavedCheckpoint, Traffi
 from plink.model.elastic.reports import ClockDone
 from plink.model.elastic.requests import Request
 from plink.model.elastic.results import HostReport
-from solvers.elastic.events import AdmitArrival, BeginJob, PlacementEvent
+from solvers.elastic.events import BeginJob, PlacementEvent
 from solvers.elastic.member import Member
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.stages import Stage
@@ -63,39 +63,41 @@ class FailureDetector:
 
 
 @dataclass(frozen=True)
-class Arrival:
-    """Hosts that were started together for a job that runs."""
+class StartGroup:
+    """Hosts whose servers start together, or that check the folder of checkpoints.
 
-    number: int
+    ``then``: what follows; None: they join a job that runs, as one where that is ``bulk``. ``waiting``: those that have
+    not answered. ``marked``: those that marked the folder, or could not. ``ready``: all is done.
+    """
+
     members: tuple[Member, ...]
-    bulk: bool
+    then: BeginJob | None = None
+    bulk: bool = False
+    waiting: frozenset[int] = frozenset()
+    marked: frozenset[int] = frozenset()
     ready: bool = False
 
-
-@dataclass(frozen=True)
-class StartGroup:
-    """Hosts whose servers start, or that check the folder of checkpoints. ``late``: the job runs already."""
-
-    members: tuple[Member, ...]
-    purpose: BeginJob | AdmitArrival
-    late: bool
-    waiting: frozenset[int]
+    @property
+    def unmarked(self) -> dict[int, Member]:
+        """Return those that the folder is yet to be checked on, by number."""
+        return {member.number: member for member in self.members if member.number not in self.marked}
 
 
 @dataclass(frozen=True)
 class Joining:
     """Hosts on their way in.
 
-    ``starting``: those that have not answered yet. ``refused``: errors of those that could not begin. ``saved``: a
-    checkpoint found where the job was told to look, ``own``: the latest of this very job. ``reporting``, ``reports``,
-    ``unbegun``: of hosts that another controller began.
+    ``starting``: those that have not answered yet. ``refused``: errors of those that could not begin. ``arrivals``:
+    groups that join a job that runs, in the order in which they may. ``saved``: a checkpoint found where the job was
+    told to look, ``own``: the latest of this very job. ``reporting``, ``reports``, ``unbegun``: of hosts that another
+    controller began.
     """
 
     starting: Mapping[int, Member] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
-    arrivals: tuple[Arrival, ...] = ()
     groups: Mapping[int, StartGroup] = field(default_factory=dict)
-    next_number: int = 0
+    next_group: int = 0
+    arrivals: tuple[int, ...] = ()
     folder_marked: bool = False
     saved: SavedCheckpoint | None = None
     own: SavedCheckpoint | None = None

@@ -117,8 +117,6 @@ def _handle(ctx: Context, event: Any) -> None:
             resuming.halted(ctx, event.reason)
         case events.BeginJob(number):
             resuming.start(ctx, number)
-        case events.AdmitArrival(arrival):
-            joining.ready(ctx, arrival)
         case events.HostsJoined():
             joining.arrive(ctx, event.hosts, event.bulk)
         case events.HostsLost():

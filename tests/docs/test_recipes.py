@@ -64,6 +64,14 @@ def test_event_of_the_recipe_drains_a_host(tmp_path: Path) -> None:
     assert run(tmp_path, _SPEND) == "(0, '') 1 True 3\n"
 
 
+def test_added_event_acts_whenever_something_is_possible(tmp_path: Path) -> None:
+    """If its module has an ``advance`` (``solvers/elastic/extensions/__init__.py``)."""
+    copy_source(tmp_path)
+    acts = '\n\ndef advance(ctx: Context) -> None:\n    ctx.note("it was possible")\n'
+    (tmp_path / "solvers" / "elastic" / "extensions" / "expensive.py").write_text(code()[2] + acts)
+    assert run(tmp_path, _SPEND + '\nprint(any("it was possible" in line for line in job.log))').endswith("True\n")
+
+
 def test_rule_of_the_recipe_trains(tmp_path: Path) -> None:
     copy_source(tmp_path)
     (tmp_path / "plink" / "model" / "rules" / "tenth.py").write_text(code()[3])

@@ -98,6 +98,19 @@ def test_refusing_replica_falls_back_to_a_checkpoint(tmp_path: Path) -> None:
     assert [line for line in job.log if "goes on from the checkpoint" in line]
 
 
+def test_warned_last_reliable_host_writes_a_checkpoint_at_once(tmp_path: Path) -> None:
+    """And the job goes on from it on the host that comes in its place."""
+    job = SimulatedJob(3, "rttt", clocks=60, settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 1e6})
+    job.later(1.0, lambda: job.warn([0], 2.0))
+    job.later(4.5, lambda: job.join("r", False))
+    finish(job)
+    warning, written, joined = (
+        next(index for index, line in enumerate(job.log) if text in line)
+        for text in ("no reliable host stays: write a checkpoint or add one", "'what': 'checkpoint'", "join ['h4")
+    )
+    assert warning < written < joined
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_second_worker_lost_during_the_first_ones_barrier(seed: int) -> None:
     """It still takes part from that turn on, and is stood in for up to the next."""
