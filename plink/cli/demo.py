@@ -2,7 +2,7 @@
 
 import os
 import statistics
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,12 @@ from plink.model.units import format_us
 from plink.terminal.screen import print_json, progress, say
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from plink.transport.connector import Connector
+=======
+    from plink.model.demo import Demo
+    from plink.transport.connector import Connector
+>>>>>>> check
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number
@@ -67,14 +72,12 @@ def demo(
             lifecycle.down(name)
             raise
     if as_json:
-        print_json(result)
+        print_json(result.to_json())
     else:
-        print_result(result, f"{len(result['hosts'])} hosts, all-reduce of {format_bytes(size_bytes)}")
+        print_result(result, f"{len(result.hosts)} hosts, all-reduce of {format_bytes(size_bytes)}")
 
 
-def _measure(
-    blueprint: "Blueprint", connector: "Connector", size_bytes: int, bits_per_s: int, seed: int
-) -> dict[str, Any]:
+def _measure(blueprint: "Blueprint", connector: "Connector", size_bytes: int, bits_per_s: int, seed: int) -> "Demo":
     import time
 
     import numpy as np
@@ -84,6 +87,7 @@ def _measure(
     from plink.features.order.request import OrderRequest
     from plink.features.order.run import reorder
     from plink.model.check import US_PER_S
+    from plink.model.demo import Demo
     from probes.methods import ProbeSettings
     from probes.session import ProbeProgress, measure_all
     from solvers.costs.accuracy import RINGS, calibrated_interval
@@ -115,29 +119,30 @@ def _measure(
         run = time_orders(benchmark, connector, lambda phase, done, total: bars[phase](done, total))
     baseline, optimised = (timing.achieved_s for timing in run.runs)
     racks = {place.name: place.rack for place in blueprint.places}
-    interval_s = {name: [us / 1e6 for us in calibrated_interval(1e6 * s, RINGS)] for name, s in predicted.items()}
-    bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
+    baseline_interval_s, plink_interval_s = (
+        (low_us / US_PER_S, high_us / US_PER_S)
+        for low_us, high_us in (calibrated_interval(US_PER_S * seconds, RINGS) for seconds in predicted.values())
+    )
     baseline_s, plink_s = statistics.median(baseline), statistics.median(optimised)
-    return {
-        "schema": "plink.demo/1",
-        "hosts": plink_hosts.names,
-        "racks_recovered": _racks_contiguous([racks[host] for host in plink_hosts.names]),
-        "baseline_s": baseline_s,
-        "plink_s": plink_s,
-        "bound_s": round(bound, 6),
-        "speedup": round(baseline_s / plink_s, 3),
-        "predicted_baseline_s": round(predicted["given"], 6),
-        "predicted_plink_s": round(predicted["plink"], 6),
-        "predicted_baseline_interval_s": interval_s["given"],
-        "predicted_plink_interval_s": interval_s["plink"],
-        "baseline_samples_s": list(baseline),
-        "plink_samples_s": list(optimised),
-        "group_count": int(groups.max()) + 1,
-        "cost_baseline_us": order.baseline["given"],
-        "cost_plink_us": order.cost,
-        "size_bytes": size_bytes,
-        "seed": seed,
-    }
+    return Demo(
+        hosts=tuple(plink_hosts.names),
+        racks_recovered=_racks_contiguous([racks[host] for host in plink_hosts.names]),
+        baseline_s=baseline_s,
+        plink_s=plink_s,
+        bound_s=round(8 * size_bytes * 2 * (n - 1) / n / bits_per_s, 6),
+        speedup=round(baseline_s / plink_s, 3),
+        predicted_baseline_s=round(predicted["given"], 6),
+        predicted_plink_s=round(predicted["plink"], 6),
+        predicted_baseline_interval_s=baseline_interval_s,
+        predicted_plink_interval_s=plink_interval_s,
+        baseline_samples_s=baseline,
+        plink_samples_s=optimised,
+        group_count=int(groups.max()) + 1,
+        cost_baseline_us=order.baseline["given"] or 0.0,
+        cost_plink_us=order.cost or 0.0,
+        size_bytes=size_bytes,
+        seed=seed,
+    )
 
 
 def _racks_contiguous(racks: list[int]) -> bool:
@@ -146,32 +151,37 @@ def _racks_contiguous(racks: list[int]) -> bool:
     return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
 
 
-def print_result(result: dict[str, Any], title: str) -> None:
-    """Print a ``plink.demo`` document as a table."""
+def print_result(result: "Demo", title: str) -> None:
+    """Print the result as a table."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
-    for order_name, label in (("baseline", "given"), ("plink", "plink's")):
+    missed = []
+    for label, cost_us, predicted_s, (low, high), measured_s in (
+        (
+            "given", result.cost_baseline_us, result.predicted_baseline_s, result.predicted_baseline_interval_s,
+            result.baseline_s,
+        ),
+        (
+            "plink's", result.cost_plink_us, result.predicted_plink_s, result.predicted_plink_interval_s,
+            result.plink_s,
+        ),
+    ):  # fmt: skip
+        prediction = f"{predicted_s:.3f} s ({low:.3f} to {high:.3f})"
         table.add_row(
-            label,
-            format_us(result[f"cost_{order_name}_us"]),
-            "{:.3f} s ({:.3f} to {:.3f})".format(
-                result[f"predicted_{order_name}_s"], *result[f"predicted_{order_name}_interval_s"]
-            ),
-            f"{result[f'{order_name}_s']:.3f} s",
-            f"{result['bound_s'] / result[f'{order_name}_s']:.0%}",
+            label, format_us(cost_us), prediction, f"{measured_s:.3f} s", f"{result.bound_s / measured_s:.0%}"
         )
-    table.add_row("bound", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
+        if not low <= measured_s <= high:
+            off, order = measured_s / predicted_s - 1, "the given" if label == "given" else label
+            how = f"{abs(off):.0%} {'longer' if off > 0 else 'less'}"
+            missed.append(f"the prediction did not hold for {order} order: it took {how}")
+    table.add_row("bound", "", "", f"{result.bound_s:.3f} s", "100%", style="dim")
     console = Console()
     console.print(table)
-    for order_name, label in (("baseline", "the given"), ("plink", "plink's")):
-        low, high = result[f"predicted_{order_name}_interval_s"]
-        if not low <= result[f"{order_name}_s"] <= high:
-            off = result[f"{order_name}_s"] / result[f"predicted_{order_name}_s"] - 1
-            says = f"the prediction did not hold for {label} order"
-            console.print(f"{says}: it took {abs(off):.0%} {'longer' if off > 0 else 'less'}", style="yellow")
-    verdict = "every rack found" if result["racks_recovered"] else "racks NOT found"
-    console.print(f"{verdict}; {result['speedup']:.2f} times as fast in plink's order")
+    for line in missed:
+        console.print(line, style="yellow")
+    verdict = "every rack found" if result.racks_recovered else "racks NOT found"
+    console.print(f"{verdict}; {result.speedup:.2f} times as fast in plink's order")
     for line in _WORDS:
         console.print(line, style="dim", highlight=False)
