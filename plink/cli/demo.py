@@ -2,8 +2,7 @@
 
 import os
 import statistics
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +11,12 @@ from plink.model.units import format_us
 from plink.terminal.screen import print_json, progress, say
 
 if TYPE_CHECKING:
-    from plink.model.hosts import Hosts
-    from plink.model.network import Network
+    from plink.model.demo import Demo
     from plink.transport.connector import Connector
     from runners.lab.blueprint import Blueprint
 
 _MIN_BYTES = 4  # one number
+_REPEATS = 5
 _WORDS = (
     "round trips: added up around the ring of that order",
     "predicted: one all-reduce by plink's cost model, and where 90 % of measured times on labs were",
@@ -69,25 +68,28 @@ def demo(
             lifecycle.down(name)
             raise
     if as_json:
-        print_json(result)
+        print_json(result.to_json())
     else:
-        print_result(result, f"{len(result['hosts'])} hosts, all-reduce of {format_bytes(size_bytes)}")
+        print_result(result, f"{len(result.hosts)} hosts, all-reduce of {format_bytes(size_bytes)}")
 
 
-def _measure(
-    blueprint: "Blueprint", connector: "Connector", size_bytes: int, bits_per_s: int, seed: int
-) -> dict[str, Any]:
+def _measure(blueprint: "Blueprint", connector: "Connector", size_bytes: int, bits_per_s: int, seed: int) -> "Demo":
     import time
 
     import numpy as np
 
+    from plink.features.check.benchmark import PHASES, PlannedBenchmark, time_orders
+    from plink.features.check.request import CheckRequest
     from plink.features.order.request import OrderRequest
     from plink.features.order.run import reorder
+    from plink.model.check import US_PER_S
+    from plink.model.demo import Demo
     from probes.methods import ProbeSettings
     from probes.session import ProbeProgress, measure_all
     from solvers.costs.accuracy import RINGS, calibrated_interval
     from solvers.costs.closed_forms import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
+    from solvers.schedules.catalogue import Options
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
@@ -100,39 +102,43 @@ def _measure(
     groups = nearest_tier(network.rtt_us)
     n = len(hosts)
     index = {host: i for i, host in enumerate(hosts.names)}
-    orders = {"given": hosts, "plink": plink_hosts}
-    seconds: dict[str, list[float]] = {}
-    predicted: dict[str, float] = {}
-    for order_name, ordered in orders.items():
+    predicted, timed_orders = {}, []
+    for order_name, ordered in (("given", hosts), ("plink", plink_hosts)):
         ranks = np.array([index[host] for host in ordered.names])
         predicted[order_name] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
-        order_text = "as the hosts were given" if order_name == "given" else "plink’s order"
-        say(f"plink launch allreduce_benchmark.py, {order_text}")
-        seconds[order_name] = _benchmark(ordered, connector, network, size_bytes)
+        timed_orders.append((ranks, predicted[order_name] * US_PER_S))
+    say("plink check --measure --algo gloo: PyTorch's all-reduce in the given order and in plink's, in turns")
+    benchmark = PlannedBenchmark(
+        network, CheckRequest(measure=True), "gloo", "latency", timed_orders, Options(), (size_bytes,) * 2, _REPEATS
+    )
+    with progress(*PHASES) as bars:
+        run = time_orders(benchmark, connector, lambda phase, done, total: bars[phase](done, total))
+    baseline, optimised = (timing.achieved_s for timing in run.runs)
     racks = {place.name: place.rack for place in blueprint.places}
-    interval_s = {name: [us / 1e6 for us in calibrated_interval(1e6 * s, RINGS)] for name, s in predicted.items()}
-    bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
-    baseline_s, plink_s = (statistics.median(seconds[order_name]) for order_name in orders)
-    return {
-        "schema": "plink.demo/1",
-        "hosts": plink_hosts.names,
-        "racks_recovered": _racks_contiguous([racks[host] for host in plink_hosts.names]),
-        "baseline_s": baseline_s,
-        "plink_s": plink_s,
-        "bound_s": round(bound, 6),
-        "speedup": round(baseline_s / plink_s, 3),
-        "predicted_baseline_s": round(predicted["given"], 6),
-        "predicted_plink_s": round(predicted["plink"], 6),
-        "predicted_baseline_interval_s": interval_s["given"],
-        "predicted_plink_interval_s": interval_s["plink"],
-        "baseline_samples_s": seconds["given"],
-        "plink_samples_s": seconds["plink"],
-        "group_count": int(groups.max()) + 1,
-        "cost_baseline_us": order.baseline["given"],
-        "cost_plink_us": order.cost,
-        "size_bytes": size_bytes,
-        "seed": seed,
-    }
+    baseline_interval_s, plink_interval_s = (
+        (low_us / US_PER_S, high_us / US_PER_S)
+        for low_us, high_us in (calibrated_interval(US_PER_S * seconds, RINGS) for seconds in predicted.values())
+    )
+    baseline_s, plink_s = statistics.median(baseline), statistics.median(optimised)
+    return Demo(
+        hosts=tuple(plink_hosts.names),
+        racks_recovered=_racks_contiguous([racks[host] for host in plink_hosts.names]),
+        baseline_s=baseline_s,
+        plink_s=plink_s,
+        bound_s=round(8 * size_bytes * 2 * (n - 1) / n / bits_per_s, 6),
+        speedup=round(baseline_s / plink_s, 3),
+        predicted_baseline_s=round(predicted["given"], 6),
+        predicted_plink_s=round(predicted["plink"], 6),
+        predicted_baseline_interval_s=baseline_interval_s,
+        predicted_plink_interval_s=plink_interval_s,
+        baseline_samples_s=baseline,
+        plink_samples_s=optimised,
+        group_count=int(groups.max()) + 1,
+        cost_baseline_us=order.baseline["given"] or 0.0,
+        cost_plink_us=order.cost or 0.0,
+        size_bytes=size_bytes,
+        seed=seed,
+    )
 
 
 def _racks_contiguous(racks: list[int]) -> bool:
@@ -141,66 +147,37 @@ def _racks_contiguous(racks: list[int]) -> bool:
     return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
 
 
-def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", size_bytes: int) -> list[float]:
-    """Run the benchmark as a job in this order and return the seconds of each all-reduce."""
-    import json
-    import time
-    from pathlib import Path
-
-    import plink.runtime
-    from plink.errors import PlinkError
-    from runners.job.fleet_runner import FleetRunner
-    from runners.job.job import Job
-    from runners.job.runner import RunContext, RunObserver
-
-    script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
-    job = Job(
-        program=str(script),
-        args=("--size-bytes", str(size_bytes), "--repeats", "5"),
-        workdirs=("/",),
-        pythons=(sys.executable,),
-        env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
-    )
-    printed: list[str] = []
-
-    def sink(rank: int | None, stream: str, line: str) -> None:
-        if stream == "out":
-            printed.append(line)
-
-    context = RunContext(RunObserver(sink), time.monotonic, host_identities=network.host_identities)
-    result = FleetRunner("ssh", connector).run(job, ordered, context)
-    if result.failure is not None:
-        last_line = (result.failure.last_lines or ("it printed nothing",))[-1]
-        raise PlinkError(f"the benchmark failed on {result.failure.host}: {last_line}")
-    return [float(value) for value in json.loads(printed[-1])["seconds"]]
-
-
-def print_result(result: dict[str, Any], title: str) -> None:
-    """Print a ``plink.demo`` document as a table."""
+def print_result(result: "Demo", title: str) -> None:
+    """Print the result as a table."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
-    for order_name, label in (("baseline", "given"), ("plink", "plink's")):
+    missed = []
+    for label, cost_us, predicted_s, (low, high), measured_s in (
+        (
+            "given", result.cost_baseline_us, result.predicted_baseline_s, result.predicted_baseline_interval_s,
+            result.baseline_s,
+        ),
+        (
+            "plink's", result.cost_plink_us, result.predicted_plink_s, result.predicted_plink_interval_s,
+            result.plink_s,
+        ),
+    ):  # fmt: skip
+        prediction = f"{predicted_s:.3f} s ({low:.3f} to {high:.3f})"
         table.add_row(
-            label,
-            format_us(result[f"cost_{order_name}_us"]),
-            "{:.3f} s ({:.3f} to {:.3f})".format(
-                result[f"predicted_{order_name}_s"], *result[f"predicted_{order_name}_interval_s"]
-            ),
-            f"{result[f'{order_name}_s']:.3f} s",
-            f"{result['bound_s'] / result[f'{order_name}_s']:.0%}",
+            label, format_us(cost_us), prediction, f"{measured_s:.3f} s", f"{result.bound_s / measured_s:.0%}"
         )
-    table.add_row("bound", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
+        if not low <= measured_s <= high:
+            off, order = measured_s / predicted_s - 1, "the given" if label == "given" else label
+            how = f"{abs(off):.0%} {'longer' if off > 0 else 'less'}"
+            missed.append(f"the prediction did not hold for {order} order: it took {how}")
+    table.add_row("bound", "", "", f"{result.bound_s:.3f} s", "100%", style="dim")
     console = Console()
     console.print(table)
-    for order_name, label in (("baseline", "the given"), ("plink", "plink's")):
-        low, high = result[f"predicted_{order_name}_interval_s"]
-        if not low <= result[f"{order_name}_s"] <= high:
-            off = result[f"{order_name}_s"] / result[f"predicted_{order_name}_s"] - 1
-            says = f"the prediction did not hold for {label} order"
-            console.print(f"{says}: it took {abs(off):.0%} {'longer' if off > 0 else 'less'}", style="yellow")
-    verdict = "every rack found" if result["racks_recovered"] else "racks NOT found"
-    console.print(f"{verdict}; {result['speedup']:.2f} times as fast in plink's order")
+    for line in missed:
+        console.print(line, style="yellow")
+    verdict = "every rack found" if result.racks_recovered else "racks NOT found"
+    console.print(f"{verdict}; {result.speedup:.2f} times as fast in plink's order")
     for line in _WORDS:
         console.print(line, style="dim", highlight=False)

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, structs
 
 from plink.documents.codec import decode, schema_name
-from plink.documents.demo import DemoRuns
 from plink.documents.network import HostCostsEntry
 from plink.documents.types import Count, NonNegative, PositiveInt, Quantity, Share
 from plink.errors import InputError
+from plink.model.demo import DemoTimes
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.storage import name_of, read_document
 
@@ -171,19 +171,18 @@ def read_benchmark_runs(path: str | Path) -> tuple[BenchmarkRun, ...]:
     :raises InputError: when it cannot be read or is no such file, naming the key.
     """
     document, location = read_document(path), name_of(path)
-    if document.get("schema") == schema_name(DemoRuns):
-        demo = decode(DemoRuns, document, location)
+    if document.get("schema") == schema_name(DemoTimes):
+        demo = decode(DemoTimes, document, location)
         orders = (
-            ("given", demo["predicted_baseline_s"], demo["baseline_samples_s"]),
-            ("plink's", demo["predicted_plink_s"], demo["plink_samples_s"]),
+            ("given", demo.predicted_baseline_s, demo.baseline_samples_s),
+            ("plink's", demo.predicted_plink_s, demo.plink_samples_s),
         )
         timings = (
-            OrderTiming(order=name, predicted_us=US_PER_S * cost, achieved_s=tuple(times))
-            for name, cost, times in orders
+            OrderTiming(order=name, predicted_us=US_PER_S * cost, achieved_s=times) for name, cost, times in orders
         )
         return (BenchmarkRun(runs=tuple(timings)),)
     if document.get("schema") != schema_name(Check):
-        schemas = f"{schema_name(Check)!r} or {schema_name(DemoRuns)!r}"
+        schemas = f"{schema_name(Check)!r} or {schema_name(DemoTimes)!r}"
         raise InputError(f"{location}: schema", f"expected {schemas}, the kinds of file that hold measured runs")
     timed = decode(_TimedOrders, document, location)
     if timed.checks:

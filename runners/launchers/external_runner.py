@@ -18,6 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import structs
+
 from plink.errors import PlinkError, UsageError
 from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
@@ -133,7 +135,7 @@ class _Launch:
         arguments = ("python3", *PROGRAM.command_arguments(settings))
         forwarded = _forwarded(user_env)
         command = self._launcher.command(self._hosts, job, self._folder, arguments, tuple(forwarded))
-        return replace(command, env={**forwarded, **command.env, **self._env})
+        return structs.replace(command, env={**forwarded, **command.env, **self._env})
 
     def dry_run(self) -> dict[int, dict[str, Any]]:
         """Return every rank's report from a job that does nothing else.

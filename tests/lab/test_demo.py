@@ -43,7 +43,7 @@ def test_it_finds_the_racks_and_what_they_are_worth(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("moment", ["round trips", "as the hosts were given"])
+@pytest.mark.parametrize("moment", ["round trips", "in turns"])
 def test_ctrl_c_in_the_middle_leaves_nothing(tmp_path: Path, start: Callable[..., Running], moment: str) -> None:
     """While it probes, and while the benchmark starts: exit code 130 and no namespace, process or route."""
     running = start("demo", "--racks", "2", "--hosts-per-rack", "2")
