@@ -56,8 +56,7 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
         plan, order = pipeline_order(options.pipeline, options, runner)
         job = pipelined(replace(job, env=dict(order.environment)), plan, options, settings)
         request = replace(request, pipeline_log=PipelineLog(), program=program)
-        predicted_s = (plan.details.get("predicted") or {}).get("minibatch_s")
-        setup = replace(set_up(job, order, request, options), predicted_s=predicted_s)
+        setup = replace(set_up(job, order, request, options), predicted_s=plan.minibatch_s)
         return restartable(setup, settings.restarts)
     for name in ("checkpoint", "restore"):
         if getattr(options, name) is not None:
