@@ -113,7 +113,7 @@ def _compared(bench: BenchLab, name: str) -> dict[str, Any]:
     row = {
         "plan": plan.label, "measured": read_pipeline(bench.folder / plan_file).label,
         "depths": [stage.depth for stage in read_pipeline(bench.folder / plan_file).stages],
-        "predicted_s": plan.details["predicted"]["minibatch_s"], "pipeline_s": own_s, "rival": best,
+        "predicted_s": plan.predicted.minibatch_s, "pipeline_s": own_s, "rival": best,
         "rivals_s": first, "rival_s": rival_s, "gain": round(gain, 3), "thesis": shape.thesis,
         "cores_in_use": round(cores, 2),
     }  # fmt: skip

@@ -159,10 +159,9 @@ def planning_times() -> dict[str, Any]:
         fabric = racks(hosts, size, gbps=gbps, uplink=gbps * size / 2)
         began = time.perf_counter()
         plan = plan_measured(ModelProfile(minibatch=64, layers=tuple(layers)), measured(fabric), JointRequest())
-        predicted = plan.details["predicted"]
         rows[name] = {
             "seconds": round(time.perf_counter() - began, 2), "plan": plan.label[:60], "kind": plan.kind,
-            "minibatch_s": predicted["minibatch_s"], "gap": plan.details["gap"],
+            "minibatch_s": plan.minibatch_s, "gap": plan.gap,
         }  # fmt: skip
     rows["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 3)
     return rows
@@ -173,9 +172,9 @@ def predicted_gains(hosts: int, size: int, profiles: dict[str, ModelProfile]) ->
     rows: dict[str, Any] = {}
     for name, profile in profiles.items():
         plan = plan_measured(profile, measured(racks(hosts, size)), JointRequest(compare=True))
-        seconds = plan.details["predicted"]["minibatch_s"]
-        ways = {way["what"]: way["minibatch_s"] / seconds for way in plan.details["compared"]}
-        sent = plan.details["predicted"]["bytes_per_item"] * plan.minibatch
+        seconds = plan.predicted.minibatch_s
+        ways = {way.what: way.minibatch_s / seconds for way in plan.compared}
+        sent = plan.predicted.bytes_per_item * plan.minibatch
         parallel = 2 * (hosts - 1) / hosts * profile.parameter_bytes
         rows[name] = {
             "plan": plan.label, "kind": plan.kind, "minibatch_ms": 1e3 * seconds,
@@ -201,7 +200,7 @@ def gpipe_slowdowns() -> dict[str, float]:
         plan = plan_measured(profile, fabric, JointRequest())
         options = {"straight": True, "all_workers": True, "recompute": True}
         gpipe = plan_measured(profile, fabric, JointRequest(kind="gpipe", accumulate=hosts, **options))
-        rows[str(hosts)] = gpipe.details["predicted"]["minibatch_s"] / plan.details["predicted"]["minibatch_s"]
+        rows[str(hosts)] = gpipe.predicted.minibatch_s / plan.predicted.minibatch_s
     return rows
 
 
@@ -223,7 +222,7 @@ def placement() -> dict[str, Any]:
             continue
         slow = structs.replace(profile, host_slowness={"h5": 2.0})
         plan = plan_measured(slow, measured(fabric), JointRequest())
-        seconds, rng = plan.details["predicted"]["minibatch_s"], np.random.default_rng(0)
+        seconds, rng = plan.predicted.minibatch_s, np.random.default_rng(0)
         randoms = []
         for _ in range(10):
             hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in rng.permutation(16)[: plan.ranks].tolist()))

@@ -284,7 +284,7 @@ def _bytes(racks: Racks) -> dict[str, Any]:
                 before = racks.bytes_sent(hosts)
                 racks.measured_s(plan, model, 1.0, "--minibatches", str(count), hosts="rack.txt")
                 sent.append(racks.bytes_sent(hosts) - before)
-            planned = document.details["predicted"]["bytes_per_item"] * document.minibatch
+            planned = document.predicted.bytes_per_item * document.minibatch
             row[what] = {"planned": planned, "counted": (sent[1] - sent[0]) / 96}
         row["fewer"] = 1 - row["pipeline"]["counted"] / row["data_parallel"]["counted"]
         rows[shape] = row

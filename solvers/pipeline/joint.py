@@ -8,13 +8,13 @@ and the fastest is the plan: formulas do not see filling, replicas that wait for
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from msgspec import structs
 
 from plink.errors import NoAnswer, UsageError
-from plink.model.pipeline.document import StagePrediction
+from plink.model.document import UNSET
+from plink.model.pipeline.document import ComparedWay, PipelineConstraints, PipelinePrediction, StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths
@@ -383,28 +383,28 @@ def _described(
             busy_share=min(1.0, max(share.busy for share in result.shares[number])),
         )
         stages.append(structs.replace(stage, memory_bytes=needed[number], predicted=predicted))
-    text = {} if request.stages is None else {
-        "stages": ",".join(f"{part.first}-{part.last}x{part.replicas}" for part in request.stages)
-    }  # fmt: skip
-    details = {
-        "model": request.model,
-        "seed": request.seed,
-        "idle": plan.details["idle"],
-        "predicted": {
-            "minibatch_s": result.minibatch_s,
-            "items_per_s": plan.minibatch / result.minibatch_s,
-            "fill_s": result.fill_s,
-            "bytes_per_item": simulator.sent(best) / plan.minibatch,
-            "limited_by": _limit(simulator, best),
-            "by": "simulator" if best.is_simulated else "model",
-        },
-        "lower_bound_s": bound_s,
-        "gap": None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
-        "proven": False,
-        "compared": [_row(simulator, way) for way in ways],
-        "constraints": {"straight": request.straight} | text,
-    }
-    return replace(plan, stages=tuple(stages), details=details)
+    text = None if request.stages is None else ",".join(
+        f"{part.first}-{part.last}x{part.replicas}" for part in request.stages
+    )  # fmt: skip
+    return replace(
+        plan,
+        stages=tuple(stages),
+        model=request.model,
+        seed=request.seed,
+        predicted=PipelinePrediction(
+            minibatch_s=result.minibatch_s,
+            items_per_s=plan.minibatch / result.minibatch_s,
+            fill_s=result.fill_s,
+            bytes_per_item=simulator.sent(best) / plan.minibatch,
+            limited_by=_limit(simulator, best),
+            by="simulator" if best.is_simulated else "model",
+        ),
+        lower_bound_s=bound_s,
+        gap=None if not bound_s else max(0.0, result.minibatch_s / bound_s - 1),
+        proven=False,
+        compared=tuple(_row(simulator, way) for way in ways),
+        constraints=PipelineConstraints(straight=request.straight, stages=UNSET if text is None else text),
+    )
 
 
 def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
@@ -416,15 +416,15 @@ def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
     return simulator.model_of(best).period(best.partition).limited_by
 
 
-def _row(simulator: WaySimulator, way: SimulatedWay) -> dict[str, Any]:
+def _row(simulator: WaySimulator, way: SimulatedWay) -> ComparedWay:
     shape = way.plan.shape
     updates = min(minibatches_per_update(shape, stage) for stage in range(shape.stages))
     is_limited = any(np.isfinite(size) for size in simulator.memory)
-    return {
-        "what": way.what,
-        "minibatch_s": way.minibatch_s,
-        "delay": max(delay_of(shape, stage) for stage in range(shape.stages)),
-        "items_per_update": float(updates * way.plan.minibatch),
-        "recompute": way.plan.recompute,
-        "fits": way.fits if is_limited else None,
-    }
+    return ComparedWay(
+        what=way.what,
+        minibatch_s=way.minibatch_s,
+        delay=max(delay_of(shape, stage) for stage in range(shape.stages)),
+        items_per_update=float(updates * way.plan.minibatch),
+        recompute=way.plan.recompute,
+        fits=way.fits if is_limited else None,
+    )

@@ -237,7 +237,7 @@ class WaySimulator:
         )
         return PipelinePlan(
             kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
-            recompute=mode.recompute, profile=profile.digest(), details={"idle": idle},
+            recompute=mode.recompute, profile=profile.digest(), idle=tuple(idle),
         )  # fmt: skip
 
     def _used_hosts(self, partition: PlacedPartition) -> tuple[Hosts, list[str], list[tuple[int, ...]]]:

@@ -68,14 +68,14 @@ def test_plan_of_the_thesis(here: Path) -> None:
     run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "-o", "own.json")
     run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "--model", "thesis", "-o", "thesis.json")
     own, thesis = read_pipeline(here / "own.json"), read_pipeline(here / "thesis.json")
-    assert (thesis.details["model"], own.details["model"]) == ("thesis", "contention")
-    assert thesis.details["predicted"]["minibatch_s"] >= own.details["predicted"]["minibatch_s"]
+    assert (thesis.model, own.model) == ("thesis", "contention")
+    assert thesis.predicted.minibatch_s >= own.predicted.minibatch_s
 
 
 def test_prediction_is_what_simulate_says(here: Path) -> None:
     run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--stages", "0-3x3,4x1", "-o", "plan.json")
     done = run(here, "simulate", "plan.json", "--profile", "p.json", "--gbps", "0.2", "--json")
-    predicted = read_pipeline(here / "plan.json").details["predicted"]["minibatch_s"]
+    predicted = read_pipeline(here / "plan.json").predicted.minibatch_s
     assert predicted == pytest.approx(json.loads(done.stdout)["minibatch_s"])
 
 
@@ -86,7 +86,7 @@ def test_slow_networks_get_more_minibatches_in_flight(here: Path) -> None:
         run(here, *words, *more)
         plan = read_pipeline(here / "plan.json")
         run(here, "verify", "plan.json")
-        return tuple(stage.depth for stage in plan.stages), plan.details["predicted"]["minibatch_s"]
+        return tuple(stage.depth for stage in plan.stages), plan.predicted.minibatch_s
 
     near, far = planned(), planned("--rtt", "200ms")
     assert near[0] == (2, 1)
@@ -138,7 +138,7 @@ def test_stages_of_your_own_on_machines_with_several_workers(here: Path) -> None
         run(here, "verify", "plan.json")
         plan = read_pipeline(here / "plan.json")
         assert ",".join(f"{stage.label}x{len(stage.ranks)}" for stage in plan.stages) == stages.replace("4x1", "4-4x1")
-        seconds[stages] = plan.details["predicted"]["minibatch_s"]
+        seconds[stages] = plan.predicted.minibatch_s
     assert seconds["0-3x3,4x1"] == pytest.approx(0.329 / 3, rel=0.05)
     assert seconds["0-3x6,4x1"] > 0.329 / 6
 

@@ -14,7 +14,7 @@ from msgspec import structs
 from plink.errors import InputError, NoAnswer
 from plink.features.pipeline.assess import assess_pipeline
 from plink.model.document import UNSET
-from plink.model.pipeline.document import StagePrediction
+from plink.model.pipeline.document import PipelinePrediction, StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.results import PipelineAssessment
 from tests.conftest import typed
@@ -30,7 +30,7 @@ def plan() -> PipelinePlan:
         structs.replace(stage, predicted=StagePrediction(compute_s=seconds, network_s=0.0))
         for stage, seconds in zip(base.stages, PREDICTED.values(), strict=True)
     )
-    return replace(base, stages=stages, details={"predicted": {"minibatch_s": 0.1, "items_per_s": 40.0}})
+    return replace(base, stages=stages, predicted=PipelinePrediction(minibatch_s=0.1, items_per_s=40.0))
 
 
 def reports(**changes: Any) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def slow_run(
     own = plan_of(replicas, 8)
     predicted = StagePrediction(compute_s=predicted_compute_s, network_s=0.0) if predicted_compute_s else UNSET
     stages = tuple(structs.replace(stage, predicted=predicted) for stage in own.stages)
-    own = replace(own, stages=stages, details={"predicted": {"minibatch_s": 0.1}})
+    own = replace(own, stages=stages, predicted=PipelinePrediction(minibatch_s=0.1, items_per_s=40.0))
     documents = []
     for (stage, replica), waited in waits.items():
         rank = own.stages[stage].ranks[replica]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.document import PipelinePrediction
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
 from plink.model.pipeline.profile import LayerProfile, ModelProfile, read_profile
 from plink.model.pipeline.rank_report import SCHEMA
@@ -140,7 +141,7 @@ def test_ranks_wait_as_long_as_the_plan_needs() -> None:
 
     plan = plan_of([1, 1], 7)
     assert message_timeout_s(plan) == 300
-    slow = replace(plan, details={"predicted": {"minibatch_s": 100.0}})
+    slow = replace(plan, predicted=PipelinePrediction(minibatch_s=100.0, items_per_s=1.0))
     assert message_timeout_s(slow) > 100 * sum(stage.depth for stage in plan.stages)
 
 

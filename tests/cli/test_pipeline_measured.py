@@ -44,13 +44,13 @@ def test_plan_is_of_the_network(here: Path) -> None:
     assert plan.label == "4-1"
     assert plan.network is not None
     assert complaints("pipeline", plan.to_json()) == []
-    assert len(plan.details["idle"]) == 1
-    assert plan.details["predicted"]["by"] == "simulator"
+    assert len(plan.idle) == 1
+    assert plan.predicted.by == "simulator"
     done = typed(
         "pipeline", "simulate", "stages.json", "--profile", "profile.json", "--network", "measured.json", "--json",
         cwd=here,
     )  # fmt: skip
-    assert json.loads(done.stdout)["minibatch_s"] == pytest.approx(plan.details["predicted"]["minibatch_s"])
+    assert json.loads(done.stdout)["minibatch_s"] == pytest.approx(plan.predicted.minibatch_s)
 
 
 def test_hosts_file_names_who_may_be_used(here: Path) -> None:
@@ -58,7 +58,7 @@ def test_hosts_file_names_who_may_be_used(here: Path) -> None:
     run(here, "--network", "measured.json", "--hosts", "some.txt", "-o", "some.json")
     plan = read_pipeline(here / "some.json")
     assert set(plan.hosts.names) == {"a", "c"}
-    assert plan.details["idle"] == []
+    assert plan.idle == ()
     (here / "others.txt").write_text("a\nz\n")
     done = run(here, "--network", "measured.json", "--hosts", "others.txt", code=2)
     assert "measured.json is of other hosts: it does not have z; probe these hosts" in done.stderr
@@ -78,7 +78,7 @@ def test_memory_limits(here: Path) -> None:
     assert "nothing fits in memory: " in done.stderr
     assert "which has 10 MB" in done.stderr
     run(here, "--network", "measured.json", "--memory", "100MB", "--memory", "a=20MB", "-o", "small.json")
-    assert "a" in read_pipeline(here / "small.json").details["idle"]
+    assert "a" in read_pipeline(here / "small.json").idle
 
 
 REFUSED = [
@@ -115,6 +115,6 @@ def test_bad_requests(here: Path, words: tuple[str, ...], message: str) -> None:
 def test_search_of_hosts_that_are_alike(here: Path) -> None:
     run(here, "--hosts", "4", "--gbps", "0.2", "--memory", "node-3=1kB", "--compare", "--seed", "5", "-o", "four.json")
     plan = read_pipeline(here / "four.json")
-    assert plan.details["idle"] == ["node-3"]
-    assert plan.details["seed"] == 5
-    assert len(plan.details["compared"]) > 2
+    assert plan.idle == ("node-3",)
+    assert plan.seed == 5
+    assert len(plan.compared) > 2

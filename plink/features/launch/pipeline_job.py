@@ -58,13 +58,13 @@ def pipeline_order(plan_file: Path, options: JobRequest, runner: str) -> tuple[P
         if options.hosts_file is not None:
             raise UsageError("--runner local runs every rank on this machine; omit --hosts")
         hosts = Hosts((Host("localhost", "127.0.0.1", slots=plan.ranks),))
-        return plan, JobOrder(hosts, hosts, {}, plan.details.get("environment") or {})
+        return plan, JobOrder(hosts, hosts, {}, dict(plan.environment or {}))
     baseline = plan.hosts if options.hosts_file is None else read_hosts(options.hosts_file).ranked()
     hosts = _arranged(plan, baseline, str(plan_file))
-    idle = [host.name for host in baseline if host.name not in hosts.by_name()] or plan.details.get("idle") or []
+    idle = [host.name for host in baseline if host.name not in hosts.by_name()] or plan.idle or ()
     if idle:
         say(f"idle, as planned: {', '.join(idle)}")
-    return plan, JobOrder(hosts, hosts, {}, plan.details.get("environment") or {})
+    return plan, JobOrder(hosts, hosts, {}, dict(plan.environment or {}))
 
 
 def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:
@@ -112,7 +112,7 @@ def pipelined(job: Job, plan: PipelinePlan, options: JobRequest) -> Job:
 
 def message_timeout_s(plan: PipelinePlan) -> float:
     """Return how long a rank waits for a message: far more than a minibatch takes from the first stage and back."""
-    period_s = float((plan.details.get("predicted") or {}).get("minibatch_s", 0.0))
+    period_s = plan.minibatch_s or 0.0
     in_flight = sum(stage.depth * len(stage.ranks) for stage in plan.stages) * plan.accumulate
     return max(_MIN_TIMEOUT_S, _TIMEOUT_PERIODS * period_s * in_flight)
 

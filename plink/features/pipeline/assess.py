@@ -98,7 +98,7 @@ def assess_pipeline(plan: PipelinePlan, folder: Path) -> PipelineAssessment:
     )
     periods = [report["minibatch_s"] for report in reports if "minibatch_s" in report]
     period = PredictedFigure(
-        predicted=(plan.details.get("predicted") or {}).get("minibatch_s"),
+        predicted=plan.minibatch_s,
         measured=statistics.median(periods) if periods else None,
     )
     return PipelineAssessment(

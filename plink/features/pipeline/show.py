@@ -1,11 +1,12 @@
 """Plans of pipelines, their simulations, trainings and runs in lines for people."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
 
+from plink.model.document import UNSET
 from plink.model.hostlist import fold_hostlist
 from plink.model.pipeline.actions import actions_of
+from plink.model.pipeline.document import ComparedWay
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.rank_report import aligned
@@ -29,16 +30,15 @@ def plan_lines(plan: PipelinePlan) -> list[str]:
 
 def _head(plan: PipelinePlan) -> str:
     layers = plan.stages[-1].last + 1
-    hosts, idle = len(plan.hosts), len(plan.details.get("idle") or [])
+    hosts, idle = len(plan.hosts), len(plan.idle or ())
     used = f"{hosts} of {hosts + idle}" if idle else str(hosts)
     text = f"pipeline {plan.label} on {used} host{'s' * (hosts + idle != 1)}, {plan.kind}, {layers} layers, "
     text += f"minibatch {plan.minibatch}"
-    predicted = plan.details.get("predicted")
+    predicted = plan.predicted
     if predicted:
-        text += f": {format_time(predicted['minibatch_s'])} a minibatch, {predicted['items_per_s']:,.0f} items/s"
-        if plan.details.get("lower_bound_s"):
-            bound, gap = plan.details["lower_bound_s"], plan.details["gap"]
-            text += f" (bound {format_time(bound)}, gap {gap:.0%})"
+        text += f": {format_time(predicted.minibatch_s)} a minibatch, {predicted.items_per_s:,.0f} items/s"
+        if plan.lower_bound_s:
+            text += f" (bound {format_time(plan.lower_bound_s)}, gap {plan.gap or 0:.0%})"
     return text
 
 
@@ -72,31 +72,30 @@ def _table(plan: PipelinePlan) -> list[str]:
 
 def _compared(plan: PipelinePlan) -> list[str]:
     lines = []
-    predicted = plan.details.get("predicted")
+    predicted = plan.predicted
     if predicted:
-        lines.append(f"limited by: {predicted.get('limited_by', '-')}")
-        if "bytes_per_item" in predicted:
-            lines.append(f"on the network: {format_bytes(predicted['bytes_per_item'])} an item")
-    ways = plan.details.get("compared") or []
-    if ways and predicted:
-        lines += _compared_table(ways, predicted["minibatch_s"], plan.recompute)
+        lines.append(f"limited by: {predicted.limited_by or '-'}")
+        if predicted.bytes_per_item is not UNSET:
+            lines.append(f"on the network: {format_bytes(predicted.bytes_per_item)} an item")
+        if plan.compared:
+            lines += _compared_table(plan.compared, predicted.minibatch_s, plan.recompute)
     return lines
 
 
-def _compared_table(ways: list[dict[str, Any]], minibatch_s: float, recompute: bool) -> list[str]:
+def _compared_table(ways: Sequence[ComparedWay], minibatch_s: float, recompute: bool) -> list[str]:
     """Return other ways to train, simulated, and how many times as fast the plan is.
 
     ``recompute``: the plan computes activations again, so each row says whether it does so too.
     """
     rows: list[tuple[str, ...]] = [("compared", "a minibatch", "the plan's gain", "delay", "update", "memory")]
     for way in ways:
-        gain = f"{way['minibatch_s'] / minibatch_s:.2f} times"
-        fits = {True: "fits", False: "does not fit", None: "-"}[way.get("fits")]
-        update = f"{way['items_per_update']:.0f} items" if "items_per_update" in way else "-"
-        name = way["what"]
-        if recompute and "recompute" in way:
-            name += f", {'with' if way['recompute'] else 'without'} recomputation"
-        rows.append((name, format_time(way["minibatch_s"]), gain, str(way["delay"]), update, fits))
+        gain = f"{way.minibatch_s / minibatch_s:.2f} times"
+        fits = "-" if way.fits in (None, UNSET) else "fits" if way.fits else "does not fit"
+        update = f"{way.items_per_update:.0f} items" if way.items_per_update else "-"
+        name = way.what
+        if recompute and way.recompute is not UNSET:
+            name += f", {'with' if way.recompute else 'without'} recomputation"
+        rows.append((name, format_time(way.minibatch_s), gain, str(way.delay), update, fits))
     return aligned(rows, left=(0, 5))
 
 

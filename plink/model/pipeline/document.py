@@ -119,24 +119,24 @@ class StageBoundary(Part, frozen=True, omit_defaults=True):
     """The tensors, where the profile names them."""
 
 
-class PipelinePrediction(TypedDict):
+class PipelinePrediction(Part, frozen=True, kw_only=True):
     """What the whole pipeline is predicted to do in its steady state."""
 
     minibatch_s: Positive
     """Seconds per minibatch."""
     items_per_s: Positive
     """Items per second."""
-    fill_s: NotRequired[Seconds]
+    fill_s: Seconds | Unset = UNSET
     """Seconds until the pipeline is full."""
-    bytes_per_item: NotRequired[NonNegative]
+    bytes_per_item: NonNegative | Unset = UNSET
     """Bytes that all hosts send, per item."""
-    limited_by: NotRequired[str]
+    limited_by: str | Unset = UNSET
     """What limits it, like compute of node-07."""
-    by: NotRequired[Literal["model", "simulator"]]
+    by: Literal["model", "simulator"] | Unset = UNSET
     """Who predicts it: the cost model's formula or the simulator."""
 
 
-class ComparedWay(TypedDict):
+class ComparedWay(Part, frozen=True, kw_only=True):
     """Another way to train on the same hosts."""
 
     what: Name
@@ -145,20 +145,20 @@ class ComparedWay(TypedDict):
     """Seconds per minibatch."""
     delay: Count
     """The largest delay of its stages, in updates."""
-    items_per_update: NotRequired[Positive]
+    items_per_update: Positive | Unset = UNSET
     """Items that an update averages, least over its stages."""
-    recompute: NotRequired[bool]
+    recompute: bool | Unset = UNSET
     """Whether its backward passes compute activations again."""
-    fits: NotRequired[bool | None]
+    fits: bool | Unset | None = UNSET
     """Whether it fits in memory; null where no limit is known."""
 
 
-class PipelineConstraints(TypedDict):
+class PipelineConstraints(Part, frozen=True, kw_only=True):
     """What the user required."""
 
-    stages: NotRequired[str | None]
+    stages: str | Unset | None = UNSET
     """Requested stages, like 0-30x15,31-39x1."""
-    straight: NotRequired[bool]
+    straight: bool | Unset = UNSET
     """Whether every stage was to have one replica."""
 
 
@@ -194,7 +194,7 @@ class PipelineDocument(TypedDict):
     """Items in a minibatch."""
     hosts: Annotated[list[HostEntry], Meta(min_length=1)]
     """The hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
-    idle: NotRequired[list[HostName]]
+    idle: NotRequired[tuple[HostName, ...]]
     """Hosts that were offered and are not used."""
     lab: NotRequired[LabName]
     """The emulated lab that the hosts live in; absent for real hosts."""
@@ -210,7 +210,7 @@ class PipelineDocument(TypedDict):
     """By what share the plan takes longer than that bound."""
     proven: NotRequired[bool]
     """Whether no plan is better by the same model."""
-    compared: NotRequired[list[ComparedWay]]
+    compared: NotRequired[tuple[ComparedWay, ...]]
     """Other ways to train on the same hosts."""
     constraints: NotRequired[PipelineConstraints]
     """What the user required."""

@@ -2,30 +2,38 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs, to_builtins
 
-from plink.model.document import UNSET
+from plink.model.document import UNSET, Unset
 from plink.model.hosts import Hosts
 from plink.model.pipeline.actions import PipelineAction
-from plink.model.pipeline.document import PipelineStage, StageBoundary
+from plink.model.pipeline.document import (
+    ComparedWay,
+    PipelineConstraints,
+    PipelinePrediction,
+    PipelineStage,
+    StageBoundary,
+)
 from plink.model.pipeline.shape import Kind, PipelineShape, ReduceMode
 from plink.model.pipeline.versions import delay_of
 from plink.model.storage import render_document, write_document
 
 SCHEMA = "plink.pipeline/1"
 _NOT_FOR_RANKS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
+STATED = ("model", "seed", *_NOT_FOR_RANKS)
+"""Keys of a plan that say how it was made, and what of it; those that it does not have are UNSET."""
 
 
 @dataclass(frozen=True)
 class PipelinePlan:
     """S stages on N ranks. ``hosts`` in rank order: the first takes ranks 0 to slots-1, the next those that follow.
 
-    ``actions``: those of each rank, where a file brings its own; None: they follow from :attr:`shape`. ``details``:
-    the other keys of the file: predicted, compared, lower_bound_s, gap, idle and so on.
+    ``actions``: those of each rank, where a file brings its own; None: they follow from :attr:`shape`. What follows
+    ``actions`` is described in :class:`PipelineDocument`.
     """
 
     kind: Kind
@@ -40,7 +48,16 @@ class PipelinePlan:
     profile: str | None = None
     network: str | None = None
     actions: tuple[tuple[PipelineAction, ...], ...] | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    model: str | Unset = UNSET
+    seed: int | Unset = UNSET
+    predicted: PipelinePrediction | Unset | None = UNSET
+    compared: tuple[ComparedWay, ...] | Unset = UNSET
+    constraints: PipelineConstraints | Unset = UNSET
+    lower_bound_s: float | Unset | None = UNSET
+    gap: float | Unset | None = UNSET
+    proven: bool | Unset = UNSET
+    idle: tuple[str, ...] | Unset = UNSET
+    environment: Mapping[str, str] | Unset = UNSET
 
     @property
     def ranks(self) -> int:
@@ -106,14 +123,19 @@ class PipelinePlan:
             ],
             "boundaries": [to_builtins(boundary) for boundary in self.boundaries],
             **({} if self.actions is None else {"actions": [[str(step) for step in own] for own in self.actions]}),
-            **self.details,
+            **{key: to_builtins(value) for key in STATED if (value := getattr(self, key)) is not UNSET},
         }
 
     def for_ranks(self) -> "PipelinePlan":
         """Return what ranks need to know of it."""
         stages = tuple(structs.replace(stage, predicted=UNSET) for stage in self.stages)
-        details = {key: value for key, value in self.details.items() if key not in _NOT_FOR_RANKS}
-        return replace(self, stages=stages, details=details)
+        unset: dict[str, Any] = dict.fromkeys(_NOT_FOR_RANKS, UNSET)
+        return replace(self, stages=stages, **unset)
+
+    @property
+    def minibatch_s(self) -> float | None:
+        """Predicted seconds per minibatch; None where it does not say."""
+        return self.predicted.minibatch_s if self.predicted else None
 
     def fingerprint(self) -> str:
         """Return a digest of all that the plan says, as ranks report it."""

@@ -14,16 +14,9 @@ from plink.model.document import UNSET
 from plink.model.hosts import hosts_from_json
 from plink.model.pipeline.actions import PipelineAction, parse_action
 from plink.model.pipeline.document import PipelineDocument, PipelineStage, StageBoundary
-from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.plan import STATED, PipelinePlan
 from plink.model.pipeline.versions import delay_of
 from plink.model.storage import name_of, read_document
-
-_OWN_KEYS = frozenset(
-    (
-        *("schema", "profile", "network", "kind", "vertical_sync", "reduce", "accumulate", "recompute", "minibatch"),
-        *("hosts", "lab", "stages", "boundaries", "actions"),
-    )
-)
 
 
 def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
@@ -48,7 +41,7 @@ def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
         profile=checked.get("profile"),
         network=checked.get("network"),
         actions=_actions(checked.get("actions"), sum(host.slots for host in hosts), location),
-        details={key: value for key, value in document.items() if key not in _OWN_KEYS},
+        **{key: checked[key] for key in STATED if key in checked},  # type: ignore[literal-required]
     )
     try:
         shape = plan.shape

@@ -63,8 +63,7 @@ def main(arguments: list[str]) -> int:
         result = run_rank(program, plan, location, timeout_s, on_report, checkpoints)
         if last and dist.get_rank() == 0:
             reports = [json.loads(_store().get(f"report-{rank}")) for rank in range(plan.ranks)]
-            predicted = (plan.details.get("predicted") or {}).get("minibatch_s")
-            print("\n".join(table_of_reports(reports, predicted)))
+            print("\n".join(table_of_reports(reports, plan.minibatch_s)))
         if result.replica == 0:
             program.app.save(result.stage, result.state)
         dist.destroy_process_group()

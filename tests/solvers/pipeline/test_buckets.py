@@ -58,7 +58,7 @@ def test_small_buckets_on_a_slow_link() -> None:
     assert plan.label == "3-1"
     assert bucket_of(plan) < DEFAULT_BUCKET_BYTES
     with_default = simulated_s(plan, VGG, network, DEFAULT_BUCKET_BYTES)
-    assert plan.details["predicted"]["minibatch_s"] < 0.97 * with_default
+    assert plan.predicted.minibatch_s < 0.97 * with_default
 
 
 @pytest.mark.parametrize(("gbps", "rtt_us"), [(0.2, 200.0), (0.2, 8000.0), (2.0, 200.0), (2.0, 8000.0)])

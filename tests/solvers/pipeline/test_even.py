@@ -63,14 +63,14 @@ def planned(
 
 
 def seconds(plan: PipelinePlan) -> float:
-    return float(plan.details["predicted"]["minibatch_s"])
+    return float(plan.predicted.minibatch_s)
 
 
 def test_vgg_like_is_3_1() -> None:
     plan = planned(VGG, 4)
     assert (plan.label, plan.kind) == ("3-1", "1f1b")
     assert [(stage.first, stage.last, stage.ranks) for stage in plan.stages] == [(0, 3, (0, 1, 2)), (4, 4, (3,))]
-    assert [way["what"] for way in plan.details["compared"]] == ["data-parallel"]
+    assert [way.what for way in plan.compared] == ["data-parallel"]
     assert [stage.lr_scale for stage in plan.stages] == [1.0, 1 / 3]
 
 
@@ -78,7 +78,7 @@ def test_slow_link_leaves_hosts_idle() -> None:
     """One host alone is faster than two that wait for each other."""
     plan = planned(GNMT, 2, NetworkLevel(2, 1e3))
     assert plan.label == "1"
-    assert plan.details["idle"] == ["h1"]
+    assert plan.idle == ("h1",)
     assert [host.name for host in plan.hosts] == ["h0"]
 
 
@@ -94,7 +94,7 @@ def test_slots_with_a_limit_of_their_own_are_ranks_of_their_host(model: str) -> 
     plan = planned(VGG, 4, *levels, slots=4, by_slot=True, model=model)
     assert sorted(rank for stage in plan.stages for rank in stage.ranks) == list(range(plan.ranks))
     assert all(host.slots <= 4 for host in plan.hosts)
-    assert len(plan.hosts) + len(plan.details["idle"]) == 4
+    assert len(plan.hosts) + len(plan.idle) == 4
     slow = planned(VGG, 4, NetworkLevel(4, LAB / 4), levels[1], slots=4, by_slot=True)
     assert seconds(slow) > seconds(planned(VGG, 4, *levels, slots=4, by_slot=True))
 
@@ -119,9 +119,9 @@ def test_plan_is_no_slower_than_the_thesis() -> None:
             own, thesis = (
                 planned(profile, 8, *levels, by_slot=True, model=model) for model in ("contention", "thesis")
             )
-            assert thesis.details["model"] == "thesis"
+            assert thesis.model == "thesis"
             assert seconds(own) <= seconds(thesis) * (1 + 1e-9)
-            assert own.details["lower_bound_s"] <= seconds(own) * (1 + 1e-9)
+            assert own.lower_bound_s <= seconds(own) * (1 + 1e-9)
 
 
 def test_thesis_has_its_depths() -> None:
@@ -133,8 +133,8 @@ def test_thesis_has_its_depths() -> None:
 @pytest.mark.extended
 def test_many_hosts_are_planned_by_formulas() -> None:
     plan = planned(GNMT, 300, NetworkLevel(300, 1e9), moves=None)
-    assert plan.details["predicted"]["by"] == "model"
-    assert plan.details["gap"] < 0.1
+    assert plan.predicted.by == "model"
+    assert plan.gap < 0.1
 
 
 def test_model_parallel_takes_everything_in_turn() -> None:

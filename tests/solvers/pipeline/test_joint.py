@@ -47,24 +47,24 @@ def planned(profile: ModelProfile, fabric: Fabric, slots: int = 1, **options: An
     assert complaints("pipeline", document) == []
     assert pipeline_from_json(json.loads(render_document(document)), "p.json") == plan
     assert verify_actions(plan.shape, ranks=[stage.ranks for stage in plan.stages]) == []
-    bound_s = plan.details["lower_bound_s"]
-    assert bound_s is None or bound_s <= plan.details["predicted"]["minibatch_s"] * (1 + 1e-9)
+    bound_s = plan.lower_bound_s
+    assert bound_s is None or bound_s <= plan.predicted.minibatch_s * (1 + 1e-9)
     return plan
 
 
 def seconds(plan: PipelinePlan) -> float:
-    return float(plan.details["predicted"]["minibatch_s"])
+    return float(plan.predicted.minibatch_s)
 
 
 def test_vgg_like_is_3_1() -> None:
     plan = planned(VGG, fabric_of_racks(4, 4), compare=True)
     assert (plan.label, plan.kind) == ("3-1", "1f1b")
-    ways = {way["what"]: way for way in plan.details["compared"]}
+    ways = {way.what: way for way in plan.compared}
     assert list(ways)[:5] == [
         "data-parallel", "data-parallel, given order", "straight", "model-parallel", "3-1, given order",
     ]  # fmt: skip
-    assert ways["data-parallel"]["minibatch_s"] >= 1.8 * seconds(plan)
-    assert ways["model-parallel"]["minibatch_s"] >= 3 * seconds(plan)
+    assert ways["data-parallel"].minibatch_s >= 1.8 * seconds(plan)
+    assert ways["model-parallel"].minibatch_s >= 3 * seconds(plan)
 
 
 def test_gnmt_like_is_straight() -> None:
@@ -84,14 +84,14 @@ def test_resnet_like_is_data_parallel() -> None:
 
 def test_one_host_has_nothing_to_plan() -> None:
     plan = planned(VGG, fabric_of_racks(1, 1), compare=True)
-    assert (plan.label, plan.details["compared"]) == ("1", [])
+    assert (plan.label, plan.compared) == ("1", ())
     assert seconds(plan) == pytest.approx(VGG.compute_s)
 
 
 def test_slow_link_leaves_a_host_alone() -> None:
     fabric = fabric_of_racks(2, 1, uplink=0.001)
     plan = planned(RESNET, fabric)
-    assert (plan.label, plan.details["idle"]) == ("1", ["h1"])
+    assert (plan.label, plan.idle) == ("1", ("h1",))
     everybody = planned(RESNET, fabric, all_workers=True)
     assert everybody.ranks == 2
     assert seconds(everybody) > seconds(plan)
@@ -121,8 +121,8 @@ def test_replicas_are_placed_by_racks() -> None:
     ring = fabric.group_of[[fabric.names.index(names[rank]) for rank in plan.stages[0].ranks]]
     assert (ring != np.roll(ring, 1)).sum() == 4
     assert list(plan.stages[0].ranks) == sorted(plan.stages[0].ranks)
-    baseline = next(way for way in plan.details["compared"] if way["what"] == "15-1, given order")
-    assert baseline["minibatch_s"] > 1.3 * seconds(plan)
+    baseline = next(way for way in plan.compared if way.what == "15-1, given order")
+    assert baseline.minibatch_s > 1.3 * seconds(plan)
 
 
 def test_slow_host_gets_the_small_stage() -> None:
@@ -191,7 +191,7 @@ def test_depths_of_other_stages_leave_rivals_theirs() -> None:
     """Two depths are of the plan's two stages; the straight pipeline beside it has four."""
     stages = (StageRange(0, 2, 3), StageRange(3, 4, 1))
     plan = planned(VGG, fabric_of_racks(4, 4), stages=stages, depths=(2, 1), compare=True)
-    assert "straight" in {way["what"] for way in plan.details["compared"]}
+    assert "straight" in {way.what for way in plan.compared}
 
 
 EVEN = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))
@@ -227,7 +227,7 @@ def test_deep_plan_is_compared_with_kinds_that_accumulate_less(depths: tuple[int
     stages = (StageRange(0, 1, 1), StageRange(2, 3, 1))
     plan = planned(EVEN, fabric_of_racks(4, 4), depths=depths, stages=stages, kind="1f1b", compare=True)
     assert plan.stages[0].depth == 20
-    compared = {way["what"] for way in plan.details["compared"]}
+    compared = {way.what for way in plan.compared}
     assert {"2bw, update of 8", "1f1b-flush, update of 8", "gpipe, update of 8"} <= compared
 
 
@@ -248,26 +248,26 @@ def test_vertical_sync_needs_memory_at_the_last_stage() -> None:
 @pytest.mark.parametrize("kind", ["1f1b-flush", "gpipe", "2bw"])
 def test_updates_of_many_minibatches_are_planned_by_formulas(kind: Any) -> None:
     plan = planned(GNMT, fabric_of_racks(4, 4), kind=kind, accumulate=60_000, straight=True, all_workers=True)
-    assert plan.details["predicted"]["by"] == "model"
+    assert plan.predicted.by == "model"
     assert seconds(plan) == pytest.approx(0.04, rel=0.01)
     few = planned(GNMT, fabric_of_racks(4, 4), kind=kind, accumulate=120, straight=True, all_workers=True)
-    assert few.details["predicted"]["by"] == "simulator"
+    assert few.predicted.by == "simulator"
 
 
 def test_rivals_compute_again_only_where_they_would_not_fit_otherwise() -> None:
     fabric = fabric_of_racks(4, 4)
     plain = planned(GNMT, fabric, compare=True)
     free = planned(GNMT, fabric, compare=True, recompute=True)
-    times = [{way["what"]: way["minibatch_s"] for way in plan.details["compared"]} for plan in (plain, free)]
+    times = [{way.what: way.minibatch_s for way in plan.compared} for plan in (plain, free)]
     for what in ("data-parallel", "model-parallel", "straight"):
         assert times[1][what] == pytest.approx(times[0][what])
-    assert not any(way["recompute"] for way in free.details["compared"] if "order" not in way["what"])
+    assert not any(way.recompute for way in free.compared if "order" not in way.what)
     large = profile_of(
         *(structs.replace(layer(f"l{k}", 0.02, 1000, 1000 * (k < 7)), saved_bytes=10**7 * (k == 0)) for k in range(8))
     )
     stages = tuple(StageRange(2 * k, 2 * k + 1, 1) for k in range(4))
     plan = planned(large, fabric, kind="1f1b", compare=True, recompute=True, memory=(35e6,) * 4, stages=stages)
-    needs = {way["what"]: (way["recompute"], way["fits"]) for way in plan.details["compared"]}
+    needs = {way.what: (way.recompute, way.fits) for way in plan.compared}
     assert needs["data-parallel"] == (False, True)
     assert needs["gpipe, update of 16"] == needs["1f1b-flush, update of 16"] == (True, True)
 
@@ -292,8 +292,8 @@ def test_given_stages_are_placed() -> None:
     stages = (StageRange(0, 2, 2), StageRange(3, 4, 1))
     plan = planned(VGG, fabric_of_racks(4, 2, uplink=0.02), stages=stages)
     assert [(stage.first, stage.last, len(stage.ranks)) for stage in plan.stages] == [(0, 2, 2), (3, 4, 1)]
-    assert len(plan.details["idle"]) == 1
-    assert plan.details["constraints"]["stages"] == "0-2x2,3-4x1"
+    assert len(plan.idle) == 1
+    assert plan.constraints.stages == "0-2x2,3-4x1"
 
 
 def test_given_depths() -> None:
@@ -421,18 +421,18 @@ def test_updates_that_replicas_do_not_divide() -> None:
 
 def test_comparison_has_synchronous_kinds() -> None:
     plan = planned(GNMT, fabric_of_racks(4, 4), compare=True)
-    ways = {way["what"]: way for way in plan.details["compared"]}
-    assert ways["1f1b-flush, update of 16"]["delay"] == 0
-    assert ways["2bw, update of 16"]["delay"] == 1
-    assert ways["1f1b-flush, update of 16"]["minibatch_s"] > 1.15 * seconds(plan)
-    assert ways["1f1b-flush, update of 16"]["items_per_update"] == 16 * GNMT.minibatch
+    ways = {way.what: way for way in plan.compared}
+    assert ways["1f1b-flush, update of 16"].delay == 0
+    assert ways["2bw, update of 16"].delay == 1
+    assert ways["1f1b-flush, update of 16"].minibatch_s > 1.15 * seconds(plan)
+    assert ways["1f1b-flush, update of 16"].items_per_update == 16 * GNMT.minibatch
 
 
 def test_late_reduce_is_compared_where_it_matters() -> None:
     plan = planned(VGG, fabric_of_racks(4, 4), compare=True)
-    late = next(way for way in plan.details["compared"] if way["what"] == "3-1, late reduce")
-    assert late["minibatch_s"] < seconds(plan)
-    assert late["delay"] == 1 + max(stage["delay"] for stage in plan.to_json()["stages"])
+    late = next(way for way in plan.compared if way.what == "3-1, late reduce")
+    assert late.minibatch_s < seconds(plan)
+    assert late.delay == 1 + max(stage["delay"] for stage in plan.to_json()["stages"])
 
 
 @pytest.mark.parametrize("hosts", [5, 16])
