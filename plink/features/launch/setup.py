@@ -53,14 +53,8 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
         plan, order = pipeline_order(options.pipeline, options, runner)
         job = pipelined(replace(job, env=dict(order.environment)), plan, options)
         request = replace(request, pipeline_log=PipelineLog(), program=program)
-<<<<<<< HEAD:plink/features/launch/setup.py
-        predicted_s = (plan.details.get("predicted") or {}).get("minibatch_s")
-        setup = replace(set_up(job, order, request, options), predicted_s=predicted_s)
-        return restartable(setup, options.settings.restarts)
-=======
         setup = replace(set_up(job, order, request, options), predicted_s=plan.minibatch_s)
-        return restartable(setup, settings.restarts)
->>>>>>> pipe-ren:plink/cli/job_setup.py
+        return restartable(setup, options.settings.restarts)
     for name in ("checkpoint", "restore"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name}: goes with --pipeline")
