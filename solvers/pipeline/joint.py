@@ -47,7 +47,6 @@ _MAX_FLUSHED = 256
 _MAX_WAYS = _MAX_SIMULATED + 7  # simulated: candidates with one stage, one worker, the thesis's, then depths
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
-_LIMITING_SHARE = 0.9
 _MOVES = 60_000
 _MAX_SEED_STEPS = 1e9  # of the thesis's tables: about a second
 
@@ -408,12 +407,9 @@ def _described(
 
 
 def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
-    stage, replica, busy = best.result.busiest
-    link, used = best.result.links[0] if best.result.links else ("", 0.0)
-    if max(busy, used) >= _LIMITING_SHARE:
-        host = best.partition.hosts(stage)[replica]
-        return f"compute of {simulator.measured.fabric.names[host]}" if busy >= used else link
-    return simulator.model_of(best).period(best.partition).limited_by
+    names = simulator.measured.fabric.names
+    busiest = best.result.limit(lambda stage, replica: names[best.partition.hosts(stage)[replica]])
+    return busiest or simulator.model_of(best).period(best.partition).limited_by
 
 
 def _row(simulator: WaySimulator, way: SimulatedWay) -> ComparedWay:

@@ -4,7 +4,7 @@ Runs the job of :mod:`solvers.pipeline.training_job`, whose messages share links
 planner's formulas: filling, replicas that wait for each other and flows that meet come out of the events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ _MOST_MINIBATCHES = 4096
 MAX_SIMULATED_ACTIONS = 2_000_000
 """A million take half a minute."""
 _ACTIONS_OF_MINIBATCH = 3  # both passes and an update, at each stage
+_LIMITING_SHARE = 0.9  # of the time, from which on a rank or a link is what limits
 _MAX_REPEATS = 12  # cycles after which a steady state may repeat
 _WAITS = {"F": "activations", "B": "gradients", "REDUCE": "all_reduce", "UPDATE": "all_reduce"}
 
@@ -59,6 +60,14 @@ class PipelineSimulation:
         """Return the stage, replica and share of the rank that computes most of the time."""
         ranks = [(s, q, share.busy) for s, stage in enumerate(self.shares) for q, share in enumerate(stage)]
         return max(ranks, key=lambda rank: rank[2])
+
+    def limit(self, host_of: Callable[[int, int], str]) -> str | None:
+        """Name the rank or link that is busy most of the time, None where none is; ``host_of``: of (stage, replica)."""
+        stage, replica, busy = self.busiest
+        link, used = self.links[0] if self.links else ("", 0.0)
+        if max(busy, used) < _LIMITING_SHARE:
+            return None
+        return f"compute of {host_of(stage, replica)}" if busy >= used else link
 
 
 def default_minibatches(shape: PipelineShape) -> int:

@@ -257,8 +257,8 @@ def simulate(
     if trace is not None:
         _write_trace(trace, plan, {"simulated": simulated.timeline} | measured)
     if picture is not None:
+        from plink.features.pipeline.picture import pipeline_timeline
         from plink.report.colours import PAPER
-        from plink.report.pipeline_timeline import pipeline_timeline
 
         drawn = pipeline_timeline(plan, simulated.timeline, simulated.document.minibatch_s, PAPER)
         write_picture(drawn, picture)
@@ -277,7 +277,9 @@ def export(
         typer.Option("--to", help="For which program."),
     ] = "torch-csv",
     profile_file: _ProfileOption = None,
-    output: _Output = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write it; default: standard output.")
+    ] = None,
 ) -> None:
     """Write a plan for another program: torch's schedules, torchtitan, Megatron-LM, DeepSpeed, PipeDream.
 

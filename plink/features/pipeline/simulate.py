@@ -18,8 +18,6 @@ from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline, Watch
 from solvers.simulation.network import SimulatedNetwork
 
-_LIMITING_SHARE = 0.9  # of the time, from which on a rank or a link is what limits
-
 
 @dataclass(frozen=True)
 class SimulatedPlan:
@@ -78,10 +76,10 @@ def simulate_pipeline(
 
 def _limit(plan: PipelinePlan, result: PipelineSimulation) -> str:
     """Name the rank or link that is busy most of the time, or what all wait for where none is."""
-    stage, replica, busy = result.busiest
-    link, used = result.links[0] if result.links else ("", 0.0)
-    if max(busy, used) >= _LIMITING_SHARE:
-        return f"compute of {plan.host_names()[plan.stages[stage].ranks[replica]]}" if busy >= used else link
+    names = plan.host_names()
+    if busiest := result.limit(lambda stage, replica: names[plan.stages[stage].ranks[replica]]):
+        return busiest
+    stage, replica, _ = result.busiest
     shares = result.shares[stage][replica]
     waits = {"activations": shares.activations, "gradients": shares.gradients, "the all-reduce": shares.all_reduce}
     return f"waiting for {max(waits, key=lambda name: waits[name])} in stage {stage}"
