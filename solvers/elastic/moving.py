@@ -88,29 +88,25 @@ def begin(decision: PlacementDecision, index: int, to: int, reason: str) -> None
 
 
 def cancel(decision: PlacementDecision, index: int, reason: str) -> None:
-    """Cancel a move; the primary keeps the partition."""
-    partition = decision.cluster.partitions[index]
-    assert partition.move
-    _tell(decision, index, partition.move, reason)
+    """Cancel a move, if there is one; the primary keeps the partition."""
+    _tell(decision, index, decision.cluster.partitions[index].move, reason)
     decision.partition(index, move=None)
 
 
 def _cancel_copy(decision: PlacementDecision, index: int, reason: str) -> None:
-    partition = decision.cluster.partitions[index]
-    assert partition.copy
-    _tell(decision, index, partition.copy, reason)
+    _tell(decision, index, decision.cluster.partitions[index].copy, reason)
     decision.partition(index, copy=None)
 
 
 def cancel_all(decision: PlacementDecision, index: int, reason: str) -> None:
     """Cancel everything that is under way of a partition."""
-    if decision.cluster.partitions[index].move:
-        cancel(decision, index, reason)
-    if decision.cluster.partitions[index].copy:
-        _cancel_copy(decision, index, reason)
+    cancel(decision, index, reason)
+    _cancel_copy(decision, index, reason)
 
 
-def _tell(decision: PlacementDecision, index: int, move: Move, reason: str) -> None:
+def _tell(decision: PlacementDecision, index: int, move: Move | None, reason: str) -> None:
+    if move is None:
+        return
     ends = (decision.cluster.partitions[index].primary, move.to)
     members = tuple(host for host in ends if host in decision.cluster.members)
     if members:
@@ -129,8 +125,7 @@ def _plan_replica(decision: PlacementDecision, index: int, to: int) -> None:
     partition = decision.cluster.partitions[index]
     if partition.copy and (partition.copy.to == to or not partition.safe):
         return
-    if partition.copy:
-        _cancel_copy(decision, index, f"{decision.cause}: another host is to be the replica")
+    _cancel_copy(decision, index, f"{decision.cause}: another host is to be the replica")
     if partition.replica != to:
         add_replica(decision, index, to, decision.cause)
 
@@ -156,8 +151,7 @@ def _taken(decision: PlacementDecision, index: int, move: Move) -> None:
     partition = decision.cluster.partitions[index]
     decision.do(migration.commit, index, partition)
     if decision.cluster.members[move.to].reliable:
-        if partition.copy:
-            _cancel_copy(decision, index, f"partition {index} is served where it is safe")
+        _cancel_copy(decision, index, f"partition {index} is served where it is safe")
         # A replica that drains into keeps what it has; a new one can be relied on for what it can go back to.
         clock = partition.clock if move.to == partition.replica and partition.safe else decision.cluster.consistent
         decision.partition(index, primary=move.to, term=move.term, replica=move.to, clock=clock, safe=True, move=None)
