@@ -12,7 +12,7 @@ from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, get_args
 
 from plink.errors import UsageError, no_choice
-from plink.model.units import parse_bytes, parse_limit
+from plink.model.units import parse_bytes, parse_limit, typed_seconds
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothin
 # A size in bytes, typed like 100MB.
 Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB")]
 # A time in seconds, typed like 6h.
-OptionalDuration = Annotated[float | None, Text("TIME", parse_limit, lambda seconds: f"{seconds!r}s")]
+OptionalDuration = Annotated[float | None, Text("TIME", parse_limit, typed_seconds)]
 # Options of an algorithm: {"base": 4} is typed --set base=4.
 Settings = Annotated[Mapping[str, int | bool], Text("NAME=VALUE", parse_settings, repeated=True)]
 # Variables of an environment: {"OMP_NUM_THREADS": "1"} is typed --env OMP_NUM_THREADS=1.

@@ -97,6 +97,11 @@ def parse_limit(text: str) -> float:
     return seconds
 
 
+def typed_seconds(seconds: float) -> str:
+    """Return a duration as :func:`parse_duration` reads it, to the nanosecond: ``300s``, ``0.00001s``."""
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
 def parse_moment(text: str) -> float:
     """Parse a date or time in seconds since 1970: ``2016-06-11``, ``2016-06-11T12:00Z``; without a zone it is UTC."""
     try:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.models import ArgumentInfo
 
+from plink.errors import UsageError
 from plink.model.request import FeatureRequest, Field, fields_of
 
 NetworkFile = Annotated[
@@ -88,6 +89,11 @@ def _parsed(field: Field, typed: Any) -> Any:
     """Return the value that was typed."""
     if field.text is None:
         return typed
-    if field.text.repeated:
-        return field.text.parse(typed or [])
-    return None if typed is None else field.text.parse(typed)
+    if typed is None and not field.text.repeated:
+        return None
+    try:
+        return field.text.parse(typed or [] if field.text.repeated else typed)
+    except UsageError as error:
+        if not str(error).startswith("--"):  # of a parser that many options share
+            error.args = (f"{field.names[0]}: {error}",)
+        raise

@@ -78,7 +78,7 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ("\n[runs]\nshow.json = 3\n", "plink.toml:3: json: true or false was expected"),
         ("\ncost = {random = true}\n", "plink.toml:2: random: one value was expected"),
         ('[cost]\nalgo = "nosuch"\n', "plink.toml:2: --algo nosuch: "),
-        ('[cost]\nsize = "much"\n', "plink.toml:2: 'much' is not a size"),
+        ('[cost]\nsize = "much"\n', "plink.toml:2: --size: 'much' is not a size"),
         ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring has no option base"),
     ],
 )

@@ -139,7 +139,7 @@ def test_refused_costs(words: str, message: str, here: Path) -> None:
     ("words", "message"),
     [
         ("n.json --size 0", "--size 0: give more than 0 bytes"),
-        ("n.json --size many", "'many' is not a size"),
+        ("n.json --size many", "--size: 'many' is not a size"),
         ("n.json --algo butterfly", "--algo butterfly: choose one of ring, "),
         ("n.json --set base=2", "--set base=2: ring has no option base"),
         ("n.json --algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import plink
-from plink.cli.app import COMMANDS
+from plink.cli.app import COMMANDS, GROUPS
 from tests.conftest import typed as typed_here
 
 HEAVY = {"numpy", "torch", "z3", "scapy", "paramiko", "scipy", "sklearn", "matplotlib", "msgspec", "numba"}
@@ -177,11 +177,12 @@ def test_many_options_are_in_panels() -> None:
 
 def test_command_list_is_grouped_without_examples() -> None:
     page = typed_here("--help", cwd=Path.cwd(), COLUMNS="80").stdout
-    listed = page.split("Commands", 1)[1]
-    names = re.findall(r"^│ ([a-z]+) ", listed, re.MULTILINE)
-    assert set(names) == {words[0] for words in PAGES if words}
-    some = ["probe", "doctor", "diff", "reorder", "plan", "schedule", "launch", "runs", "lab", "info"]
-    assert [name for name in names if name in some] == some
+    _, *panels = re.split(r"^╭─ ", page.split("Verbosity", 1)[1], flags=re.MULTILINE)
+    titles = [panel.partition(" ─")[0] for panel in panels]
+    names = [re.findall(r"^│ ([a-z]+) ", panel, re.MULTILINE) for panel in panels]
+    assert dict(zip(titles, names, strict=True)) == {title: list(commands) for title, commands in GROUPS.items()}
+    assert {name for row in names for name in row} == {words[0] for words in PAGES if words}
+    listed = "".join(panels)
     assert "Example" not in listed
     assert "…" not in listed
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plink.features.launch import show as launching
+from plink.features.launch import session as launching
 from plink.features.launch.pipeline_job import restartable
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import LaunchRequest

@@ -104,7 +104,7 @@ def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBe
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
-    size_bytes, asked_model = int(request.size_bytes), request.model or "auto"
+    size_bytes, asked_model = int(request.size_bytes), "auto" if request.model is None else request.model
     solved = solve(
         network,
         OrderRequest(algo, size_bytes, asked_model, request.options, max_moves=_SEARCH_MOVES, seed=request.seed),

@@ -1,5 +1,6 @@
 """Request for a check."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
@@ -113,8 +114,12 @@ class CheckRequest(FeatureRequest):
             raise UsageError("--tolerance goes with --max-regression: it is relative to that baseline")
         if not self.measure:
             self._refuse_benchmark_options()
-        if self.size_bytes < _ELEMENT_BYTES:
+        if not _ELEMENT_BYTES <= self.size_bytes < math.inf:
             raise UsageError(f"--size {self.size_bytes:g}: an element has {_ELEMENT_BYTES} bytes")
+        if not self.timeout_s > 0:
+            raise UsageError(f"--timeout {self.timeout_s:g}s: give more than 0")
+        if not self.algorithms:
+            raise UsageError("--algo: name one at least")
         if self.measure:
             from solvers.checking.agreement import MIN_ORDERS
             from solvers.schedules.catalogue import ALGORITHMS

@@ -128,7 +128,9 @@ def check(
     if request.calibrate and network is not None:
         # `latency` and `simulated` stand for `contention`, which has times and is fast.
         fabric = fabric_of(network)
-        is_alpha_beta = model_for(request.model or "auto", fabric, timed=True) == "alpha-beta"
+        is_alpha_beta = (
+            model_for("auto" if request.model is None else request.model, fabric, timed=True) == "alpha-beta"
+        )
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         report.host_costs = fit_host_costs(fabric, timings, "alpha-beta" if is_alpha_beta else "contention", now)
     return report.document()

@@ -12,7 +12,7 @@ from plink.errors import PlinkError
 from plink.features.compare.metrics import Metric, detected_metric, metric_from
 from plink.features.compare.request import CompareRequest
 from plink.features.launch.recording import RecordRequest
-from plink.features.launch.show import JobSetup, report_failure, run
+from plink.features.launch.session import JobSetup, report_failure, run
 from plink.model.storage import write_document
 from plink.records import workspace
 from plink.terminal.screen import print_json, print_lines, say

@@ -1,5 +1,6 @@
 """Request for an elastic job."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -140,7 +141,7 @@ class ElasticRequest(FeatureRequest):
             parse_divergence(self.divergence)
         if self.stage_thresholds == "auto" and self.host_bandwidth is None:
             raise UsageError("--stage-thresholds auto needs --host-bandwidth (10gbit): what a host carries")
-        if isinstance(self.stage_thresholds, tuple):
+        if self.stage_thresholds not in (None, "auto"):
             from solvers.elastic.placement.stages import Thresholds
 
             Thresholds(*self.stage_thresholds)  # for what it refuses
@@ -150,6 +151,13 @@ class ElasticRequest(FeatureRequest):
                 f"--heartbeat-timeout {timeout_s:g}s: {_MIN_HEARTBEAT_TIMEOUT_S:g}s at least; hosts send a heartbeat "
                 "every 0.3 s"
             )
+        for option, value in (
+            ("--host-bandwidth", self.host_bandwidth),
+            ("--preemption-grace", self.preemption_grace_s),
+            ("--checkpoint-every", self.checkpoint_every_s),
+        ):
+            if value is not None and not 0 <= value < math.inf:
+                raise UsageError(f"{option} {value:g}: give 0 or more")
         if self.checkpoint_every_s is not None and self.checkpoint is None:
             raise UsageError("--checkpoint-every goes with --checkpoint DIR")
         if self.preemption_source is not None:

@@ -17,8 +17,8 @@ def launch(options: JobRequest, program: Program, args: Arguments = None) -> Non
 
     Example: plink launch --hosts hosts.txt train.py --epochs 3
     """
+    from plink.features.launch.session import start
     from plink.features.launch.setup import new_job
-    from plink.features.launch.show import start
 
     if code := start(new_job(program, args or [], options, options.runner or "ssh")):
         raise typer.Exit(code)

@@ -51,8 +51,8 @@ def manifests(options: JobRequest, request: ManifestsRequest, program: Program, 
 
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
     """
+    from plink.features.launch.session import show_dry_run
     from plink.features.launch.setup import new_job
-    from plink.features.launch.show import show_dry_run
     from plink.model.storage import STANDARD, write_text
     from plink.records import workspace
     from plink.terminal.screen import say

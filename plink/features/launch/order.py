@@ -163,8 +163,8 @@ def _probe(sources: Sources, baseline: Hosts) -> Network:
 
 
 def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
-    from plink.features.order.command import save_order, search_with_status
     from plink.features.order.request import OrderRequest
+    from plink.features.order.session import save_order, search_with_status
     from plink.terminal.interrupts import deferred_interrupts
 
     with deferred_interrupts() as stopped:

@@ -7,7 +7,7 @@ from pathlib import Path
 from plink.errors import InputError, PlinkError, UsageError
 from plink.features.launch.order import JobOrder
 from plink.features.launch.request import JobRequest
-from plink.features.launch.show import JobSetup, Restart
+from plink.features.launch.session import JobSetup, Restart
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import read_pipeline

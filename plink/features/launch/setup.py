@@ -11,7 +11,7 @@ from plink.features.launch.preflight import PreflightRequest
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplaced
 from plink.features.launch.run import AutotuneRequest, LaunchRequest
-from plink.features.launch.show import JobSetup, dry_run_shown
+from plink.features.launch.session import JobSetup, dry_run_shown
 from plink.model.hosts import HUB, Host, Hosts
 from plink.model.plan_file import is_plan
 from plink.records.pipeline_log import PipelineLog

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from plink.errors import PlinkError, UsageError
 from plink.features.launch.request import Arguments, JobRequest, Program
+from plink.model.units import typed_seconds
 from plink.records import workspace
 from plink.terminal.options import takes
 from plink.terminal.screen import print_json, say
@@ -97,7 +98,7 @@ def _launch_arguments(job: "Job", options: JobRequest, folder: Path) -> list[str
         "--workdir": job.workdirs[0],
         "--python": options.python,
         "--interface": job.interface,
-        "--timeout": None if options.timeout_s is None else f"{options.timeout_s!r}s",
+        "--timeout": None if options.timeout_s is None else typed_seconds(options.timeout_s),
         "--log-dir": None if options.log_dir is None else str(options.log_dir.absolute()),
         "--tail": None if options.tail is None else str(options.tail),
     }

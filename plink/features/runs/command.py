@@ -64,7 +64,7 @@ def rerun(options: JobRequest, name: RunId) -> None:
 
     Example: plink runs rerun last
     """
-    from plink.features.launch.show import start
+    from plink.features.launch.session import start
     from plink.features.runs.rerun import recorded_job
 
     if code := start(recorded_job(name, options)):

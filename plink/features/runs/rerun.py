@@ -8,8 +8,8 @@ from plink.errors import InputError, UsageError
 from plink.features.launch.order import JobOrder
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import AutotuneRequest
+from plink.features.launch.session import JobSetup
 from plink.features.launch.setup import launch_request, set_up
-from plink.features.launch.show import JobSetup
 from plink.records import workspace
 from plink.records.runs import ELASTIC, Run, run_named
 from runners.job.job import Job

@@ -1,5 +1,6 @@
 """Requests about transient machines."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -145,6 +146,8 @@ class SpotDriveRequest(FeatureRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.deadline_s is not None and not 0 < self.deadline_s < math.inf:
+            raise UsageError(f"--deadline {self.deadline_s:g}s: give a time above 0")
         if (self.deadline_s is None) != (self.iterations is None):
             raise UsageError("--deadline TIME and --iterations N go together: how much there is to do, and until when")
         if self.deadline_s is not None and self.fallback:

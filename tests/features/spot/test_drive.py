@@ -334,4 +334,4 @@ def test_hint_after_an_interrupt_is_the_whole_command(tmp_path: Path, monkeypatc
     options = ("--prices", "a b.json", "--budget", "40.0", "--per-hour", "6.0", "--deadline", "2h", "--iterations", "9")
     done = typed("spot", "drive", "my market.toml", "last", *options, cwd=tmp_path)
     words = shlex.split(done.stderr.partition("Go on: ")[2].partition(";")[0])
-    assert words == ["plink", "spot", "drive", "my market.toml", "abcd", *options[:7], "7200.0s", *options[8:]]
+    assert words == ["plink", "spot", "drive", "my market.toml", "abcd", *options[:7], "7200s", *options[8:]]
