@@ -1,0 +1,1 @@
+"""Flow-level simulation of collectives and jobs on a network of shared links."""
