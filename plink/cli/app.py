@@ -110,11 +110,11 @@ GROUPS = {
             "features.check.command:check",
             "Validate the cost model against measured times, and measured distances against true locations.",
         ),
-        "stamp": ("reflector:stamp", "Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated)."),
         "reflector": (
             "reflector:reflector",
             "Answer STAMP probes (RFC 8762, unauthenticated), never with more bytes than were received.",
         ),
+        "stamp": ("reflector:stamp", "Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated)."),
         "info": (
             "features.info.command:info",
             "Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this "
