@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 from plink.errors import no_choice
 from plink.model.hosts import Hosts
 from plink.transport.connector import Connector
+from runners.child import LocalConnector
+from runners.job.fleet_runner import FleetRunner
 from runners.job.runner import Runner
+from runners.job.torchrun_runner import TorchrunRunner
+from runners.launchers.external_runner import ExternalLauncherRunner
+from runners.launchers.slurm import Slurm
 
 if TYPE_CHECKING:
     from runners.ssh.connector import SshConnector
@@ -15,33 +20,24 @@ KUBERNETES = "kubernetes"  # for elastic jobs and manifests; it is no Runner
 
 
 def _ssh(connect: Callable[[], Connector]) -> Runner:
-    from runners.job.fleet_runner import FleetRunner
-
     return FleetRunner("ssh", connect())
 
 
 def _local(connect: Callable[[], Connector]) -> Runner:
-    from runners.child import LocalConnector
-    from runners.job.fleet_runner import FleetRunner
-
     return FleetRunner("local", LocalConnector())
 
 
 def _torchrun(connect: Callable[[], Connector]) -> Runner:
-    from runners.job.torchrun_runner import TorchrunRunner
-
     return TorchrunRunner(connect())
 
 
 def _mpirun(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.external_runner import ExternalLauncherRunner
     from runners.launchers.which_mpi import mpirun
 
     return ExternalLauncherRunner(mpirun(_over_ssh(connect)))
 
 
 def _mpich(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.external_runner import ExternalLauncherRunner
     from runners.launchers.which_mpi import mpich
 
     return ExternalLauncherRunner(mpich(_over_ssh(connect)))
@@ -56,9 +52,6 @@ def _over_ssh(connect: Callable[[], Connector]) -> "SshConnector":
 
 
 def _slurm(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.external_runner import ExternalLauncherRunner
-    from runners.launchers.slurm import Slurm
-
     connect()  # enters the lab where the hosts are a lab's
     return ExternalLauncherRunner(Slurm())
 

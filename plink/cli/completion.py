@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from plink.model.request import Choices
+from plink.model.storage import read_document
+from plink.records import workspace
+from plink.records.runs import run_named
+from runners.lab.blueprint import from_json
 
 _MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
@@ -110,8 +114,6 @@ def _algorithm_list(ctx: Any, incomplete: str) -> Iterable[str]:
 
 def _read_names(path: Path) -> list[str]:
     """Return the names of the hosts in a network or run file."""
-    from plink.model.storage import read_document
-
     if path.stat().st_size > _MAX_FILE_BYTES:
         return []
     return [str(host["name"]) for host in read_document(path).get("hosts", [])]
@@ -119,29 +121,19 @@ def _read_names(path: Path) -> list[str]:
 
 def _measured_hosts() -> list[str]:
     """Return the hosts of the last network: the file on the command line is not parsed yet."""
-    from plink.records import workspace
-
     return _read_names(workspace.NETWORK)
 
 
 def _run_ids() -> list[str]:
-    from plink.records import workspace
-
     return ["last", *sorted((path.parent.name for path in workspace.RUNS.glob("*/run.json")), reverse=True)]
 
 
 def _hosts_of_run(ctx: Any) -> list[str]:
-    from plink.records import workspace
-    from plink.records.runs import run_named
-
     return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
 
 
 def _lab_hosts(ctx: Any, links: bool) -> list[str]:
     """Return the lab's hosts in order, with its racks, pods, switches and interfaces where one is accepted."""
-    from plink.model.storage import read_document
-    from runners.lab.blueprint import from_json
-
     file = str(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
     blueprint = from_json(read_document(file), file)
     names = sorted(place.name for place in blueprint.places)

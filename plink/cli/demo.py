@@ -5,10 +5,23 @@ import statistics
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from plink.errors import UsageError
-from plink.model.units import format_us
+from plink.features.check.request import CheckRequest
+from plink.features.order.request import OrderRequest
+from plink.model.check import US_PER_S
+from plink.model.demo import Demo
+from plink.model.units import format_bytes, format_us, parse_bytes, parse_rate
 from plink.terminal.screen import print_json, progress, say
+from probes.methods import ProbeSettings
+from probes.session import ProbeProgress, measure_all
+from runners.lab.blueprint import LabSettings
+from solvers.costs.accuracy import RINGS, calibrated_interval
+from solvers.costs.closed_forms import ring_seconds
+from solvers.hierarchy.tiers import nearest_tier
+from solvers.schedules.catalogue import Options
 
 if TYPE_CHECKING:
     from plink.model.demo import Demo
@@ -39,9 +52,7 @@ def demo(
     """
     import secrets
 
-    from plink.model.units import format_bytes, parse_bytes, parse_rate
     from runners.lab import kernel, lifecycle
-    from runners.lab.blueprint import LabSettings
     from runners.lab.state import LabState, need_root
     from runners.ssh.connector import SshConnector
 
@@ -79,17 +90,7 @@ def _measure(blueprint: "Blueprint", connector: "Connector", size_bytes: int, bi
     import numpy as np
 
     from plink.features.check.benchmark import PHASES, PlannedBenchmark, time_orders
-    from plink.features.check.request import CheckRequest
-    from plink.features.order.request import OrderRequest
     from plink.features.order.run import reorder
-    from plink.model.check import US_PER_S
-    from plink.model.demo import Demo
-    from probes.methods import ProbeSettings
-    from probes.session import ProbeProgress, measure_all
-    from solvers.costs.accuracy import RINGS, calibrated_interval
-    from solvers.costs.closed_forms import ring_seconds
-    from solvers.hierarchy.tiers import nearest_tier
-    from solvers.schedules.catalogue import Options
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
@@ -149,9 +150,6 @@ def _racks_contiguous(racks: list[int]) -> bool:
 
 def print_result(result: "Demo", title: str) -> None:
     """Print the result as a table."""
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
     missed = []
     for label, cost_us, predicted_s, (low, high), measured_s in (

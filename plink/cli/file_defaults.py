@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from plink.cli.config import file_for, line_of
 from plink.cli.log_handler import PANEL
 from plink.errors import UsageError
 from plink.terminal import screen
@@ -45,8 +46,6 @@ def _with_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap a command so that typed options win over a file's."""
 
     def run(context: Any) -> Any:
-        from plink.cli.config import file_for, line_of
-
         if (file := file_for(context.command_path)) is None:
             return invoke(context)
         screen.say(f"defaults from {file}")

@@ -1,12 +1,17 @@
 """``plink lab``: an emulated cloud on this machine."""
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
-from plink.model.units import format_gbps
+from plink.model.hosts import render_hosts
+from plink.model.units import format_gbps, parse_duration, parse_rate
 from plink.terminal.screen import print_json, say
+from runners.lab.blueprint import LabSettings
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -92,8 +97,6 @@ def up(
 
     Example: plink lab up --racks 4 --hosts-per-rack 4 --uplink-rate 200mbit
     """
-    from plink.model.units import parse_duration, parse_rate
-    from runners.lab.blueprint import LabSettings
     from runners.lab.lifecycle import up as bring_up
 
     settings = LabSettings(
@@ -142,8 +145,6 @@ def status(name: Name = "", as_json: Annotated[bool, typer.Option("--json", help
 
     Example: plink lab status
     """
-    from dataclasses import asdict
-
     from runners.lab import faults
     from runners.lab.state import LabState, need_root
 
@@ -154,9 +155,6 @@ def status(name: Name = "", as_json: Annotated[bool, typer.Option("--json", help
         rows = {"links": [asdict(link) for link in links], "hosts": [asdict(host) for host in hosts]}
         print_json({"schema": "plink.lab/1", "name": name, **rows})
         return
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table("host or link", "address", "state", "rate", box=None)
     for link in links:
         table.add_row(
@@ -183,7 +181,6 @@ def hosts(name: Name = "") -> None:
 
     Example: plink lab hosts > hosts.txt
     """
-    from plink.model.hosts import render_hosts
     from runners.lab.state import LabState, need_root
 
     need_root("plink lab hosts")
@@ -219,7 +216,6 @@ def shape(
 
     Example: plink lab shape node-03 --rate 50mbit
     """
-    from plink.model.units import parse_rate
     from runners.lab import faults
 
     faults.shape(_blueprint(name), target, parse_rate(rate))
@@ -257,7 +253,6 @@ def delay(
 
     Example: plink lab delay node-03 --time 500us
     """
-    from plink.model.units import parse_duration
     from runners.lab import faults
     from runners.lab.state import LabState
 
@@ -314,7 +309,6 @@ def load(
 
     Example: plink lab load node-01 node-02 --rate 100mbit --duration 30s
     """
-    from plink.model.units import parse_duration, parse_rate
     from runners.lab import faults
     from runners.lab.state import LabState
 

@@ -6,7 +6,12 @@ from typing import Annotated
 import typer
 
 from plink.errors import HostError, PlinkError, UsageError
+from plink.model.units import parse_duration, parse_limit
 from plink.terminal.screen import print_json, say
+from plink.transport.addresses import source_address_for
+from probes.agent.summary import PERCENTILES
+from probes.reflector import PORT, ReflectorAddress, query, serve
+from runners.lab.blueprint import is_lab_address
 
 _MAX_PORT = 65535
 
@@ -22,9 +27,6 @@ def reflector(
 
     Example: plink reflector --port 18862 --duration 10m
     """
-    from plink.model.units import parse_duration
-    from probes.reflector import serve
-
     deadline = time.monotonic() + parse_duration(duration)
 
     def on_ready(bound: int) -> None:
@@ -38,8 +40,6 @@ def reflector(
 
 
 def _source(address: str) -> str:
-    from plink.transport.addresses import source_address_for
-
     try:
         return source_address_for(address)
     except OSError as error:
@@ -58,11 +58,6 @@ def stamp(
     Example: plink stamp 127.0.0.1:18862 --count 1000
     """
     import socket
-
-    from plink.model.units import parse_duration, parse_limit
-    from probes.agent.summary import PERCENTILES
-    from probes.reflector import PORT, ReflectorAddress, query
-    from runners.lab.blueprint import is_lab_address
 
     name, colon, port = target.rpartition(":")
     if not colon or not port.isdigit() or name.endswith(":"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
+from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import read_document, write_document
@@ -71,8 +72,6 @@ class Run:
         return self._value(dict[str, str], "env", self.document.get("env", {}))
 
     def _value(self, kind: type[T], key: str, value: object) -> T:
-        from plink.documents.codec import convert  # completion of run ids in a shell does without
-
         return convert(kind, value, str(self.folder / _FILE), key)
 
     def machines(self) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import Image
 
 from plink.report.colours import Palette, with_variables
 
@@ -137,8 +138,6 @@ def _with_palettes(svg: str) -> str:
 
 
 def _as_palette_png(text: str) -> str:
-    from PIL import Image
-
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(text))).convert("RGBA"))
     colours, index = np.unique(np.ascontiguousarray(pixels).view(np.uint32), return_inverse=True)
     if len(colours) > _MAX_COLOURS:

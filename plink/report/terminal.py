@@ -5,6 +5,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.text import Text
 
 from plink.errors import printable
 from plink.model.units import format_us
@@ -27,8 +28,6 @@ _ASCII = str.maketrans({"–": "-", "→": ">", "…": "~", "≤": "<", "≥": "
 
 def terminal_lines(data: ReportData, ink: Ink) -> "list[Text]":
     """Return all lines, none wider than the terminal."""
-    from rich.text import Text
-
     scale = scale_of(data.values_us())
     sentences = [line for text in summary(data) if text for line in textwrap.wrap(printable(text), ink.width)]
     lines = [Text(printable(heading(data)), "bold"), *map(Text, sentences), Text(), *_heat_maps(data, scale, ink)]
@@ -46,8 +45,6 @@ def _heat_maps(data: ReportData, scale: Scale, ink: Ink) -> "list[Text]":
 
     Rows are named where they are hosts, also if the maps are then one above the other.
     """
-    from rich.text import Text
-
     n, half = len(data.names), (ink.width - _GAP) // 2
     maps = [(np.arange(n), "Round trips, hosts as given")]
     if data.rearranged:
@@ -85,8 +82,6 @@ def _width(names: list[str]) -> int:
 
 def _with_names(lines: "list[Text]", names: list[str], ink: Ink) -> "list[Text]":
     """Return the lines of a heat map with the host of each row before it; of two hosts on a line the first is named."""
-    from rich.text import Text
-
     pixels, width = (max(1, MIN_PIXELS // len(names)), _width(names)) if ink.colour else (1, _width(names))
     first_pixel = [k * 2 if ink.colour else k for k in range(len(lines))]
     hosts = [-(-pixel // pixels) if -pixel % pixels <= ink.colour else len(names) for pixel in first_pixel]
@@ -98,8 +93,6 @@ def _with_names(lines: "list[Text]", names: list[str], ink: Ink) -> "list[Text]"
 
 def _legend(scale: Scale, ink: Ink, holes: bool, reduce_matrix: bool) -> "Text":
     """Explain the colours or shades."""
-    from rich.text import Text
-
     steps = 16 if ink.colour else len(ink.shades)
     line = Text(f"{format_us(scale.low)} ")
     for k in range(steps):
@@ -121,8 +114,6 @@ def _colour(share: float) -> str:
 
 def _tiers(data: ReportData, width: int) -> "list[Text]":
     """Return the tiers as a table; a narrow terminal gets no number of pairs, then no spread."""
-    from rich.text import Text
-
     table = [("tier", "pairs measured", "median", "80% within")]
     for tier in data.groups.tiers:
         pairs = measured_of(tier)
@@ -140,8 +131,6 @@ def _tiers(data: ReportData, width: int) -> "list[Text]":
 
 
 def _histogram(data: ReportData, scale: Scale, ink: Ink) -> "list[Text]":
-    from rich.text import Text
-
     edges, counts = spread(data.values_us(), _BINS)
     digits = len(f"{int(counts.max()):,}")
     max_bar = max(8, min(60, ink.width - 22 - digits))

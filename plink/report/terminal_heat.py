@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.text import Text
 
 from plink.model.network import Matrix
 from plink.report.colours import MAGNITUDE, Scale
@@ -58,8 +59,6 @@ def reduce_matrix(measured_us: Matrix, order: Indices, max_rows: int) -> Matrix:
 
 def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
     """Return the lines of a heat map, shape (R, R); the diagonal is blank where a pixel is one host."""
-    from rich.text import Text
-
     n = len(values)
     one_host_pixels = np.isnan(np.diagonal(values)).all()  # the diagonal stands for itself only
     if not ink.colour:

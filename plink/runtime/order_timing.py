@@ -18,6 +18,8 @@ import zlib
 from array import array
 from typing import Any
 
+from mpi4py import MPI
+
 _TIMEOUT = datetime.timedelta(seconds=300)
 _FLOAT_BYTES = 4
 
@@ -94,8 +96,6 @@ class _MpiRank:
     """Rank of MPI (mpi4py), one communicator an order."""
 
     def __init__(self, places: list[list[int]]) -> None:
-        from mpi4py import MPI
-
         self._mpi, self._world = MPI, MPI.COMM_WORLD
         self.rank, self.size = self._world.rank, self._world.size
         self._orders = [self._world.Split(0, row[self.rank]) for row in places]

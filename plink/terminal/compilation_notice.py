@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.terminal import screen
+from solvers.compilation import watch_compilation
 
 _DELAY_S = 0.5
 _SEARCHES = """
@@ -33,8 +34,6 @@ def compilation_notice(is_json: bool, delay_s: float = _DELAY_S) -> Iterator[Non
     if is_json or not sys.stderr.isatty():
         yield
         return
-    from solvers.compilation import watch_compilation
-
     notice = _Notice(delay_s)
     end = watch_compilation(notice.update)
     try:

@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plink.documents.codec import decode
 from plink.errors import UsageError
+from plink.model.elastic.status import JobControl
+from plink.model.storage import read_document
 from plink.records import workspace
+from plink.records.elastic_history import history_of
+from plink.records.elastic_log import NAME, SOCKET, read_elastic_log
+from plink.records.runs import run_named
 
 if TYPE_CHECKING:
     from plink.model.elastic.status import JobControl
@@ -21,9 +27,6 @@ def history_from(run: str) -> "History":
 
     :raises UsageError: when there is no such run, or it was not elastic. :raises InputError: as the log's reader.
     """
-    from plink.records.elastic_history import history_of
-    from plink.records.elastic_log import read_elastic_log
-
     return history_of(read_elastic_log(log_path(run)))
 
 
@@ -31,9 +34,6 @@ def log_path(run: str) -> Path:
     """Return the log of a run. ``run``: as :func:`history_from` has it. :raises UsageError: as that does."""
     if Path(run).is_file():
         return Path(run)
-    from plink.records.elastic_log import NAME
-    from plink.records.runs import run_named
-
     path = run_named(workspace.RUNS, run).folder / NAME
     if not path.is_file():
         raise UsageError(f"the run {path.parent.name} was not elastic: there is no {path}")
@@ -42,12 +42,6 @@ def log_path(run: str) -> Path:
 
 def live_job(name: str) -> "tuple[Run, JobControl]":
     """The run, and where its supervisor listens. :raises UsageError: no such run, or it is of another kind."""
-    from plink.documents.codec import decode
-    from plink.model.elastic.status import JobControl
-    from plink.model.storage import read_document
-    from plink.records.elastic_log import SOCKET
-    from plink.records.runs import run_named
-
     run = run_named(workspace.RUNS, name)
     path = workspace.RUNS / run.id / SOCKET
     if not path.is_file():

@@ -4,6 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink.errors import UsageError
+from plink.model.groups import read_groups
+from plink.model.network import read_network
+from plink.model.order import read_order
+from plink.model.storage import read_document
 from plink.records import workspace
 from plink.terminal.screen import say, say_read
 
@@ -30,8 +34,6 @@ def hosts_file_from(path: Path | None) -> Path:
 
 def network_from(path: Path | None) -> Any:
     """Read the named network, or the last one that was probed here, and say which."""
-    from plink.model.network import read_network
-
     if path is not None:
         return read_network(path)
     latest = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
@@ -42,9 +44,6 @@ def network_from(path: Path | None) -> Any:
 
 def last_groups(network: "Network") -> list[list[str]] | None:
     """Return the last groups found here, if they are for this network, and say so."""
-    from plink.model.groups import read_groups
-    from plink.model.storage import read_document
-
     if not workspace.GROUPS.is_file():
         return None
     if read_document(workspace.GROUPS).get("network") != network.fingerprint():
@@ -56,8 +55,6 @@ def last_groups(network: "Network") -> list[list[str]] | None:
 
 def last_order(network: "Network") -> "RankOrder | None":
     """Return the last order found here, if it is for these hosts, and say so."""
-    from plink.model.order import read_order
-
     if not workspace.ORDER.is_file():
         return None
     order = read_order(workspace.ORDER)
@@ -90,6 +87,4 @@ def parse_groups_option(groups: str) -> int | list[list[str]]:
         raise UsageError("--groups: a file, or how many groups to form")
     if groups.isdecimal():
         return int(groups) if len(groups) <= _MAX_DIGITS else 0
-    from plink.model.groups import read_groups
-
     return read_groups(groups)

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plink.errors import UsageError
+from plink.model.storage import check_writable, write_bytes, write_text
+from plink.report.canvas import as_png, as_svg
 
 if TYPE_CHECKING:
     from plink.report.canvas import Picture
@@ -14,8 +16,6 @@ def check_picture(path: Path) -> None:
 
     :raises UsageError: for another ending. :raises InputError: where it cannot be written.
     """
-    from plink.model.storage import check_writable
-
     if path.suffix.lower() not in (".svg", ".png"):
         raise UsageError(f"--picture {path}: a picture's name ends in .svg or .png")
     check_writable(path)
@@ -23,9 +23,6 @@ def check_picture(path: Path) -> None:
 
 def write_picture(picture: "Picture", path: Path) -> None:
     """Write a picture by the file's ending."""
-    from plink.model.storage import write_bytes, write_text
-    from plink.report.canvas import as_png, as_svg
-
     if path.suffix.lower() == ".png":
         write_bytes(path, as_png(picture))
     else:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol
 
+from plink.model.storage import STANDARD
 from plink.records import workspace
 from plink.terminal.screen import print_json, say
 
@@ -23,8 +24,6 @@ def write_result(result: WritableDocument, name: str, default: Path, output: Pat
     :param name: of what it is, for the line that names the file. :param default: the workspace's file, where neither
         ``output`` nor JSON was asked for.
     """
-    from plink.model.storage import STANDARD
-
     if output is None and not as_json:
         workspace.prepare()
         output = default

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.status import Status
+
 from plink.errors import printable
+from plink.model.storage import STANDARD, write_document
+from plink.model.units import format_us
+from plink.records import workspace
 
 if TYPE_CHECKING:
     from solvers.ordering.progress import SearchProgress
@@ -36,15 +43,11 @@ def print_lines(*lines: str) -> None:
 
 def say_read(path: Path) -> None:
     """Say which file was read and how old it is."""
-    from plink.records import workspace
-
     say(f"read {path} ({workspace.age(path)} old)")
 
 
 def print_json(document: dict[str, Any]) -> None:
     """Print a JSON document on standard output."""
-    from plink.model.storage import STANDARD, write_document
-
     write_document(STANDARD, document)
 
 
@@ -54,9 +57,6 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
     if quiet or not sys.stderr.isatty():
         yield {title: lambda done, total: None for title in titles}
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks = {title: bars.add_task(title, total=None, visible=False) for title in titles}
@@ -74,11 +74,6 @@ def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
         yield lambda progress: None
         return
     import time
-
-    from rich.console import Console
-    from rich.status import Status
-
-    from plink.model.units import format_us
 
     started = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:

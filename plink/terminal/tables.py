@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from plink.errors import printable
+
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows below their columns, a line each, numbers to the right."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from plink.errors import printable
-
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=200)

@@ -23,7 +23,6 @@ from plink.model.network import Matrix
 from solvers.ordering.biconnected import two_connected_threshold
 from solvers.ordering.interruptible import interruptible
 from solvers.ordering.one_tree import one_tree
-from solvers.ordering.subtours import BranchLimits, branch, subtour_bound
 
 Order = npt.NDArray[np.intp]
 IntegerCosts = npt.NDArray[np.int64]
@@ -116,6 +115,8 @@ def _minimise_sum(cost: Matrix, allowed: Arcs, order: Order, limits: CircuitLimi
         arcs &= useful
         if len(cost) >= _SUBTOUR_MIN_HOSTS and limits.time_limit_s != 0:
             began = time.monotonic()
+            from solvers.ordering.subtours import BranchLimits, branch, subtour_bound  # it imports SciPy
+
             subtours = subtour_bound(integer_costs.astype(float), order, limits.keep_going)
             bound = max(bound, int(np.ceil(subtours.bound - _ROUNDING * limit)))
             arcs &= subtours.reduced <= limit - subtours.bound + _ROUNDING * limit

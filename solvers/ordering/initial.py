@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from plink.model.network import Matrix
 from solvers.costs.fabric import Fabric
@@ -50,7 +51,6 @@ def initial_orders(fabric: Fabric, baseline: Order) -> list[Order]:
 def _seriated(rtt_us: Matrix) -> Order:
     """Return the hosts in an order that puts near hosts near each other, shape (N,)."""
     from scipy.linalg import eigh
-    from threadpoolctl import threadpool_limits
 
     median_rtt = float(np.median(rtt_us)) or 1.0
     similarity = np.exp(-rtt_us / median_rtt)

@@ -209,7 +209,7 @@ class _Tour:
             self._accept_if_cheaper(hosts)
 
     def _raise_bound(self) -> None:
-        from solvers.ordering.subtours import BranchLimits, branch, subtour_bound
+        from solvers.ordering.subtours import BranchLimits, branch, subtour_bound  # it imports SciPy
 
         relaxation = subtour_bound(self._cost, self.order, self._may_continue)
         bound = relaxation.bound

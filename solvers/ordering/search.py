@@ -18,6 +18,7 @@ from solvers.costs.patterns import Pattern, steady_state
 from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
+from solvers.ordering.branch_and_bound import cheapest_order
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.moves import moves_of
@@ -161,8 +162,6 @@ def _search_exhaustively(
         costs = [cost_of(order) for order in orders.values()]
         best, moves = list(orders.values())[int(np.argmin(costs))], len(costs)
     else:
-        from solvers.ordering.branch_and_bound import cheapest_order
-
         names = [name for _, name in parts_of(problem.algo, problem.size_bytes)]
         if any(pattern_for(name, len(nearest), problem.priced_options).all_to_all_share for name in names):
             return None

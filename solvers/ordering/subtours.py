@@ -25,6 +25,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse.csgraph import breadth_first_order, connected_components, maximum_flow
 
 from plink.model.network import Matrix
 
@@ -65,8 +68,6 @@ class Cuts:
 
     def leaving(self, edges: Edges) -> Any:
         """Return how edges count in each cut, as a sparse matrix of shape (K, E)."""
-        from scipy.sparse import csr_matrix
-
         counts = (self.members[:, edges[:, 0]] ^ self.members[:, edges[:, 1]]).astype(np.float64)
         keys = edges.min(axis=1) * self.members.shape[1] + edges.max(axis=1)
         for row, teeth in zip(counts, self.teeth, strict=True):
@@ -154,8 +155,6 @@ def branch(
     :param cost: as for :func:`subtour_bound`. :param limit: what a known ring costs.
     :param allowed: shape (N, N), symmetric: the edges that may be used; the known ring's are.
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
     n, gap = len(cost), limit - relaxation.bound
     slack = 1e-9 * limit
     useful = np.triu(allowed & (relaxation.reduced <= gap + slack), 1)
@@ -216,8 +215,6 @@ def _solve(
     cost: Matrix, edges: Edges, cuts: Cuts
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
     """Return how much of each edge is used, the hosts' duals and the cuts' duals; None: the solver failed."""
-    from scipy.optimize import linprog
-
     n = len(cost)
     limits = {"A_ub": -cuts.leaving(edges), "b_ub": -cuts.least} if len(cuts) else {}
     answer = linprog(
@@ -232,8 +229,6 @@ def _solve(
 
 def _ends(n: int, edges: Edges) -> Any:
     """Return which edges end at each host, as a sparse matrix of shape (N, E)."""
-    from scipy.sparse import coo_matrix
-
     number = len(edges)
     rows, columns = edges.T.ravel(), np.tile(np.arange(number), 2)
     return coo_matrix((np.ones(2 * number), (rows, columns)), shape=(n, number)).tocsr()
@@ -291,9 +286,6 @@ def _violated_cuts(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
 
 def _components(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Members:
     """Return the sets of hosts that no edge leaves, shape (K, N); none where all are connected."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     a, b = edges[used > _TOLERANCE].T
     number, label = connected_components(coo_matrix((np.ones(len(a)), (a, b)), shape=(n, n)), directed=False)
     sets = label[None, :] == np.arange(number)[:, None]
@@ -302,9 +294,6 @@ def _components(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Members:
 
 def _violated_sets(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Members:
     """Return sets, shape (K, N), that fewer than two edges leave: the components, else minimum cuts."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     components = _components(n, edges, used)
     if len(components):
         return components
@@ -321,9 +310,6 @@ def _violated_sets(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Membe
 
 def _blossoms(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
     """Return sets, with teeth, that edges leave too little: see the module's docstring."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     blossoms: dict[bytes, tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]] = {}
     keys = edges.min(axis=1) * n + edges.max(axis=1)
     missing = np.minimum(used, 1 - used)
@@ -345,9 +331,6 @@ def _blossoms(n: int, edges: Edges, used: npt.NDArray[np.float64]) -> Cuts:
 
 def _minimum_cuts(n: int, a: Edges, b: Edges, weight: npt.NDArray[np.float64]) -> Members:
     """Return the minimum cuts between node 0 and each other that are worth less than 2, shape (K, N)."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
     apart = a != b
     flows = np.rint(weight[apart] * _FLOW_SCALE).astype(np.int32)
     both = np.concatenate([a[apart], b[apart]]), np.concatenate([b[apart], a[apart]])

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 import plink
 from plink.errors import PlinkError, UsageError
 from plink.features.advise.request import FORMS, AdviseRequest, BalanceRequest
+from plink.features.advise.show_balance import recorded_step, show_balance
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
+from plink.terminal.inputs import network_from
 from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say
 
@@ -61,8 +65,6 @@ def advise(
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
-    from plink.terminal.inputs import network_from
-
     if size is not None:
         low, high = _range(size)
         request = replace(request, min_bytes=low, max_bytes=high)
@@ -71,15 +73,11 @@ def advise(
     if plot is not None:
         _check_plot_path(plot, network_file or workspace.NETWORK)
     if run is not None:
-        from plink.features.advise.show_balance import recorded_step
-
         size_bytes, step_s = recorded_step(run)
         parameters, step = parameters or f"{size_bytes}", step or f"{step_s:.6f}"
     if parameters is not None or step is not None:
         if parameters is None or step is None or size is not None or plot is not None:
             raise UsageError("--parameters and --step go together, and without --size and --plot")
-        from plink.features.advise.show_balance import show_balance
-
         request = request if algos else replace(request, algorithms=FORMS)
         if overlap is None:
             say("--overlap 1: all of the step may hide the exchange; a backward pass is about two thirds of a step")
@@ -109,8 +107,6 @@ def _range(text: str) -> tuple[float, float]:
 def _print(advice: "Advice") -> None:
     """Print a table that fits. On a narrow terminal only the algorithms that are fastest somewhere have a column, or
     only the fastest of each size."""
-    from rich.console import Console
-
     algorithms = list(dict.fromkeys(line.algo for line in advice.lines))
     console = Console()
     if not console.is_terminal:  # a program or a file has no width
@@ -134,8 +130,6 @@ def _print(advice: "Advice") -> None:
 
 def _table(advice: "Advice", shown: list[str]) -> "Table":
     """Return a table with a row per size: the time of each of these algorithms, or of the fastest one."""
-    from rich.table import Table
-
     interval = (
         "" if advice.interval_us(advice.lines[0], advice.sizes[0]) is None else "; last: 90 % of a library's times"
     )

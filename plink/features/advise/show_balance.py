@@ -8,11 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
+from plink.model.storage import name_of, read_text
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
+from plink.records.runs import run_named
+from plink.terminal.inputs import network_from
 from plink.terminal.screen import print_json, print_lines, say
 from plink.terminal.tables import show_table
+from solvers.balance_money import NetworkParts
+from solvers.schedules.catalogue import HUB_ALGORITHMS
 
 if TYPE_CHECKING:
     from plink.features.advise.balance import Balance, FormBalance
@@ -28,8 +34,6 @@ def recorded_step(name: str) -> tuple[int, float]:
 
     :raises UsageError: when there is no such run, or it has none.
     """
-    from plink.records.runs import run_named
-
     run = run_named(workspace.RUNS, name)
     size_bytes, step_s = run.document.get("bytes_per_step"), run.document.get("step_s")
     if not isinstance(size_bytes, int) or not isinstance(step_s, int | float):
@@ -45,10 +49,6 @@ def read_parts(path: Path) -> "NetworkParts":
 
     :raises InputError: naming the key that is missing, wrong or not known.
     """
-    from plink.documents.codec import convert
-    from plink.model.storage import name_of, read_text
-    from solvers.balance_money import NetworkParts
-
     location = name_of(path)
     try:
         document = tomllib.loads(read_text(path))
@@ -68,7 +68,6 @@ def show_balance(
     :param prices: of parts, a TOML file; None: hosts are rented.
     """
     from plink.features.advise.balance import balance
-    from plink.terminal.inputs import network_from
 
     if prices is not None:
         request = replace(request, parts=read_parts(prices))
@@ -135,8 +134,6 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
 
 def _on_hubs(balance: "Balance", base: "FormBalance | None") -> str:
     """Return which hosts to make hubs, or why none."""
-    from solvers.schedules.catalogue import HUB_ALGORITHMS
-
     hubs = [form for form in balance.forms if form.algo in HUB_ALGORITHMS]
     if not hubs or base is None:
         return "" if hubs else _NO_HUBS

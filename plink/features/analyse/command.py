@@ -5,7 +5,10 @@ from collections.abc import Sequence
 import plink
 from plink.errors import PartlyDone
 from plink.features.analyse.request import ClusterRequest, EmbedRequest
+from plink.features.analyse.show import embedding_lines, print_groups
+from plink.model.storage import STANDARD
 from plink.records import workspace
+from plink.terminal.inputs import network_from
 from plink.terminal.options import Json, NetworkFile, OutputFile, takes
 from plink.terminal.results import write_result
 from plink.terminal.screen import progress, say
@@ -25,10 +28,7 @@ def embed(
 
     Example: plink embed cloud.json
     """
-    from plink.features.analyse.show import embedding_lines
     from plink.features.order.smoothing import verdict_text
-    from plink.model.storage import STANDARD
-    from plink.terminal.inputs import network_from
 
     workspace.check_output(output, None if as_json else workspace.EMBEDDING, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
@@ -55,9 +55,6 @@ def cluster(
 
     Example: plink cluster cloud.json --elasticity 1.5
     """
-    from plink.features.analyse.show import print_groups
-    from plink.terminal.inputs import network_from
-
     workspace.check_output(output, None if as_json else workspace.GROUPS, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:

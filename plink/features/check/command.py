@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import plink
+from plink.documents.network import HostCostsEntry
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.features.check.request import CheckRequest
+from plink.model.dry_run import DryRun, PlannedOrder
+from plink.model.storage import STANDARD, check_apart
 from plink.model.units import format_us
 from plink.records import workspace
+from plink.terminal.inputs import network_from
+from plink.terminal.junit import Case, write_junit
 from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, print_lines, progress, say
 
@@ -54,9 +59,6 @@ def check(
     """
     from plink.features.check.benchmark import PHASES
     from plink.features.check.run import CheckReport
-    from plink.model.storage import STANDARD, check_apart
-    from plink.terminal.inputs import network_from
-    from plink.terminal.junit import Case, write_junit
 
     target = output or workspace.FOLDER / "check.json"
     _check_files(request, network_file, output, dry_run, junit)
@@ -118,8 +120,6 @@ def _check_files(
 
     :raises UsageError: for one of them.
     """
-    from plink.model.storage import STANDARD
-
     if output is not None and not request.measure:
         raise UsageError("-o goes with --measure; --json prints what was found")
     if request.calibrate and str(network_file) == STANDARD:
@@ -138,7 +138,6 @@ def _check_files(
 def _show_orders(network: "Network", request: CheckRequest, as_json: bool) -> None:
     """Show the orders that would be run, with their costs."""
     from plink.features.check.run import plan_check
-    from plink.model.dry_run import DryRun, PlannedOrder
 
     plans = plan_check(network, request)
     for planned in plans:
@@ -160,8 +159,6 @@ def _write_costs(network: "Network", path: Path, costs: "CalibratedHosts") -> No
 
     :raises PlinkError: when it has changed since it was read.
     """
-    from plink.documents.network import HostCostsEntry
-
     present = plink.read_network(path)
     if present.fingerprint() != network.fingerprint():
         raise PlinkError(f"{path} has changed since this began: the hosts' costs are not written; run it again")

@@ -1,8 +1,14 @@
 """``plink compare``."""
 
 from plink.errors import UsageError
+from plink.features.compare.metrics import metric_from
 from plink.features.compare.request import CompareRequest
+from plink.features.compare.run import compare_orders
 from plink.features.launch.request import KEEP_HOSTS_ORDER, Arguments, JobRequest, Program
+from plink.features.launch.setup import new_job
+from plink.model.hosts import read_hosts
+from plink.model.network import read_network
+from plink.records import workspace
 from plink.terminal.options import takes
 from plink.terminal.screen import say
 
@@ -23,10 +29,6 @@ def compare(options: JobRequest, request: CompareRequest, program: Program, args
 
     Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
     """
-    from plink.features.compare.metrics import metric_from
-    from plink.features.compare.run import compare_orders
-    from plink.features.launch.setup import new_job
-
     if options.order == KEEP_HOSTS_ORDER:
         raise UsageError(f"--order {KEEP_HOSTS_ORDER}: both orders are run; omit the option")
     if request.metric is not None:
@@ -40,10 +42,6 @@ def compare(options: JobRequest, request: CompareRequest, program: Program, args
 
 def _only_ring(options: JobRequest) -> str | None:
     """Return why there is nothing to compare: few hosts form one ring, whatever their order."""
-    from plink.model.hosts import read_hosts
-    from plink.model.network import read_network
-    from plink.records import workspace
-
     if options.order is not None or options.algo not in (None, "ring"):
         return None
     if options.hosts_file is not None:

@@ -9,6 +9,7 @@ import typer
 import plink
 from plink.errors import InputError
 from plink.features.cost.request import CostRequest
+from plink.features.cost.show import lines
 from plink.records import workspace
 from plink.terminal.inputs import network_from
 from plink.terminal.options import Json, NetworkFile, takes
@@ -28,8 +29,6 @@ def cost(
 
     Example: plink cost cloud.json --algo ring --size 100MB --order order.json
     """
-    from plink.features.cost.show import lines
-
     network = network_from(network_file)
     price = plink.cost(network, None if order is None else plink.read_order(order), request, source=str(order))
     if as_json:

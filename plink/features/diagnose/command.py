@@ -8,10 +8,16 @@ import typer
 import plink
 from plink.errors import PlinkError, UsageError
 from plink.features.diagnose.request import DiffRequest, DoctorRequest
+from plink.features.diagnose.show import cases, failing_count, print_comparison
+from plink.model.diagnosis import Examination
+from plink.model.storage import file_and_fragment
 from plink.records import workspace
 from plink.terminal.inputs import hosts_file_from
+from plink.terminal.junit import Case, write_junit
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, progress, say
+from solvers.changes.compare import compare
+from solvers.changes.network_change import ChangeThresholds
 
 
 @takes(DoctorRequest)
@@ -33,10 +39,6 @@ def doctor(
 
     Example: plink doctor hosts.txt
     """
-    from plink.features.diagnose.show import failing_count
-    from plink.model.diagnosis import Examination
-    from plink.model.storage import file_and_fragment
-
     subject = hosts_file_from(subject)
     if str(file_and_fragment(subject)[0]).removesuffix(".gz").endswith((".json", ".csv", ".tsv")):
         examination = Examination.of({}, plink.diagnose(plink.read_network(subject), request))
@@ -75,11 +77,6 @@ def diff(
 
     Example: plink diff yesterday.json today.json
     """
-    from plink.features.diagnose.show import cases, failing_count, print_comparison
-    from plink.terminal.junit import Case, write_junit
-    from solvers.changes.compare import compare
-    from solvers.changes.network_change import ChangeThresholds
-
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
     workspace.check_output(junit, None, (old, new))

@@ -5,14 +5,25 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from plink.errors import PlinkError, UsageError, no_choice
+from plink.features.elastic.control import add_hosts, evict_hosts, status_of, write_checkpoint
 from plink.features.elastic.request import ElasticRequest
+from plink.features.elastic.show import show_summary, status_lines
+from plink.features.elastic.summary import summary_of
 from plink.features.launch.request import PROGRAM_FIRST, Arguments, JobRequest
+from plink.features.spot.rented import rented_or_unknown, show_rented
 from plink.features.spot.request import RENTAL_PANEL, SpotDriveRequest
 from plink.model.hosts import TIERS
 from plink.model.request import Choices, typed_words
-from plink.terminal.elastic_runs import RunId
+from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
+from plink.model.units import parse_duration
+from plink.records import workspace
+from plink.report.canvas import as_png, as_svg
+from plink.report.colours import PAPER
+from plink.report.iterations import iterations
+from plink.terminal.elastic_runs import RunId, history_from, log_path
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, say
 
@@ -81,13 +92,6 @@ def status(name: RunId, as_json: Json = False) -> None:
 
     Example: plink elastic status last
     """
-    from msgspec import structs
-
-    from plink.features.elastic.control import status_of
-    from plink.features.elastic.show import status_lines
-    from plink.features.spot.rented import rented_or_unknown, show_rented
-    from plink.records import workspace
-
     current = status_of(name)
     rented = rented_or_unknown(workspace.RUNS / current.run)
     if as_json:
@@ -120,8 +124,6 @@ def add(
 
     Example: plink elastic add last --hosts more.txt
     """
-    from plink.features.elastic.control import add_hosts
-
     if tier is not None and tier not in TIERS:
         raise no_choice("--tier", tier, TIERS)
     if code := add_hosts(name, names or [], hosts_file, tier, one_by_one):
@@ -138,9 +140,6 @@ def evict(
 
     Example: plink elastic evict last h3 h7 --in 2m
     """
-    from plink.features.elastic.control import evict_hosts
-    from plink.model.units import parse_duration
-
     evict_hosts(name, names, parse_duration(within) if within not in ("0", "0s") else 0.0)
 
 
@@ -150,8 +149,6 @@ def checkpoint(name: RunId, as_json: Json = False) -> None:
 
     Example: plink elastic checkpoint last
     """
-    from plink.features.elastic.control import write_checkpoint
-
     written = write_checkpoint(name)
     if as_json:
         print_json(written.to_json())
@@ -173,12 +170,6 @@ def plot(
 
     Example: plink elastic plot last -o run.png
     """
-    from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
-    from plink.report.canvas import as_png, as_svg
-    from plink.report.colours import PAPER
-    from plink.report.iterations import iterations
-    from plink.terminal.elastic_runs import history_from
-
     if over not in _OVER:
         raise no_choice("--over", over, _OVER)
     kind = ".svg" if str(output) == STANDARD else output.suffix.lower()
@@ -206,13 +197,6 @@ def summary(run: RunOrLog, as_json: Json = False) -> None:
 
     Example: plink elastic summary last
     """
-    from msgspec import structs
-
-    from plink.features.elastic.show import show_summary
-    from plink.features.elastic.summary import summary_of
-    from plink.features.spot.rented import rented_or_unknown
-    from plink.terminal.elastic_runs import history_from, log_path
-
     document = summary_of(history_from(run))
     if (rented := rented_or_unknown(log_path(run).parent)) is not None:
         document = structs.replace(document, spot=rented)

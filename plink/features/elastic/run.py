@@ -24,12 +24,16 @@ from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import SOCKET, ElasticLog, Entry
 from plink.records.runs import ELASTIC
 from plink.transport.connector import Connector
+from runners.child import LocalConnector
 from runners.choice import connector_for
 from runners.elastic.supervisor import JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import new_id
 from runners.job.runner import RunObserver
+from runners.kubernetes.exec import ExecConnector
+from runners.launchers.slurm_steps import StepConnector
+from solvers.costs.fabric import fabric_of
 
 _NODE = ("-m", "plink.runtime.elastic.node")
 
@@ -119,17 +123,11 @@ def check_program(program: str) -> None:
 def _connector(hosts: Hosts, request: ElasticRequest) -> Connector:
     """:raises UsageError: what is needed for that is not here."""
     if request.runner == "local":
-        from runners.child import LocalConnector
-
         return LocalConnector()
     over_ssh = connector_for(hosts, request.accept_new_host_keys)  # from inside the lab, where the hosts are a lab's
     if request.runner == "slurm":
-        from runners.launchers.slurm_steps import StepConnector
-
         return StepConnector()
     if request.runner == "kubernetes":
-        from runners.kubernetes.exec import ExecConnector
-
         return ExecConnector()
     return over_ssh
 
@@ -184,8 +182,6 @@ def _measured(network: Network | None, hosts: Hosts) -> tuple[dict[str, str], di
     slower direction; empty where the network does not know these."""
     if network is None:
         return {}, {}
-    from solvers.costs.fabric import fabric_of
-
     try:
         fabric = fabric_of(network)
     except PlinkError as error:

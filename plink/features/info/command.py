@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from plink.features.info.run import info as gather
 from plink.model.units import format_bytes, format_duration
 from plink.terminal.options import Json
 from plink.terminal.screen import print_json, print_lines
@@ -15,8 +16,6 @@ def info(as_json: Json = False) -> None:
 
     Example: plink info > info.txt
     """
-    from plink.features.info.run import info as gather
-
     document = gather().to_json()
     if as_json:
         print_json(document)

@@ -3,6 +3,8 @@
 import typer
 
 from plink.features.launch.request import Arguments, JobRequest, Program
+from plink.features.launch.session import start
+from plink.features.launch.setup import new_job
 from plink.terminal.options import takes
 
 
@@ -17,8 +19,5 @@ def launch(options: JobRequest, program: Program, args: Arguments = None) -> Non
 
     Example: plink launch --hosts hosts.txt train.py --epochs 3
     """
-    from plink.features.launch.session import start
-    from plink.features.launch.setup import new_job
-
     if code := start(new_job(program, args or [], options, options.runner or "ssh")):
         raise typer.Exit(code)

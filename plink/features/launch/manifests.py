@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Annotated
 
 from plink.features.launch.request import Arguments, JobRequest, Program
+from plink.features.launch.session import show_dry_run
+from plink.features.launch.setup import new_job
 from plink.model.request import FeatureRequest, Option
+from plink.model.storage import STANDARD, write_text
+from plink.records import workspace
 from plink.terminal.options import takes
+from plink.terminal.screen import say
+from runners.choice import KUBERNETES
+from runners.job.runner import RunContext, RunObserver
+from runners.kubernetes.objects import ObjectWriter
+from runners.kubernetes.settings import PodSettings, parse_resources
 
 _PANEL = "Kubernetes objects"
 
@@ -51,16 +60,6 @@ def manifests(options: JobRequest, request: ManifestsRequest, program: Program, 
 
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
     """
-    from plink.features.launch.session import show_dry_run
-    from plink.features.launch.setup import new_job
-    from plink.model.storage import STANDARD, write_text
-    from plink.records import workspace
-    from plink.terminal.screen import say
-    from runners.choice import KUBERNETES
-    from runners.job.runner import RunContext, RunObserver
-    from runners.kubernetes.objects import ObjectWriter
-    from runners.kubernetes.settings import PodSettings, parse_resources
-
     read = (options.hosts_file, None if options.order is None else Path(options.order))
     workspace.check_output(request.output, None, (*read, workspace.NETWORK, workspace.ORDER))
     pods = PodSettings(

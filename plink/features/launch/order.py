@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import InputError, PartlyDone, UsageError
+from plink.features.measure.request import ProbeRequest
+from plink.features.measure.session import measure_into
 from plink.features.order.interfaces import interface_warnings
+from plink.features.order.request import OrderRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
+from plink.model.plan_file import read_plan
 from plink.records import workspace
+from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.screen import say, say_read
+from probes.measurements import Measurements
 
 # Enough to tell racks apart (docs/results/probing.md); `plink probe` takes more, and measures more than round trips.
 _PROBES_PER_PAIR = 1000
@@ -88,8 +94,6 @@ def _same_hosts(measured: Hosts, baseline: Hosts) -> bool:
 
 
 def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
-    from plink.model.plan_file import read_plan
-
     plan = read_plan(plan_file)
     location = str(plan_file)
     network = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
@@ -147,10 +151,6 @@ def _computed_order(
 
 
 def _probe(sources: Sources, baseline: Hosts) -> Network:
-    from plink.features.measure.request import ProbeRequest
-    from plink.features.measure.session import measure_into
-    from probes.measurements import Measurements
-
     measurements = Measurements(baseline)
     request = ProbeRequest(
         count=_PROBES_PER_PAIR, shared_links=False, accept_new_host_keys=sources.accept_new_host_keys
@@ -163,9 +163,7 @@ def _probe(sources: Sources, baseline: Hosts) -> Network:
 
 
 def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
-    from plink.features.order.request import OrderRequest
     from plink.features.order.session import save_order, search_with_status
-    from plink.terminal.interrupts import deferred_interrupts
 
     with deferred_interrupts() as stopped:
         outcome = search_with_status(network, OrderRequest(algo), stopped)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink.errors import PlinkError
+from plink.features.launch.preflight import check_network
 from plink.features.launch.recording import RecordRequest, RunDescription, recording
 from plink.model.dry_run import DryRun
 from plink.model.hosts import Hosts
@@ -16,11 +17,13 @@ from plink.model.order import RankOrder
 from plink.records.pipeline_log import PipelineLog, is_report
 from plink.records.scratch import scratch_folder
 from plink.runtime.step_report import step_of_line
+from runners.autotune.log import NAME, TuningLog
 from runners.choice import connector_for, runner_named
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import PlacementError, RunResult, new_id
 from runners.job.runner import FlowRun, RunContext, Runner, RunObserver
+from solvers.autotune.trajectory import AutotuneSettings
 
 if TYPE_CHECKING:
     from plink.features.launch.preflight import PreflightRequest
@@ -123,8 +126,6 @@ def launch(
 def _network_check(preflight: "PreflightRequest | None") -> Callable[[FlowRun], None] | None:
     if preflight is None:
         return None
-    from plink.features.launch.preflight import check_network
-
     return lambda run: check_network(run, preflight)
 
 
@@ -172,8 +173,6 @@ def _autotuning(
         yield None
         return
     from runners.autotune.daemon import Daemon
-    from runners.autotune.log import NAME, TuningLog
-    from solvers.autotune.trajectory import AutotuneSettings
 
     names = [host.name for host in hosts for _ in range(host.slots)]
     settings = AutotuneSettings(change=request.threshold)

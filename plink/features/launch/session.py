@@ -11,6 +11,7 @@ from plink.features.launch.run import LaunchRequest, dry_run, launch
 from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
+from plink.model.pipeline.rank_report import table_of_reports
 from plink.terminal.screen import print_json, print_lines, progress, say, say_error
 from runners.job.job import Job
 from runners.job.output import Sink
@@ -90,8 +91,6 @@ def start(setup: JobSetup) -> int:
     if setup.options.as_json:
         print_json(result.to_json() | ({} if log is None else {"pipeline": log.reports}))
     elif log is not None:
-        from plink.model.pipeline.rank_report import table_of_reports
-
         print("".join(f"{line}\n" for line in table_of_reports(log.reports, setup.predicted_s)), end="")
     error = report_failure(result)
     if error is not None:

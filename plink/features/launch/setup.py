@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plink.errors import UsageError
 from plink.features.launch.order import JobOrder, Sources, job_order
+from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
 from plink.features.launch.preflight import PreflightRequest
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplaced
@@ -47,8 +48,6 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     job = options.applied(job)
     request = launch_request(runner, options)
     if options.pipeline is not None:
-        from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
-
         check_options(program, options)
         plan, order = pipeline_order(options.pipeline, options, runner)
         job = pipelined(replace(job, env=dict(order.environment)), plan, options)

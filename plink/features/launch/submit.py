@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 
 from plink.errors import PlinkError, UsageError
 from plink.features.launch.request import Arguments, JobRequest, Program
+from plink.features.launch.run import runner_for
+from plink.features.launch.setup import new_job
+from plink.model.hosts import render_hosts
+from plink.model.storage import write_text
 from plink.model.units import typed_seconds
 from plink.records import workspace
 from plink.terminal.options import takes
 from plink.terminal.screen import print_json, say
+from runners.job.result import new_id
+from runners.launchers import slurm_batch
 
 if TYPE_CHECKING:
     from runners.job.job import Job
@@ -30,13 +36,6 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
 
     Example: plink submit --launcher-args "-A team -t 2:00:00" train.py --epochs 3
     """
-    from plink.features.launch.run import runner_for
-    from plink.features.launch.setup import new_job
-    from plink.model.hosts import render_hosts
-    from plink.model.storage import write_text
-    from runners.job.result import new_id
-    from runners.launchers import slurm_batch
-
     setup = new_job(program, args or [], options, "slurm")
     runner_for(setup.hosts, setup.request)  # for what it refuses; and sbatch is asked from inside a lab, as srun is
     job, hosts = setup.job, setup.hosts

@@ -8,10 +8,15 @@ import typer
 
 from plink.errors import PlinkError, UsageError
 from plink.features.measure.request import ProbeRequest
+from plink.features.measure.session import measure_into
+from plink.model.hosts import read_hosts
+from plink.model.network import read_network
+from plink.model.topology import read_topology
 from plink.records import workspace
-from plink.terminal.inputs import hosts_file_from
+from plink.terminal.inputs import hosts_file_from, parse_labels
 from plink.terminal.options import takes
 from plink.terminal.screen import print_lines, say
+from probes.measurements import Measurements, measurements_from
 
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts
@@ -56,10 +61,6 @@ def probe(
     Example: plink probe hosts.txt -o cloud.json
     """
     from plink.features.measure.run import check_hosts
-    from plink.features.measure.session import measure_into
-    from plink.model.hosts import read_hosts
-    from plink.model.topology import read_topology
-    from plink.terminal.inputs import parse_labels
 
     if labels is not None and not topology:
         raise UsageError("--labels goes with --topology, whose Kubernetes nodes have them")
@@ -77,16 +78,12 @@ def probe(
 
         print_lines(*dry_run_lines(hosts, request, _earlier(hosts, target)))
         return
-    from probes.measurements import Measurements
-
     measurements = _resumed(hosts, target) if resume else Measurements(hosts)
     measure_into(target, measurements, request)
 
 
 def _earlier(hosts: "Hosts", target: Path) -> "Network | None":
     """Return what the file has of these hosts, if it has shared links."""
-    from plink.model.network import read_network
-
     if str(target) == "-" or not target.exists():
         return None
     try:
@@ -98,9 +95,6 @@ def _earlier(hosts: "Hosts", target: Path) -> "Network | None":
 
 def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
     """Return the measurements that the file has for exactly these hosts."""
-    from plink.model.network import read_network
-    from probes.measurements import measurements_from
-
     network = read_network(target)
     if network.hosts.names != hosts.names:
         raise UsageError(f"--resume: {target} is about other hosts (or in another order) than the hosts file")

@@ -10,6 +10,8 @@ from plink.errors import NoAnswer
 from plink.model.network import Matrix, symmetrised, to_rows
 from probes.measurements import Measurements
 from probes.round_robin import Pair
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.ring import search_ring
 from solvers.prediction.tiered import predict_tiered
 
 _MAX_EMBEDDED_HOSTS = 4096  # an embedding of more takes minutes
@@ -89,9 +91,6 @@ def unmeasured_ring_pairs(measurements: Measurements, predicted: PairPrediction,
 
     An order goes where round trips are predicted to be short, so errors of the prediction gather on its pairs.
     """
-    from solvers.ordering.progress import SearchBudget
-    from solvers.ordering.ring import search_ring
-
     if len(measurements.hosts) < _MIN_RING_HOSTS:
         return []
     measured_us = symmetrised(measurements.latency)

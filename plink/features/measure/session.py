@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 from plink.errors import PartlyDone
 from plink.features.measure.request import ProbeRequest
+from plink.features.order.interfaces import interface_topology, interface_warnings
+from plink.model.hostlist import fold_hostlist
 from plink.model.units import format_gbps
 from plink.records import workspace
 from plink.terminal.compilation_notice import compiling_meanwhile
 from plink.terminal.screen import progress, say
+from probes.measurements import NOT_TRIED
+from solvers.costs.fabric import is_uncertain
+from solvers.diagnosis.findings import rate_findings, uncertain_groups
 
 if TYPE_CHECKING:
     from probes.measurements import Measurements
@@ -80,12 +85,6 @@ def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
 
 
 def _report_results(measurements: "Measurements", in_time: bool) -> None:
-    from plink.features.order.interfaces import interface_topology, interface_warnings
-    from plink.model.hostlist import fold_hostlist
-    from probes.measurements import NOT_TRIED
-    from solvers.costs.fabric import is_uncertain
-    from solvers.diagnosis.findings import rate_findings, uncertain_groups
-
     network = measurements.network()
     topology = interface_topology(network)
     if topology and not topology.faulty:  # else a warning says so

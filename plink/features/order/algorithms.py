@@ -5,6 +5,10 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from plink.errors import InputError, UsageError, no_choice
+from solvers.costs.by_name import MIXED
+from solvers.costs.fabric import fabric_of
+from solvers.costs.host_costs import with_host_costs
+from solvers.schedules.catalogue import ALGORITHMS, Options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +27,6 @@ OptionValues = Mapping[str, int | bool]
 
 def kinds() -> dict[str, type]:
     """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
-    from solvers.schedules.catalogue import Options
-
     named = [field.name for field in fields(Options) if field.name not in ("groups", "weights")]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
@@ -34,9 +36,6 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
 
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
-    from solvers.costs.by_name import MIXED
-    from solvers.schedules.catalogue import ALGORITHMS, Options
-
     kind_of = kinds()
     parts = [part for name in algorithms for part in MIXED.get(name, (name,)) if part in ALGORITHMS]
     accepted = {option for part in parts for option in ALGORITHMS[part].options}
@@ -59,9 +58,6 @@ def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
 
     :raises NoAnswer: when they are wished for and there is too little to fit.
     """
-    from solvers.costs.fabric import fabric_of
-    from solvers.costs.host_costs import with_host_costs
-
     if smooth_latencies:
         from plink.features.order.smoothing import smooth
 

@@ -10,10 +10,17 @@ import typer
 
 from plink.errors import UsageError
 from plink.features.order.request import OrderRequest
+from plink.model.hosts import read_hosts
+from plink.model.order import RankOrder
+from plink.model.storage import STANDARD, name_of, write_text
+from plink.model.topology import read_topology
 from plink.records import workspace
+from plink.terminal.inputs import network_from, parse_groups_option, parse_labels
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import NetworkFile, takes
 from plink.terminal.screen import say
+from runners.hostfiles import command, format_named, render
+from solvers.prediction.topology import assumed_network
 
 if TYPE_CHECKING:
     from plink.model.network import Network
@@ -78,8 +85,6 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.features.order.session import save_order, search_with_status
-    from plink.terminal.inputs import network_from, parse_groups_option, parse_labels
-    from runners.hostfiles import command, format_named, render
 
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
@@ -102,10 +107,6 @@ def reorder(
     )  # fmt: skip
     if from_workspace:
         workspace.check_output(None, workspace.ORDER)
-    from plink.model.order import RankOrder
-    from plink.model.storage import STANDARD, name_of, write_text
-    from plink.model.topology import read_topology
-
     label_names = parse_labels(labels)
     network = _assumed(topology, hosts_file, label_names) if topology else network_from(network_file)
     render(
@@ -144,10 +145,6 @@ def reorder(
 
 
 def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence[str]) -> "Network":
-    from plink.model.hosts import read_hosts
-    from plink.model.topology import read_topology
-    from solvers.prediction.topology import assumed_network
-
     hosts = None if hosts_file is None else read_hosts(hosts_file)
     assumed = assumed_network(read_topology(*topology, hosts=hosts, labels=labels), hosts)
     say(f"round trips are assumed from {assumed.location}, none was measured; only their order counts")

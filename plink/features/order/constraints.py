@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from plink.errors import InputError, UsageError
+from solvers.grouping.even import even_groups
+from solvers.ordering.constraints import PlacementConstraints
 
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts
@@ -24,9 +26,6 @@ def constraints_from(
         the groups in errors. :raises UsageError: for names of no host, more groups than hosts. :raises InputError: for
         groups that name hosts that are not there, or one twice.
     """
-    from solvers.grouping.even import even_groups
-    from solvers.ordering.constraints import PlacementConstraints
-
     index = {name: i for i, name in enumerate(hosts.names)}
     for name, rank in pins.items():
         if name not in index:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
+from fast_tsp import find_tour
 
 from plink.model.network import Matrix
 from plink.transport.supervisor import die_with
@@ -73,8 +74,6 @@ def main() -> None:
     hosts, deadline, parent = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     if not die_with(parent):
         return
-    from fast_tsp import find_tour
-
     distances = np.frombuffer(sys.stdin.buffer.read(), dtype=np.uint16).reshape(hosts, hosts)
     tour = find_tour(distances, duration_seconds=max(0.01, deadline - time.monotonic()))
     sys.stdout.buffer.write(np.array(tour, dtype=np.int64).tobytes())

@@ -7,15 +7,34 @@ import typer
 
 import plink
 from plink.errors import InputError, UsageError
+from plink.features.pipeline.assess import measured_timeline
+from plink.features.pipeline.picture import pipeline_timeline
 from plink.features.pipeline.request import (
     PipelineProfileRequest,
     PipelineRequest,
     PipelineSimulationRequest,
     PipelineTrainingRequest,
 )
+from plink.features.pipeline.show import (
+    assessment_lines,
+    plan_lines,
+    profile_line,
+    simulation_lines,
+    timeline_lines,
+    training_lines,
+)
+from plink.model.pipeline.exports import FORMATS, NEEDS_PROFILE
+from plink.model.pipeline.pipedream_graph import read_pipedream_graph
+from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.timeline import chrome_trace
+from plink.model.storage import STANDARD, check_writable, name_of, write_document, write_text
 from plink.records import workspace
+from plink.records.runs import run_named
+from plink.report.colours import PAPER
+from plink.terminal.inputs import network_from
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import Json, takes
+from plink.terminal.pictures import check_picture, write_picture
 from plink.terminal.results import write_result
 from plink.terminal.screen import print_json, print_lines, progress, say, say_read
 
@@ -90,15 +109,11 @@ def import_graph(
 
     Example: plink pipeline import graph.txt --minibatch 64
     """
-    from plink.model.pipeline.pipedream_graph import read_pipedream_graph
-
     workspace.check_output(output, None if as_json else workspace.PROFILE, (graph_file,))
     _write_profile(read_pipedream_graph(graph_file, minibatch), output, as_json)
 
 
 def _write_profile(profile: "ModelProfile", output: Path | None, as_json: bool) -> None:
-    from plink.features.pipeline.show import profile_line
-
     if not write_result(profile, "profile", workspace.PROFILE, output, as_json):
         print_lines(profile_line(profile))
 
@@ -134,8 +149,6 @@ def plan(
     """
     request.check_network(network_file is not None)
     workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
-    from plink.features.pipeline.show import plan_lines
-
     profile = _profile_from(profile_file)
     network = None if network_file is None else plink.read_network(network_file)
     with deferred_interrupts() as stopped:  # from here on the best plan so far is written, whatever comes
@@ -160,8 +173,6 @@ def show(plan_file: _PlanFile = None, as_json: Json = False) -> None:
 
     Example: plink pipeline show pipeline.json
     """
-    from plink.features.pipeline.show import plan_lines, timeline_lines
-
     plan, _ = _plan_from(plan_file)
     if as_json:
         print_json(plan.to_json())
@@ -233,12 +244,7 @@ def simulate(
 
     Example: plink pipeline simulate plan.json --profile profile.json --network measured.json
     """
-    from plink.features.pipeline.assess import measured_timeline
     from plink.features.pipeline.plan import check_profile
-    from plink.features.pipeline.show import simulation_lines
-    from plink.model.storage import check_writable
-    from plink.terminal.inputs import network_from
-    from plink.terminal.pictures import check_picture, write_picture
 
     if picture is not None:
         check_picture(picture)
@@ -257,9 +263,6 @@ def simulate(
     if trace is not None:
         _write_trace(trace, plan, {"simulated": simulated.timeline} | measured)
     if picture is not None:
-        from plink.features.pipeline.picture import pipeline_timeline
-        from plink.report.colours import PAPER
-
         drawn = pipeline_timeline(plan, simulated.timeline, simulated.document.minibatch_s, PAPER)
         write_picture(drawn, picture)
         say(f"timeline -> {picture}")
@@ -289,9 +292,6 @@ def export(
     Example: plink pipeline export plan.json --to pipedream -o conf.json
     """
     from plink.features.pipeline.plan import check_profile
-    from plink.model.pipeline.exports import FORMATS, NEEDS_PROFILE
-    from plink.model.pipeline.profile import ModelProfile
-    from plink.model.storage import STANDARD, check_writable, write_text
 
     if output is not None:
         check_writable(output)
@@ -321,10 +321,6 @@ def assess(
 
     Example: plink pipeline assess last
     """
-    from plink.features.pipeline.assess import measured_timeline
-    from plink.features.pipeline.show import assessment_lines
-    from plink.model.storage import check_writable
-
     if trace is not None:
         check_writable(trace)
     folder = _run_folder(run)
@@ -354,8 +350,6 @@ def train(
 
     Example: plink pipeline train --plan pipeline.json --beside pipeline_mlp.py
     """
-    from plink.features.pipeline.show import training_lines
-
     plan, location = _plan_from(plan_file)
     training = plink.train_pipeline(program, plan, args or [], request, location, say)
     if as_json:
@@ -377,8 +371,6 @@ def _plan_from(path: Path | None) -> "tuple[PipelinePlan, str]":
 
     :raises UsageError: when there is none.
     """
-    from plink.model.storage import name_of
-
     path = path or _latest(workspace.PIPELINE, "plink pipeline plan")
     return plink.read_pipeline(path), name_of(path)
 
@@ -392,17 +384,12 @@ def _latest(path: Path, command: str) -> Path:
 
 
 def _run_folder(run: str) -> Path:
-    from plink.records.runs import run_named
-
     workspace.check_trusted()
     return run_named(workspace.RUNS, run).folder
 
 
 def _write_trace(file: Path, plan: "PipelinePlan", timelines: "dict[str, tuple[TimedAction, ...]]") -> None:
     """Write timelines, by their names, as a trace."""
-    from plink.model.pipeline.timeline import chrome_trace
-    from plink.model.storage import write_document
-
     write_document(file, chrome_trace(plan, timelines))
     counts = " and ".join(f"{len(timeline)} {name}" for name, timeline in timelines.items())
     say(f"{counts} actions of {plan.ranks} ranks -> {file}")

@@ -9,8 +9,11 @@ import typer
 import plink
 from plink.errors import PlinkError
 from plink.features.plan.request import PlanRequest
+from plink.features.plan.show import print_plan
+from plink.model.storage import STANDARD
 from plink.model.units import format_us
 from plink.records import workspace
+from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
 from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say
 
@@ -50,10 +53,6 @@ def plan(
 
     Example: plink plan cloud.json --algo 2lha --size 100MB
     """
-    from plink.features.plan.show import print_plan
-    from plink.model.storage import STANDARD
-    from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
-
     if groups is not None:
         replace(request, groups=1)  # refuses what has none
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)

@@ -7,7 +7,12 @@ from typing import Annotated
 import typer
 
 from plink.errors import UsageError
+from plink.features.report.show import picture_of, print_picture
+from plink.model.check import read_benchmark_runs
+from plink.model.storage import STANDARD, write_text
 from plink.records import workspace
+from plink.report.files import check_target, write_pictures
+from plink.report.page import page
 from plink.terminal.options import Json, NetworkFile
 from plink.terminal.screen import print_json, say
 
@@ -51,11 +56,6 @@ def report(
     """
     from plink.features.report.gather import report_data_of
     from plink.features.report.inputs import host_map, network_to_draw, report_request
-    from plink.features.report.show import picture_of, print_picture
-    from plink.model.check import read_benchmark_runs
-    from plink.model.storage import STANDARD, write_text
-    from plink.report.files import check_target, write_pictures
-    from plink.report.page import page
 
     if terminal or as_json:
         if (output, png, results) != (None, None, None):

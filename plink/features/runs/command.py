@@ -6,7 +6,13 @@ import typer
 
 from plink.errors import PlinkError
 from plink.features.launch.request import JobRequest
+from plink.features.launch.session import start
+from plink.features.runs.rerun import recorded_job
+from plink.features.runs.run import log_of
+from plink.features.runs.run import replay as replay_log
+from plink.features.runs.show import print_replay, run_lines
 from plink.records import workspace
+from plink.records.runs import run_named, runs_in
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines
 
@@ -24,8 +30,6 @@ def runs(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from plink.records.runs import runs_in
-
     recorded = list(runs_in(workspace.RUNS))
     if as_json:
         print_json({"schema": "plink.runs/1", "runs": [run.document for run in recorded]})
@@ -43,9 +47,6 @@ def show(name: RunId, as_json: Json = False) -> None:
 
     Example: plink runs show last
     """
-    from plink.features.runs.show import run_lines
-    from plink.records.runs import run_named
-
     run = run_named(workspace.RUNS, name)
     if as_json:
         print_json(run.document)
@@ -64,9 +65,6 @@ def rerun(options: JobRequest, name: RunId) -> None:
 
     Example: plink runs rerun last
     """
-    from plink.features.launch.session import start
-    from plink.features.runs.rerun import recorded_job
-
     if code := start(recorded_job(name, options)):
         raise typer.Exit(code)
 
@@ -90,10 +88,6 @@ def replay(
 
     Example: plink runs replay last
     """
-    from plink.features.runs.run import log_of
-    from plink.features.runs.run import replay as replay_log
-    from plink.features.runs.show import print_replay
-
     result, difference = replay_log(log_of(log), change, epsilon)
     if as_json:
         print_json(result.to_json())

@@ -12,6 +12,7 @@ from plink.features.launch.session import JobSetup
 from plink.features.launch.setup import launch_request, set_up
 from plink.records import workspace
 from plink.records.runs import ELASTIC, Run, run_named
+from runners.autotune.log import NAME, read_log
 from runners.job.job import Job
 
 
@@ -51,8 +52,6 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
 
 def _autotune(run: Run) -> AutotuneRequest | None:
     """Return the run's Autotune settings, None where it had none."""
-    from runners.autotune.log import NAME, read_log
-
     path = run.folder / NAME
     if not path.is_file():
         return None

@@ -8,9 +8,16 @@ import typer
 import plink
 from plink.errors import PlinkError, UsageError
 from plink.features.schedule.request import CountRequest, ScheduleRequest
+from plink.features.schedule.run import group_of_ranks
+from plink.features.schedule.show import count_lines, rounds, summary
+from plink.model.schedule_results import ScheduleVerification
+from plink.model.storage import STANDARD, name_of
 from plink.records import workspace
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, say
+from solvers.schedules.counter import count as count_transfers
+from solvers.schedules.verifier import contributors_of
+from solvers.schedules.verifier import verify as find_errors
 
 app = typer.Typer(
     no_args_is_help=True, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -33,9 +40,6 @@ def schedule(
     """
     if context.invoked_subcommand is not None:
         return
-    from plink.features.schedule.show import rounds, summary
-    from plink.model.storage import STANDARD
-
     workspace.check_output(output, None)
     built = plink.schedule(request)
     if output is None and not as_json:
@@ -62,12 +66,6 @@ def verify(schedule_file: _File, as_json: Json = False) -> None:
 
     Example: plink schedule verify mine.json
     """
-    from plink.features.schedule.show import summary
-    from plink.model.schedule_results import ScheduleVerification
-    from plink.model.storage import name_of
-    from solvers.schedules.verifier import contributors_of
-    from solvers.schedules.verifier import verify as find_errors
-
     loaded = plink.read_schedule(schedule_file)
     errors, contributors = tuple(find_errors(loaded)), tuple(contributors_of(loaded).tolist())
     result = ScheduleVerification(valid=not errors, errors=errors, contributors=contributors)
@@ -86,10 +84,6 @@ def count(request: CountRequest, schedule_file: _File, as_json: Json = False) ->
 
     Example: plink schedule count mine.json --size 100MB --groups 0,1/2,3
     """
-    from plink.features.schedule.run import group_of_ranks
-    from plink.features.schedule.show import count_lines
-    from solvers.schedules.counter import count as count_transfers
-
     loaded, groups = plink.read_schedule(schedule_file), request.groups
     group_of = None if groups is None else group_of_ranks(groups, loaded.ranks)
     result = count_transfers(loaded, request.size_bytes, group_of)

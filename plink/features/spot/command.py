@@ -11,6 +11,7 @@ import typer
 
 import plink
 from plink.errors import InputError, PartlyDone, PlinkError, UsageError
+from plink.features.spot.rented import show_rented
 from plink.features.spot.request import (
     PRICES_HELP,
     MadePricesRequest,
@@ -19,11 +20,17 @@ from plink.features.spot.request import (
     SpotOddsRequest,
     SpotSimulationRequest,
 )
+from plink.features.spot.show import show_advice, show_markets, show_odds, show_simulation
 from plink.model.request import typed_words
+from plink.model.storage import STANDARD, check_apart, check_writable
 from plink.records import workspace
+from plink.records.runs import run_named
+from plink.report.colours import PAPER
 from plink.terminal.elastic_runs import RunId, history_from, live_job
 from plink.terminal.options import Json, takes
+from plink.terminal.pictures import check_picture, write_picture
 from plink.terminal.screen import print_json, progress, say, say_error
+from runners.spot.status import runs_with_instances
 
 if TYPE_CHECKING:
     from plink.model.spot.price_files import Histories
@@ -85,9 +92,6 @@ def read(
 
     Example: plink spot read --prices prices.json
     """
-    from plink.features.spot.show import show_markets
-    from plink.model.storage import STANDARD, check_apart, check_writable
-
     if bool(prices) == (request.days is not None):
         raise UsageError("give --prices FILE, once for each file, or --made DAYS")
     if output is not None:
@@ -133,8 +137,6 @@ def odds(
 
     Example: plink spot odds --prices prices.json --zone zone-a
     """
-    from plink.features.spot.show import show_odds
-
     histories = _histories(prices)
     document = plink.spot_odds(histories, None if market is None else plink.read_market_file(market), request)
     if as_json:
@@ -162,9 +164,6 @@ def simulate(
 
     Example: plink spot simulate market.toml --prices prices.json --starts 20
     """
-    from plink.features.spot.show import show_simulation
-    from plink.terminal.pictures import check_picture, write_picture
-
     if picture is not None:
         check_picture(picture)
     market_file, histories = plink.read_market_file(market), _priced_histories(prices)
@@ -179,7 +178,6 @@ def simulate(
     if picture is not None:
         from plink.features.spot.picture import picture_of
         from plink.features.spot.simulate import simulate_one_job
-        from plink.report.colours import PAPER
 
         write_picture(picture_of(simulate_one_job(market_file, histories, request), PAPER), picture)
         say(f"picture -> {picture}")
@@ -207,8 +205,6 @@ def advise(
 
     Example: plink spot advise market.toml --prices prices.json
     """
-    from plink.features.spot.show import show_advice
-
     market_file, histories = plink.read_market_file(market), _priced_histories(prices)
     document = plink.advise_spot(market_file, histories, request, None if run is None else history_from(run))
     if as_json:
@@ -256,7 +252,6 @@ def drive_job(run: RunId) -> None:
     Example: plink spot drive-job last
     """
     from plink.features.spot.beside_job import request_of
-    from plink.records.runs import run_named
 
     _drive(run, request_of(workspace.RUNS / run_named(workspace.RUNS, run).id), is_supervised=True)
 
@@ -299,9 +294,6 @@ def status(run: RunId, as_json: Json = False) -> None:
 
     Example: plink spot status last
     """
-    from plink.features.spot.rented import show_rented
-    from plink.records.runs import run_named
-
     document = plink.spot_status(workspace.RUNS / run_named(workspace.RUNS, run).id)
     if as_json:
         print_json(document.to_json())
@@ -323,9 +315,6 @@ def release(
 
     Example: plink spot release last
     """
-    from plink.records.runs import run_named
-    from runners.spot.status import runs_with_instances
-
     if (run is None) != all_runs:
         raise UsageError("give one run, or --all")
     folders = (

@@ -7,9 +7,15 @@ import typer
 
 import plink
 from plink.errors import UsageError
+from plink.model.storage import STANDARD, write_text
+from plink.model.topology.export import WRITERS, switches_of
 from plink.records import workspace
+from plink.terminal.inputs import network_from
 from plink.terminal.options import NetworkFile
 from plink.terminal.screen import say
+from solvers.costs.fabric import fabric_of
+from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,20 +62,12 @@ def export(
 
     Example: plink topology export measured.json -o topology.conf
     """
-    from plink.model.storage import STANDARD, write_text
-    from plink.model.topology.export import WRITERS, switches_of
-    from plink.terminal.inputs import network_from
-
     if kind != _SIMGRID and (order is not None or deployment is not None):
         raise UsageError(f"--order and --deployment go with --format {_SIMGRID}")
     workspace.check_output(output, None, (network_file or workspace.NETWORK, order), deployment)
     network = network_from(network_file)
     names = network.hosts.names
     if kind == _SIMGRID:
-        from solvers.costs.fabric import fabric_of
-        from solvers.simulation.network import SimulatedNetwork
-        from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
-
         if order is not None:
             names = plink.read_order(order).arrange(network.hosts, str(order)).names
         text = platform_xml(SimulatedNetwork.of(fabric_of(network)))
