@@ -1,7 +1,7 @@
 """Check that names and messages use the field's words: ``python -m tools.retired_words [PATH...]``.
 
 plink had words of its own for what MPI, PyTorch and Slurm have names for. The words below stay out of the names that
-the code defines and of the texts that it shows. docs/architecture.md has a glossary of the words that are used.
+the code defines and of the texts that it shows. docs/glossary.md has the words that are used.
 """
 
 import argparse
