@@ -40,21 +40,21 @@ class Built:
                 parent = trees[channel % 2][node]
                 above = first[nodes[parent]] if parent >= 0 else -1
                 up.append(above if rank == first[hosts[rank]] else rank - 1)
-            said = []
+            printed = []
             if rank == 0:
                 for channel in range(self.channels):
                     text = f"Channel {channel:02}/{self.channels:02} : " + " ".join(f"{k:>3}" for k in ring)
-                    said.append(text if len(text) < 128 else text[:124] + "...")
+                    printed.append(text if len(text) < 128 else text[:124] + "...")
             if "rings" not in self.hidden:
                 before, after = ring[place - 1], ring[(place + 1) % n]
-                said += [f"Ring {c:02} : {before} -> {rank} -> {after}" for c in range(self.channels)]
-            said.append("Trees" + "".join(f" [{c}] -1/-1/-1->{rank}->{up[c]}" for c in range(self.channels)))
+                printed += [f"Ring {c:02} : {before} -> {rank} -> {after}" for c in range(self.channels)]
+            printed.append("Trees" + "".join(f" [{c}] -1/-1/-1->{rank}->{up[c]}" for c in range(self.channels)))
             function = "ncclCommInitRank " if self.form == "2.28" else ""
-            said.append(
+            printed.append(
                 f"{function}comm 0x55d{rank} rank {rank} nranks {n} cudaDev 0 nvmlDev 0 busId 1b000 {self.name}- "
                 "Init COMPLETE"
             )
-            for text in said:
+            for text in printed:
                 stamp = "[2026-11-29 01:02:03] " if self.form == "2.28" else ""
                 yield self.members[rank], f"{stamp}{hosts[rank]}:4{rank}:5{rank} [0] NCCL INFO {text}"
 
@@ -103,7 +103,7 @@ def test_rings_are_read_from_rank_0_where_others_print_none_and_a_cut_line_prove
     assert len(cut.problems) == 1
 
 
-def test_each_communicator_of_a_program_is_judged_by_itself() -> None:
+def test_each_communicator_of_a_program_has_its_own_verdict() -> None:
     """All ranks, two halves by ncclCommSplit, and a second split into the same halves, one of which goes astray."""
     hosts, host_of = cluster(6)
     split = "parent 0x55 splitCount 1 color {} key 0"
@@ -117,7 +117,7 @@ def test_each_communicator_of_a_program_is_judged_by_itself() -> None:
     ]  # fmt: skip
 
 
-def test_groups_of_one_split_that_share_a_name_are_told_apart() -> None:
+def test_groups_of_one_split_that_share_a_name_stay_apart() -> None:
     """Before 2.18 nothing but the size names a communicator."""
     hosts, host_of = cluster(6)
     lines = [
