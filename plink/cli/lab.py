@@ -92,6 +92,9 @@ def up(
             help="Rails, each with an interface of all hosts (--hosts-per-rack).", rich_help_panel=_INTERFACES_PANEL
         ),
     ] = 2,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="All hosts share this machine's GPU; NCCL uses the lab's links.")
+    ] = (False),
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
 
@@ -115,6 +118,7 @@ def up(
         base,
         levels,
         rails,
+        gpu,
     )
     blueprint, new = bring_up(settings)
     say(

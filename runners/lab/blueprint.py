@@ -33,7 +33,7 @@ class LabSettings:
 
     ``pods``: groups of as many racks each, behind routers of their own with an uplink of ``pod_rate``; 0 for none.
     ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
-    a folder of their own; elsewhere all share this machine's files.
+    a folder of their own; elsewhere all share this machine's files. ``gpu``: hosts share this machine's GPU.
     """
 
     name: str
@@ -51,6 +51,7 @@ class LabSettings:
     base: int = 3
     levels: int = 2
     rails: int = 2
+    gpu: bool = False
 
     @property
     def interfaces(self) -> int:
