@@ -92,9 +92,7 @@ def up(
             help="Rails, each with an interface of all hosts (--hosts-per-rack).", rich_help_panel=_INTERFACES_PANEL
         ),
     ] = 2,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="All hosts share this machine's GPU; NCCL uses the lab's links.")
-    ] = (False),
+    gpu: Annotated[bool, typer.Option("--gpu", help="Hosts share this machine's GPU, and NCCL its links.")] = False,
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
 

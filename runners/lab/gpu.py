@@ -42,9 +42,8 @@ def check(hosts: int) -> None:
     done = run_to_end([smi, "--query-gpu=memory.free", "--format=csv,noheader,nounits"], _COMMAND_S)
     free = [int(word) for word in done.stdout.split() if word.isdigit()]
     if done.returncode or not free:
-        raise UsageError(
-            f"--gpu: no GPU was found ({(done.stdout + done.stderr).strip() or 'nvidia-smi says nothing'})"
-        )
+        answer = (done.stdout + done.stderr).strip() or "nvidia-smi prints nothing"
+        raise UsageError(f"--gpu: no GPU was found ({answer})")
     if free[0] < hosts * _HOST_MB:
         raise UsageError(
             f"--gpu: {hosts} hosts need {hosts * _HOST_MB} MB of the GPU's memory, {free[0]} MB are free: "
@@ -72,13 +71,11 @@ def start(state: LabState) -> None:
 
 def stop(state: LabState) -> None:
     """End the lab's MPS daemon, if it has one; no other is asked."""
-    if Path(_daemon_environment(state)["CUDA_MPS_PIPE_DIRECTORY"]).is_dir() and _found(_CONTROL) is not None:
+    if Path(_daemon_environment(state)["CUDA_MPS_PIPE_DIRECTORY"]).is_dir() and _path_of(_CONTROL) is not None:
         try:
             _control([], state, "quit -t 5\n")
         except subprocess.SubprocessError:
-            raise PlinkError(
-                f"CUDA's MPS daemon of lab {state.name} does not answer; end its processes by hand"
-            ) from None
+            raise PlinkError(f"CUDA's MPS daemon of lab {state.name} does not answer; end it by hand") from None
 
 
 def _daemon_environment(state: LabState) -> dict[str, str]:
@@ -99,13 +96,13 @@ def _control(words: list[str], state: LabState, text: str = "") -> "subprocess.C
     )
 
 
-def _found(name: str) -> str | None:
+def _path_of(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=_ELSEWHERE)
 
 
 def _tool(name: str, error: str) -> str:
     """Return the path of a tool. :raises UsageError: when it is missing."""
-    path = _found(name)
+    path = _path_of(name)
     if path is None:
         raise UsageError(f"--gpu: {error}")
     return path

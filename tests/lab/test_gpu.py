@@ -19,7 +19,7 @@ if [ "$1" = -d ]; then
     sleep 600 >/dev/null 2>&1 </dev/null &
     echo $! > pid
 else
-    read command && echo "$command" >> said && kill "$(cat pid)"
+    read command && echo "$command" >> quit && kill "$(cat pid)"
 fi
 """
 
@@ -37,9 +37,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def up(name: str, *words: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return plink(
-        "lab", "up", "--name", name, "--racks", "1", "--hosts-per-rack", "2", "--gpu", *words, cwd=cwd, **environment
-    )
+    size = ("--racks", "1", "--hosts-per-rack", "2")
+    return plink("lab", "up", "--name", name, *size, "--gpu", *words, cwd=cwd, **environment)
 
 
 def test_programs_on_hosts_get_the_gpu_and_the_daemon_ends_with_the_lab(tools: Path, tmp_path: Path) -> None:
