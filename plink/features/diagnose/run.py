@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from plink.documents.codec import convert
 from plink.errors import UsageError
 from plink.features.diagnose.request import DoctorRequest
 from plink.features.measure.host_rates import measure_host_rates, unreached_by_flows
 from plink.features.measure.shared_links import label_groups, measure_shared_links
 from plink.features.order.interfaces import interface_findings
+from plink.model.codec import convert
 from plink.model.diagnosis import Examination, Finding, HostFacts, Severity
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.network import InterfacesEntry
 from plink.model.diagnosis import Finding, Severity
 from plink.model.network import Network
+from plink.model.network_file import InterfacesEntry
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
 from solvers.costs.fabric import Fabric, over_rails

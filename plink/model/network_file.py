@@ -4,7 +4,8 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.types import (
+from plink.model.hosts import HostEntries
+from plink.model.types import (
     Count,
     CountMatrix,
     HostName,
@@ -13,38 +14,12 @@ from plink.documents.types import (
     Matrix,
     Name,
     NonNegative,
-    Positive,
     PositiveInt,
     Quantity,
     Rate,
     Share,
     ShareMatrix,
 )
-
-
-class HostEntry(TypedDict):
-    """One host."""
-
-    name: HostName
-    """Name, unique in the file."""
-    address: NotRequired[HostName | None]
-    """Where it is reached: a name or a numeric address; default: its name."""
-    slots: NotRequired[Annotated[int, Meta(ge=1, le=65536)] | None]
-    """Ranks it takes; default 1."""
-    role: NotRequired[Literal["rank", "hub"] | None]
-    """A hub takes no ranks, and adds up for those of other hosts; default rank."""
-    tier: NotRequired[Literal["reliable", "transient"] | None]
-    """Whether the provider may take it back at any time; default reliable."""
-    user: NotRequired[str | None]
-    """SSH user, where it is not SSH's default."""
-    port: NotRequired[Annotated[int, Meta(ge=1, le=65535)] | None]
-    """SSH port, where it is not SSH's default."""
-    key: NotRequired[Name | None]
-    """SSH key file, where it is not SSH's default."""
-    price: NotRequired[NonNegative | None]
-    """What it costs, money per hour, where that was given."""
-    gbps: NotRequired[Positive | None]
-    """What a hub's link carries each way, Gbit/s, where that was given."""
 
 
 class MachineIdentity(TypedDict):
@@ -189,7 +164,7 @@ class NetworkDocument(TypedDict):
 
     schema: Literal["plink.network/1"]
     """Kind and version of this file."""
-    hosts: Annotated[list[HostEntry], Meta(min_length=1)]
+    hosts: HostEntries
     """The hosts, in the order in which they were given; names are unique."""
     lab: NotRequired[LabName]
     """The emulated lab in which alone these addresses exist."""

@@ -30,7 +30,7 @@ _NAMES = {
 def decode(kind: type[T], value: object, location: str) -> T:
     """Validate a JSON object as a document; keys that its class does not declare are dropped.
 
-    :param kind: a class of :mod:`plink.documents` that declares ``schema``. :param location: names the file in errors.
+    :param kind: a :class:`plink.model.document.Document`. :param location: names the file in errors.
     :raises InputError: naming the key, like ``cloud.json: hosts[3].slots``, what was expected and what is there.
     """
     expected: str = schema_name(kind)  # type: ignore[arg-type]

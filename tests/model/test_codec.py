@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from plink.documents.codec import convert, decode, schema_name, undeclared
-from plink.documents.network import NetworkDocument
-from plink.documents.types import Count, HostName
 from plink.errors import InputError
+from plink.model.codec import convert, decode, schema_name, undeclared
 from plink.model.document import UNSET
 from plink.model.network import network_from_json
+from plink.model.network_file import NetworkDocument
 from plink.model.order import RankOrder, order_from_json
-from plink.model.plan_file import plan_from_json
+from plink.model.plan import plan_from_json
 from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import parse_document, render_document
+from plink.model.types import Count, HostName
 from tests.fuzz import seeds
 
 A_NAME = "a host name (letters, digits, '.', '-', '_', ':' only)"

@@ -1,20 +1,19 @@
-"""``plink.stamp/1``: round trips to a STAMP reflector."""
+"""Round trips to a STAMP reflector (``plink.stamp/1``)."""
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt
+from plink.model.document import Document
+from plink.model.types import Count, Name, NonNegative, Positive, PositiveInt
 
 
-class StampDocument(TypedDict):
+class StampResult(Document, frozen=True, kw_only=True, tag="plink.stamp/1"):
     """Round trips to a STAMP reflector.
 
     Printed by `plink stamp --json`.
     """
 
-    schema: Literal["plink.stamp/1"]
-    """Kind and version of this document."""
     target: Name
     """As it was typed: HOST or HOST:PORT."""
     sent: PositiveInt
