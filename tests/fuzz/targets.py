@@ -250,7 +250,7 @@ def check(data: bytes) -> None:
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
     from plink.documents.codec import decode
-    from plink.features.report.host_map import map_of
+    from plink.features.report.projection import map_of
     from plink.model.embedding import NetworkEmbedding
     from plink.model.storage import parse_document
 
