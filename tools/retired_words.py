@@ -41,7 +41,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("solvers/elastic/progress.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/resuming.py", "why"): "key of a log line, docs/formats.md",
     ("tests/solvers/costs/test_fabric.py", "why"): "key of a shared link in plink.network",
-    ("tests/features/report/test_bandwidth_data.py", "why"): "key of a shared link in plink.network",
+    ("tests/features/report/test_bandwidths.py", "why"): "key of a shared link in plink.network",
 }
 # Files that quote retired words: this list, and its test.
 QUOTING = ("tools/retired_words.py", "tests/test_retired_words.py")

@@ -230,3 +230,15 @@ class NetworkDocument(TypedDict):
     """Adaptive probing: median relative error of the predictions on pairs held out."""
     clock_steps: NotRequired[CountMatrix]
     """Per pair and direction: round trips that came out negative because a clock was stepped; they are left out."""
+
+
+def format_host_costs(entry: HostCostsEntry) -> str:
+    """Return what hosts take for each message and byte, in one line."""
+    parts = []
+    for value, interval, unit, what in (
+        (entry["overhead_us"], entry["overhead_interval_us"], "us", "message"),
+        (entry["byte_ns"], entry["byte_interval_ns"], "ns", "byte"),
+    ):
+        spread = "no interval" if interval is None else f"95 %: {interval[0]:.3g} to {interval[1]:.3g}"
+        parts.append(f"{value:.3g} {unit} a {what} ({spread})")
+    return f"hosts take {' and '.join(parts)}"
