@@ -1,7 +1,6 @@
 """``plink lab``: an emulated cloud on this machine."""
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +15,8 @@ from runners.lab.blueprint import LabSettings
 app = typer.Typer(no_args_is_help=True)
 
 if TYPE_CHECKING:
+    from plink.model.lab import HostStatus, LinkStatus
     from runners.lab.blueprint import Blueprint
-    from runners.lab.faults import HostStatus, LinkStatus
 
 _DEFAULT = "lab"
 _HELP = (
@@ -150,19 +149,18 @@ def status(name: Name = "", as_json: Annotated[bool, typer.Option("--json", help
 
     need_root("plink lab status")
     state = LabState(name)
-    links, hosts = faults.status(state.blueprint(), state)
+    status = faults.status(state.blueprint(), state)
     if as_json:
-        rows = {"links": [asdict(link) for link in links], "hosts": [asdict(host) for host in hosts]}
-        print_json({"schema": "plink.lab/1", "name": name, **rows})
+        print_json(status.to_json())
         return
     table = Table("host or link", "address", "state", "rate", box=None)
-    for link in links:
+    for link in status.links:
         table.add_row(
             link.name, "", ("up" if link.connected else "cut") + _impaired(link), format_gbps(link.rate / 1e9)
         )
-    for host in hosts:
-        status = "dead" if not host.alive else "up" if host.connected else "cut"
-        table.add_row(host.name, host.address, status + _impaired(host), format_gbps(host.rate / 1e9))
+    for host in status.hosts:
+        health = "dead" if not host.alive else "up" if host.connected else "cut"
+        table.add_row(host.name, host.address, health + _impaired(host), format_gbps(host.rate / 1e9))
     Console().print(table)
 
 

@@ -4,6 +4,7 @@ import time
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.units import parse_duration, parse_limit
@@ -78,9 +79,9 @@ def stamp(
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
     if as_json:
-        print_json({"schema": "plink.stamp/1", "target": target, **summary})
-    elif summary["received"]:
-        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, summary["percentiles_us"], strict=True))
-        print(f"{summary['received']} of {count} answered, round trip in us: {values} ({summary['clock']} clock)")
-    if not summary["received"]:
+        print_json(structs.replace(summary, target=target).to_json())
+    elif summary.received:
+        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, summary.percentiles_us, strict=True))
+        print(f"{summary.received} of {count} answered, round trip in us: {values} ({summary.clock} clock)")
+    if not summary.received:
         raise HostError(target, f"none of {count} probes was answered; is a STAMP reflector there?")

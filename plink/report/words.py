@@ -2,7 +2,7 @@
 
 import datetime
 
-from plink.documents.network import HostCostsEntry
+from plink.model.network_file import HostCostsEntry
 from plink.model.units import format_gbps, format_us
 from plink.report.link_data import ProbeSummary
 from plink.report.report_data import ReportData, Route, RouteBottleneck, TierStatistics

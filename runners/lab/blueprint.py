@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any, Literal, get_args
 
-from plink.documents.codec import convert
 from plink.errors import InputError, UsageError, no_choice
+from plink.model.codec import convert
 from plink.model.document import UNSET
 from plink.model.host_names import check_lab_name
 from plink.model.hostlist import expand_hostlist

@@ -6,9 +6,11 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+
+from msgspec import structs
 
 from plink.errors import PlinkError, UsageError
+from plink.model.lab import HostStatus, LabStatus, LinkStatus
 from runners.lab import impairments, kernel, links, racks, sshd, switches
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.links import Cable
@@ -16,33 +18,6 @@ from runners.lab.state import LabState
 
 MAX_LOAD_S = 600
 _LOAD_PORT = 5990
-
-
-@dataclass(frozen=True)
-class HostStatus:
-    """Status of one host; rates in bits per second, ``loss`` 0 to 1 each way."""
-
-    name: str
-    address: str
-    alive: bool
-    connected: bool
-    rate: int
-    loss: float = 0.0
-    delay_us: int = 0
-
-
-@dataclass(frozen=True)
-class LinkStatus:
-    """Status of the uplink of a rack or pod, of a switch, or of an interface of a host that has several.
-
-    A switch is connected when one of its ports is; its rate is that of its slowest port.
-    """
-
-    name: str
-    connected: bool
-    rate: int
-    loss: float = 0.0
-    delay_us: int = 0
 
 
 def _cables(blueprint: Blueprint) -> dict[str, list[Cable]]:
@@ -206,7 +181,7 @@ def _command(pid: int) -> str:
         return file.read()
 
 
-def status(blueprint: Blueprint, state: LabState) -> tuple[list[LinkStatus], list[HostStatus]]:
+def status(blueprint: Blueprint, state: LabState) -> LabStatus:
     """Return the status of links (racks, pods, switches, then interfaces of hosts) and of hosts, as the kernel reports
     it."""
     by_target = _cables(blueprint)
@@ -217,15 +192,17 @@ def status(blueprint: Blueprint, state: LabState) -> tuple[list[LinkStatus], lis
         ports = [cable.far for cable in by_target[target]]
         connected = any(device in devices[namespace][0] for namespace, device in ports)
         rate, planted = min(devices[namespace][1].get(device, 0) for namespace, device in ports), wrong.get(target)
-        return LinkStatus(target, connected, rate, *((planted.loss, planted.delay_us) if planted else ()))
+        status = LinkStatus(name=target, connected=connected, rate=rate)
+        return structs.replace(status, loss=planted.loss, delay_us=planted.delay_us) if planted else status
 
     hosts = []
     for place in blueprint.places:
-        host, alive = link(place.name), sshd.process(blueprint, place.name, state) is not None
-        hosts.append(HostStatus(place.name, place.address, alive, host.connected, host.rate, host.loss, host.delay_us))
+        alive = sshd.process(blueprint, place.name, state) is not None
+        hosts.append(HostStatus(address=place.address, alive=alive, **structs.asdict(link(place.name))))
     names = {place.name for place in blueprint.places}
     targets = [target for target in by_target if target not in names and not target.endswith("/mgmt0")]
-    return [link(target) for target in sorted(targets, key=lambda target: "/" in target)], hosts
+    links = tuple(link(target) for target in sorted(targets, key=lambda target: "/" in target))
+    return LabStatus(name=blueprint.settings.name, links=links, hosts=tuple(hosts))
 
 
 def _devices(namespace: str) -> tuple[set[str], dict[str, int]]:

@@ -6,8 +6,8 @@ Imported by these commands, when they run.
 from dataclasses import replace
 from pathlib import Path
 
-from plink.documents.codec import decode
 from plink.features.report.gather import ReportRequest, check_drawable
+from plink.model.codec import decode
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network
