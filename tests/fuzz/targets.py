@@ -276,8 +276,7 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
-    from plink.runtime.elastic.partition.serialization import parts_of
+    from plink.runtime.elastic.partition.serialization import parts_of, read_partition, write_partition
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     partition = read_partition(path, layout, sees_ahead=False)
@@ -289,7 +288,7 @@ def latest_checkpoint(data: bytes) -> None:
     from plink.runtime.elastic.host.checkpoint_folder import latest
 
     newest = latest(_file(data, "latest.json").parent)
-    assert newest is None or isinstance(newest["clock"], int)
+    assert newest is None or isinstance(newest.clock, int)
 
 
 @cache

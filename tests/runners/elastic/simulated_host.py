@@ -18,15 +18,15 @@ from plink.model.elastic import requests as r
 from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive
-from plink.model.elastic.results import Begun
+from plink.model.elastic.requests import Begun
 from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.host.job_checkpoints import JobCheckpoints
+from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints
 from plink.runtime.elastic.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.server.request_handlers import MOVING
+from plink.runtime.elastic.request_handlers import MOVING
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import Read, Status, Wanted
-from plink.runtime.elastic.transport.store_config import StoreConfig
 from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runners.elastic.simulated_help import SimulatedHelping

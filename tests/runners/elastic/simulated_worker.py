@@ -11,10 +11,9 @@ from plink.model.rules.dssp import DSSP
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.transport.messages import Announce, Answer, Message, Read, Wanted
-from plink.runtime.elastic.worker.assignments import Assigned
+from plink.runtime.elastic.transport.messages import Announce, Message, Read, ServerAnswer, Wanted
 from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
-from plink.runtime.elastic.worker.worker import RELEASED, Clock
+from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Clock
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.elastic.simulated_help import SimulatedHelping, SimulatedRebalancer
 from tests.runners.elastic.simulated_server import SeenUpdate
@@ -156,7 +155,7 @@ class SimulatedWorker:
         self._worked_s = self._host.seconds_of_work(self._client.now, len(self._shards))
         self._soon(self._worked_s)
 
-    def _may_see(self, answer: Answer) -> bool:
+    def _may_see(self, answer: ServerAnswer) -> bool:
         """Whether it sees all that it must, nothing that is too new, and its own shards as it left them."""
         app, now, values = self._host.app, self._client.now, answer.blocks[0].values.ravel()
         own, own_values = app.units(now - 1), values[list(self._shards or ())]

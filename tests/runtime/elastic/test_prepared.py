@@ -10,8 +10,8 @@ import pytest
 from plink.model.consistency import SSP, Rule
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
-from plink.runtime.elastic.server.server import PartitionStatus, Server
-from plink.runtime.elastic.transport.messages import Activate, Message, Part, Read, Status, Wanted
+from plink.runtime.elastic.server import PartitionStatus, Server
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
 from plink.runtime.elastic.worker.client import Client, RolledBack
 from tests.runtime.elastic.counting import COUNTS, count, counted
@@ -164,7 +164,7 @@ def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
         reached, go = threading.Event(), threading.Event()
 
         def stop(message: Message) -> None:
-            if isinstance(message, Part):
+            if isinstance(message, PartitionPart):
                 reached.set()
                 assert go.wait(HANGS_S)
 

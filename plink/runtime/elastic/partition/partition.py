@@ -24,13 +24,10 @@ from plink.elastic.app_error import AppError
 from plink.elastic.tables import Values
 from plink.errors import PlinkError
 from plink.runtime.elastic.arrays.array_pool import copied
-from plink.runtime.elastic.arrays.checked_sums import no_room
 from plink.runtime.elastic.arrays.layout import Layout, Rows, index, same_rows
-from plink.runtime.elastic.arrays.row_blocks import RowBlock, TooLarge, add_to, put, summed, touched
-from plink.runtime.elastic.partition.additions import additions_of
-from plink.runtime.elastic.partition.changes import Undo
+from plink.runtime.elastic.arrays.row_blocks import RowBlock, TooLarge, add_to, no_room, put, summed, touched
+from plink.runtime.elastic.partition.changes import Ahead, Participant, Undo, additions_of
 from plink.runtime.elastic.partition.divergence import ReplicaDistances
-from plink.runtime.elastic.partition.participants import Ahead, Participant
 from plink.runtime.elastic.transport.messages import ReplicationDelta
 
 

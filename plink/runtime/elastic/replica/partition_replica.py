@@ -20,21 +20,20 @@ from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
 from plink.runtime.elastic.replica.outgoing import BeginOrder, Outgoing
 from plink.runtime.elastic.replica.snapshot import ReplicaSnapshot, Role
-from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
 from plink.runtime.elastic.transport.messages import (
     Activate,
     Announce,
-    Answer,
     Message,
-    Part,
+    PartitionPart,
     PartKind,
     Read,
     ReplicationDelta,
+    ServerAnswer,
     Status,
     Update,
     UpdateAnswer,
 )
-from plink.runtime.elastic.transport.store_config import StoreConfig
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
 
@@ -94,10 +93,10 @@ class PartitionReplica:
 
     now = staticmethod(time.monotonic)
 
-    def ask(self, message: Message) -> Answer:
+    def ask(self, message: Message) -> ServerAnswer:
         """Handle a message of a client or another server, from any thread; returns when it is done."""
         at_once = self.thread.run_inline(self._answer_read, message) if isinstance(message, Read) else None
-        answer: Answer = at_once or self.thread.ask(message)
+        answer: ServerAnswer = at_once or self.thread.ask(message)
         return answer
 
     def call(self, function: Callable[[], Result]) -> Result:
@@ -298,7 +297,7 @@ class PartitionReplica:
             stragglers = [] if self._partition is None else self._partition.stragglers()
             box.put(answer or self._answer_with(Status.WAITING, ", ".join(map(str, stragglers))))
 
-    def _answer_read(self, message: Read | Announce) -> Answer | None:
+    def _answer_read(self, message: Read | Announce) -> ServerAnswer | None:
         """Answer a read or an announcement; None: it has to wait. One that fails does not harm others."""
         try:
             stopped = self._stopped(message.generation, Role.SERVING)
@@ -306,7 +305,7 @@ class PartitionReplica:
         except Exception as error:
             return self._answer_with(Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
 
-    def _granted(self, message: Announce) -> Answer | None:
+    def _granted(self, message: Announce) -> ServerAnswer | None:
         now = self.now()
         if self._arbiter is None:
             if self._new_arbiter is None:
@@ -316,7 +315,7 @@ class PartitionReplica:
         clock = self.partition.clock
         return grant and structs.replace(grant, generation=self.generation, term=self.term, clock=clock)
 
-    def _state_for(self, message: Read) -> Answer | None:
+    def _state_for(self, message: Read) -> ServerAnswer | None:
         self.partition.check()
         if self.partition.clock < message.state:
             return None
@@ -364,12 +363,12 @@ class PartitionReplica:
             else:
                 box.put(self._answer_with(Status.REFUSED, _named(error)))
 
-    def _answer_with(self, status: Status, text: str = "", clock: int | None = None) -> Answer:
+    def _answer_with(self, status: Status, text: str = "", clock: int | None = None) -> ServerAnswer:
         if clock is None:
             clock = -1 if self._partition is None else self._partition.clock
-        return Answer(self._number, status, self.generation, self.term, clock, text)
+        return ServerAnswer(self._number, status, self.generation, self.term, clock, text)
 
-    def _stopped(self, generation: int, role: Role) -> Answer | None:
+    def _stopped(self, generation: int, role: Role) -> ServerAnswer | None:
         """Return the answer to a message that cannot be taken in this role or generation."""
         if self.role in (Role.MOVED, Role.IN_DOUBT) or (self.role is not role and self.address):
             return self._answer_with(Status.ELSEWHERE, self.address)
@@ -381,13 +380,13 @@ class PartitionReplica:
             return self._answer_with(Status.BEHIND)
         return None
 
-    def _answer(self, message: Message) -> Answer:
+    def _answer(self, message: Message) -> ServerAnswer:
         match message:
             case Update():
                 return self._stopped(message.generation, Role.SERVING) or self._update(message)
             case ReplicationDelta():
                 return self._stopped(message.generation, Role.REPLICA) or self._apply(message)
-            case Part():
+            case PartitionPart():
                 return self._take_part(message)
             case Activate():
                 return self._activate(message)
@@ -400,7 +399,7 @@ class PartitionReplica:
             return None
         return self.partition.version + message.others - message.version  # of the last that it adds up, at most
 
-    def _update(self, message: Update) -> Answer:
+    def _update(self, message: Update) -> ServerAnswer:
         members = 1 + message.others
         if members > max(1, len(self.partition.members)):
             raise RejectedRequest(f"a sum of {members} updates, of {len(self.partition.members)} workers")
@@ -448,7 +447,7 @@ class PartitionReplica:
             return answer  # it does not wait: other updates follow on the same connection
         return structs.replace(answer, clock=read.clock, included=read.included, blocks=read.blocks)
 
-    def _apply(self, message: ReplicationDelta) -> Answer:
+    def _apply(self, message: ReplicationDelta) -> ServerAnswer:
         if message.term < self.term:
             raise RejectedRequest(f"partition {self._number} is pushed by its primary of term {self.term}")
         self.term = message.term
@@ -456,7 +455,7 @@ class PartitionReplica:
             self.ended = message.last  # a push after the last one: the drain did not succeed
         return self._answer_with(Status.OK)
 
-    def _take_part(self, message: Part) -> Answer:
+    def _take_part(self, message: PartitionPart) -> ServerAnswer:
         if self.role is Role.SERVING:
             raise RejectedRequest(f"partition {self._number} is served here already")
         self._in_time(message.generation)
@@ -479,7 +478,7 @@ class PartitionReplica:
             take(self.partition, message)
         return self._answer_with(Status.OK)
 
-    def _begin_attempt(self, message: Part) -> None:
+    def _begin_attempt(self, message: PartitionPart) -> None:
         same_mover = message.attempt >> MOVER_BITS == self._last_attempt >> MOVER_BITS
         late = message.attempt <= self._last_attempt if same_mover else message.term < self.arriving_term
         if late or message.term < self.term:
@@ -496,7 +495,7 @@ class PartitionReplica:
                 f"{self.least_generation}"
             )
 
-    def _activate(self, message: Activate) -> Answer:
+    def _activate(self, message: Activate) -> ServerAnswer:
         if message.attempt == self._begun:
             return self._answer_with(Status.OK)  # a repeat
         self._in_time(message.generation)

@@ -23,13 +23,20 @@ from msgspec import structs
 
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError, PlinkError
-from plink.runtime.elastic.arrays.checked_sums import Overflow, no_room
 from plink.runtime.elastic.arrays.layout import Indices
-from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.arrays.row_blocks import Overflow, no_room
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
 from plink.runtime.elastic.transport.keys import Unauthenticated
-from plink.runtime.elastic.transport.messages import Answer, AnswerKind, Read, Request, Status, Update, UpdateAnswer
+from plink.runtime.elastic.transport.messages import (
+    AnswerKind,
+    Read,
+    ServerAnswer,
+    ServerRequest,
+    Status,
+    Update,
+    UpdateAnswer,
+)
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.store_config import StoreConfig
 from plink.runtime.elastic.transport.wire import requests_by_partition
 from plink.runtime.elastic.worker.announcer import Announcer
 from plink.runtime.elastic.worker.cache import Cache, added_blocks
@@ -341,7 +348,7 @@ class Client:
         self._partitions_read |= answers.keys()
         self._give(answers.values())
 
-    def _give(self, answers: Iterable[Answer]) -> None:
+    def _give(self, answers: Iterable[ServerAnswer]) -> None:
         for answer in answers:
             self._included |= answer.included
             for block in answer.blocks:
@@ -370,12 +377,12 @@ class Client:
             for number in reversed(range(self.layout.partitions))
         }
 
-    def _ask_all(self, messages: Mapping[int, Request[AnswerKind]]) -> dict[int, AnswerKind]:
+    def _ask_all(self, messages: Mapping[int, ServerRequest[AnswerKind]]) -> dict[int, AnswerKind]:
         """Return the answers to requests to several partitions; repeats requests until the time is over."""
         with self.waiting():
             return self._ask_until_answered(messages)
 
-    def _ask_until_answered(self, messages: Mapping[int, Request[AnswerKind]]) -> dict[int, AnswerKind]:
+    def _ask_until_answered(self, messages: Mapping[int, ServerRequest[AnswerKind]]) -> dict[int, AnswerKind]:
         answers: dict[int, AnswerKind] = {}
         begun = time.monotonic()
         trouble: dict[int, _Trouble] = {}
@@ -402,7 +409,7 @@ class Client:
                 time.sleep(_RETRY_S)
         return answers
 
-    def _heed(self, partition: int, answer: Answer, trouble: dict[int, _Trouble]) -> bool:
+    def _heed(self, partition: int, answer: ServerAnswer, trouble: dict[int, _Trouble]) -> bool:
         """Act on an answer, and return whether it is final."""
         if answer.status is Status.ROLLED_BACK:
             raise RolledBack(answer.clock, answer.generation)
@@ -463,7 +470,7 @@ class Client:
     def _ask_batch(
         self,
         batch: list[tuple[Connection, int]],
-        messages: Mapping[int, Request[AnswerKind]],
+        messages: Mapping[int, ServerRequest[AnswerKind]],
         trouble: dict[int, _Trouble],
     ) -> dict[int, AnswerKind]:
         """Send one batch and return the answers that come; a lost connection has none."""

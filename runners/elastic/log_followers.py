@@ -1,4 +1,4 @@
-"""What a job costs, by its log: while it runs (`plink elastic status`), and afterwards (`plink elastic summary`)."""
+"""What the supervisor keeps of a run's log: the cost so far, and the hosts that are there."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,6 +8,37 @@ from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import HostPeriod, members_of
 from plink.records.elastic_log import HostEvent
 from plink.records.iteration_values import IterationValues
+
+_GONE = ("left", "failed")
+
+
+class LoggedHosts:
+    """Hosts that are there according to the log."""
+
+    def __init__(self) -> None:
+        self._there: dict[int, Mapping[str, Any]] = {}  # by number, as they joined or were let go
+
+    def logged(self, line: Mapping[str, Any]) -> None:
+        """Take a line of the run's log."""
+        if line["what"] != "host":
+            return
+        if line["event"] in _GONE:
+            self._there.pop(line["number"], None)
+        elif line["event"] == "joined" or (line["event"] == "released" and line["number"] in self._there):
+            self._there[line["number"]] = line
+
+    def missing(self, members: Iterable[int]) -> list[int]:
+        """Return the hosts that are there by the log alone."""
+        return sorted(self._there.keys() - set(members))
+
+    def end_of(self, number: int, reason: str) -> dict[str, Any] | None:
+        """Return the log line of a host's end; None where it is logged, or the host never joined."""
+        last = self._there.get(number)
+        if last is None:
+            return None
+        event = "left" if last["event"] == "released" else "failed"
+        return {**last, "event": event, "seconds": None, "why": reason}
+
 
 _HOUR_S = 3600.0
 

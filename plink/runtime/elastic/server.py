@@ -15,29 +15,26 @@ from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.model.elastic.fields import DivergenceReport, UpdateCounts
-from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.partition.serialization import parts_of
-from plink.runtime.elastic.replica import migration, state_transfer
+from plink.runtime.elastic.partition.serialization import parts_of, read_partition, write_partition
+from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.replica.outgoing import Outgoing
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.replicator import Replicator
 from plink.runtime.elastic.replica.snapshot import Role
-from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.listener import Connections, Listener
+from plink.runtime.elastic.transport.connection import Connection, Connections, Listener, StoreConfig
 from plink.runtime.elastic.transport.messages import (
     Announce,
-    Answer,
     Help,
     HelpResult,
     Message,
     Read,
-    Request,
+    ServerAnswer,
+    ServerRequest,
     Status,
     Update,
 )
-from plink.runtime.elastic.transport.store_config import StoreConfig
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class Server:
         self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
         self._actors: dict[int, PartitionReplica] = {}
         self._least_generation = 0
-        self.help: Callable[[Help | HelpResult], Answer] | None = None
+        self.help: Callable[[Help | HelpResult], ServerAnswer] | None = None
         self.note: Callable[[str], None] = lambda line: None
         self.link_bytes_s = 0.0
         self._changing, self.closed = threading.Lock(), False
@@ -159,7 +156,7 @@ class Server:
 
         :param workers: those who take part, from the clock after that of the state on.
         :returns: the clock of the state.
-        :raises InputError: see :func:`~plink.runtime.elastic.partition.checkpoint_file.read_partition`.
+        :raises InputError: see :func:`~plink.runtime.elastic.partition.serialization.read_partition`.
         :raises RejectedRequest: the file is of another partition or has no state of that clock; or as :meth:`open`.
         """
         partition = read_partition(saved.path, self.config.layout, sees_ahead=self.config.sees_ahead)
@@ -285,7 +282,7 @@ class Server:
         :raises PlinkError: it is none; :meth:`stop_replicating` and roll-backs give it up.
         """
         with contextlib.closing(self.connection(address)) as connection:
-            state_transfer.add_replica(self.actor(number), connection)
+            migration.add_replica(self.actor(number), connection)
 
     def set_replica(self, number: int, address: str) -> None:
         """Push a partition to this replica alone. :raises RejectedRequest: it is none."""
@@ -355,7 +352,7 @@ class Server:
         :raises PlinkError: it has not.
         """
         with contextlib.closing(self.connection(address)) as connection:
-            state_transfer.restore_to(self.actor(number), connection, term, workers, first, self.address)
+            migration.restore_to(self.actor(number), connection, term, workers, first, self.address)
 
     def drop(self, number: int, term: int) -> None:
         """Forget a partition, whatever it is here, unless it is of this term or a later one."""
@@ -437,19 +434,19 @@ class Server:
         with self._changing:
             return dict(self._actors)
 
-    def _answer(self, message: Message, connections: Connections) -> Answer:
+    def _answer(self, message: Message, connections: Connections) -> ServerAnswer:
         if isinstance(message, Help | HelpResult):
             if self.help is None:
-                return Answer(message.partition, Status.REFUSED, text="workers do not help each other")
+                return ServerAnswer(message.partition, Status.REFUSED, text="workers do not help each other")
             return self.help(message)
         if isinstance(message, Read | Update | Announce) and message.partition not in self._actors:
-            return Answer(message.partition, Status.ABSENT)
+            return ServerAnswer(message.partition, Status.ABSENT)
         answer = self.actor(message.partition).ask(message)
         if isinstance(message, Read | Update) and answer.status is Status.ELSEWHERE:
             return self._forward(message, answer, connections)
         return answer
 
-    def _forward(self, message: Request[Any], moved: Answer, connections: Connections) -> Answer:
+    def _forward(self, message: ServerRequest[Any], moved: ServerAnswer, connections: Connections) -> ServerAnswer:
         """Ask the new primary, and say that one should have asked there."""
         if moved.text not in connections:  # the others that this client was sent on to may be gone for long
             for address in connections.keys() - {actor.snapshot.address for actor in self._present().values()}:
@@ -457,7 +454,7 @@ class Server:
             connections[moved.text] = self.connection(moved.text)
         connection = connections[moved.text]
         try:
-            answer: Answer = connection.ask(message)
+            answer: ServerAnswer = connection.ask(message)
         except PlinkError:
             return moved
         if answer.status is Status.OK and not answer.text:
