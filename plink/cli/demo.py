@@ -18,7 +18,7 @@ from plink.terminal.screen import print_json, progress, say
 from probes.methods import ProbeSettings
 from probes.session import ProbeProgress, measure_all
 from runners.lab.blueprint import LabSettings
-from solvers.costs.accuracy import RINGS, calibrated_interval
+from solvers.costs.by_name import RINGS, calibrated_interval
 from solvers.costs.closed_forms import ring_seconds
 from solvers.hierarchy.tiers import nearest_tier
 from solvers.schedules.catalogue import Options

@@ -16,7 +16,7 @@ from plink.model.network import Matrix, Network
 from plink.model.order import RankOrder
 from plink.report.report_data import Gap, HostMap, Indices, Remark, ReportData, TieredGroups, TierStatistics, TimedOrder
 from plink.report.words import count
-from solvers.costs.accuracy import prediction_interval
+from solvers.costs.by_name import prediction_interval
 from solvers.costs.fabric import fabric_of
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import measured_hosts
