@@ -13,8 +13,8 @@ from plink.model.network_file import InterfacesEntry
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
 from solvers.costs.fabric import Fabric, over_rails
+from solvers.diagnosis.bandwidth import slow_interfaces
 from solvers.diagnosis.findings import merged
-from solvers.diagnosis.interfaces import slow_interfaces
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
 from solvers.schedules.catalogue import ALGORITHMS
 

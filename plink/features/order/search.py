@@ -34,10 +34,10 @@ from solvers.costs.by_name import (
     search_model_for,
 )
 from solvers.costs.fabric import Fabric
+from solvers.ordering.bounds import LINKS, link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search

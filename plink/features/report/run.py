@@ -18,7 +18,7 @@ from plink.features.report.routes import route_of, work_of
 from plink.model.diagnosis import Finding
 from plink.model.network import Matrix, Network
 from plink.model.units import count
-from solvers.costs.accuracy import prediction_interval
+from solvers.costs.by_name import prediction_interval
 from solvers.costs.fabric import fabric_of
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import measured_hosts
