@@ -21,7 +21,7 @@ from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.thesis_plot import ThesisPlot
 from plink.model.order import read_order
-from plink.model.plan_file import read_plan
+from plink.model.plan import read_plan
 from plink.model.storage import read_document
 from plink.model.units import format_bytes
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from solvers.embedding.settings import EmbeddingConstraints
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.embedding import _KINDS, _SIGMA, _cloud
@@ -23,7 +24,6 @@ from benchmarks.record import Bar, record, seeds_of
 from plink.model.network import Matrix
 from solvers.affinity import paia
 from solvers.embedding.embed import Embedding, embed
-from solvers.embedding.settings import EmbeddingConstraints
 from solvers.grouping.balanced import (
     Labels,
     agreement,

@@ -93,7 +93,7 @@ def start(setup: JobSetup) -> int:
     log, nccl = setup.request.pipeline_log, setup.request.nccl
     proof = None if nccl is None else nccl.proof(setup.hosts)
     if setup.options.as_json:
-        parts = {} if log is None else {"pipeline": log.reports}
+        parts = {} if log is None else {"pipeline": [report.to_json() for report in log.reports]}
         print_json(result.to_json() | parts | ({} if proof is None else {"nccl": to_builtins(proof)}))
     elif log is not None:
         print("".join(f"{line}\n" for line in table_of_reports(log.reports, setup.predicted_s)), end="")
