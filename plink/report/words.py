@@ -87,8 +87,8 @@ def host_costs(entry: HostCostsEntry) -> str:
     """Return what hosts take for each message and byte, in one line."""
     parts = []
     for value, interval, unit, what in (
-        (entry["overhead_us"], entry["overhead_interval_us"], "us", "message"),
-        (entry["byte_ns"], entry["byte_interval_ns"], "ns", "byte"),
+        (entry.overhead_us, entry.overhead_interval_us, "us", "message"),
+        (entry.byte_ns, entry.byte_interval_ns, "ns", "byte"),
     ):
         spread = "no interval" if interval is None else f"95 %: {interval[0]:.3g} to {interval[1]:.3g}"
         parts.append(f"{value:.3g} {unit} a {what} ({spread})")

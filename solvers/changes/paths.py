@@ -20,7 +20,7 @@ def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange
     had, have = (mask | mask.T for mask in there)
     findings = []
     for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
-        if side.network.details.get("plan") == "adaptive":
+        if side.network.details.plan == "adaptive":
             lacks = lacks & _failed(side, aligned.names)
         tell = partial(describe, names=aligned.names, what="unmeasured", verdict=verdict)
         findings += _findings(first, lacks, groupings, tell)
@@ -60,6 +60,6 @@ def _failed(side: Side, names: Sequence[str]) -> Mask:
     index = {name: k for k, name in enumerate(names)}
     mask = np.zeros((len(names), len(names)), dtype=bool)
     for row in side.network.errors:
-        if row["from"] in index and row["to"] in index:
-            mask[index[row["from"]], index[row["to"]]] = True
+        if row.source in index and row.target in index:
+            mask[index[row.source], index[row.target]] = True
     return mask | mask.T

@@ -1,12 +1,12 @@
 """Compare the bandwidths of pairs and the shared capacities of groups of hosts."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from plink.model.comparison import NetworkChange
 from plink.model.network import Matrix
+from plink.model.network_file import SharedLinkEntry
 from solvers.changes.aligned import Aligned, Labels, Side
 from solvers.changes.network_change import BETTER, UNITS, WORSE, ChangeThresholds, PairChanges, describe, severity_of
 from solvers.changes.noise import noise
@@ -62,7 +62,7 @@ def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
     findings, count, lost = [], 0, 0
     for members, row in before.items():
         for way in ("out", "in"):
-            was, now = _figure(row, way), _figure(after.get(members, {}), way)
+            was, now = _figure(row, way), _figure(after.get(members), way)
             if was is None or now is None:
                 lost += was is not None and members not in regrouped
                 continue
@@ -95,17 +95,17 @@ def _rates(side: Side) -> Matrix | None:
     return None if rates is None else side.cut(rates)
 
 
-def _groups(side: Side) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    return {tuple(sorted(row["members"])): row for tier in side.network.shared_links for row in tier["groups"]}
+def _groups(side: Side) -> dict[tuple[str, ...], SharedLinkEntry]:
+    return {tuple(sorted(row.members)): row for tier in side.network.shared_links for row in tier.groups}
 
 
-def _figure(row: Mapping[str, Any], way: str) -> tuple[float, float, float] | None:
+def _figure(row: SharedLinkEntry | None, way: str) -> tuple[float, float, float] | None:
     """Return a capacity and the range of its runs, Gbit/s; 0 is a measured value, None a missing one.
 
     Where the links of others were the limit the capacity is at least so much: the range has no end.
     """
-    value = row.get(f"{way}_gbps")
-    if value is None:
+    value = None if row is None else row.gbps(way)
+    if row is None or value is None:
         return None
-    low, high = row.get("interval", {}).get(f"{way}_gbps") or (value, value)
-    return float(value), float(low), np.inf if row.get(f"{way}_limited_by") == "others" else float(high)
+    low, high = row.range_gbps(way) or (value, value)
+    return value, low, np.inf if row.limited_by(way) == "others" else high
