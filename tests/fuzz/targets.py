@@ -21,6 +21,7 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import NetworkDetails
 
 Read = Callable[[bytes], object]
 _MAX_CHARACTERS = 1000  # characters of a message
@@ -95,7 +96,7 @@ def network(data: bytes) -> None:
     again = network_from_json(parse_document(render_document(network.to_json()), "again"), "again")
     assert again.fingerprint() == network.fingerprint()
     assert again.hosts == network.hosts
-    for key in network.details:
+    for key in NetworkDetails.__struct_fields__:
         if key.endswith("_us") or key == "hops":
             _tried(lambda key=key: network.detail(key))  # type: ignore[misc]
     _tried(network.halves)

@@ -64,8 +64,8 @@ def _interval(interval: tuple[float, float]) -> str:
 
 def _cost_lines(costs: CalibratedHosts) -> Iterator[str]:
     """Yield the fitted costs of hosts, and every timing beside its fit."""
-    yield f"{format_host_costs(costs)}; the fit is off by {costs['error']:.1%} in the median"
-    for row in costs["fitted"]:
+    yield f"{format_host_costs(costs)}; the fit is off by {costs.error:.1%} in the median"
+    for row in costs.fitted:
         yield (
             f"  {row.algo}, {format_bytes(int(row.size_bytes))}: {format_us(row.measured_us)} measured, "
             f"{format_us(row.fitted_us)} fitted"

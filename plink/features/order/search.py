@@ -22,6 +22,7 @@ from plink.features.order.data import (
 from plink.features.order.fast_tsp_process import FastTsp
 from plink.features.order.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.features.order.request import OrderRequest
+from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
@@ -257,7 +258,7 @@ def _without_guesses(fabric: Fabric, data: SearchData, rtt_us: Matrix) -> Fabric
 
 def _is_probed(network: Network) -> bool:
     """Return whether plink measured the network, and could have measured rates; files by others have what they have."""
-    return "plan" in network.details
+    return network.details.plan is not UNSET
 
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:

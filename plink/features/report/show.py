@@ -59,7 +59,7 @@ def print_picture(network: Network, data: ReportData) -> None:
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
     if (costs := network.host_costs) is not None:
-        console.print(f"\n{format_host_costs(costs)} ({date(costs['measured_at'])})", soft_wrap=True)
+        console.print(f"\n{format_host_costs(costs)} ({date(costs.measured_at)})", soft_wrap=True)
 
 
 def picture_of(network: Network, data: ReportData) -> NetworkPicture:
