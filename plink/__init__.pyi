@@ -84,7 +84,7 @@ from plink.model.pipeline.plan_file import read_pipeline as read_pipeline
 from plink.model.pipeline.profile import ModelProfile as ModelProfile
 from plink.model.pipeline.profile import read_profile as read_profile
 from plink.model.plan import Plan as Plan
-from plink.model.plan_file import read_plan as read_plan
+from plink.model.plan import read_plan as read_plan
 from plink.model.schedule_file import read_schedule as read_schedule
 from plink.model.spot.market_file import read_market_file as read_market_file
 from plink.model.spot.price_files import read_spot_histories as read_spot_histories

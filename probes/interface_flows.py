@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
-from plink.documents.network import InterfacesEntry
+from plink.model.network_file import InterfacesEntry
 from probes.host_flows import DRAIN_S, FlowSettings
 from probes.methods import FlowLimits, run_flows
 from probes.scheduler import ProbeTask, RequestBatches, TaskFailed

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from plink.documents.network import InterfacesEntry
+from plink.model.network_file import InterfacesEntry
 from probes.agent.routes import MAX_ADDRESSES
 from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, structs
 
-from plink.documents.codec import decode, schema_name
-from plink.documents.network import HostCostsEntry
-from plink.documents.types import Count, NonNegative, PositiveInt, Quantity, Share
 from plink.errors import InputError
+from plink.model.codec import decode, schema_name
 from plink.model.demo import DemoTimes
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.network_file import HostCostsEntry
 from plink.model.storage import name_of, read_document
+from plink.model.types import Count, NonNegative, PositiveInt, Quantity, Share
 
 US_PER_S = 1e6
 RankCorrelation = Annotated[float, Meta(ge=-1, le=1)]

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import (
+from plink.errors import InputError
+from plink.model.codec import convert, decode, schema_name
+from plink.model.hosts import Host, Hosts, hosts_of
+from plink.model.network_file import (
     FlowEntry,
     Halves,
     HostCostsEntry,
@@ -22,8 +24,6 @@ from plink.documents.network import (
     PairError,
     SharedTierEntry,
 )
-from plink.errors import InputError
-from plink.model.hosts import Host, Hosts, hosts_from_json
 from plink.model.network_table import SMALLEST, parse_table
 from plink.model.printed import instead_of_json
 from plink.model.storage import file_and_fragment, name_of, parse_document, read_text, write_document
@@ -281,7 +281,7 @@ def network_from_json(document: dict[str, Any], location: str) -> Network:
     if "schema" not in document:
         raise InputError(location, f"not a network: it has no schema; {SMALLEST}")
     checked = decode(NetworkDocument, document, location)
-    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
+    hosts = hosts_of(checked["hosts"], checked.get("lab"), location)
     latency = matrix_from_json(checked["latency_us"], len(hosts), f"{location}: latency_us")
     if np.any(np.nan_to_num(np.diagonal(latency)) != 0):
         i = int(np.flatnonzero(np.nan_to_num(np.diagonal(latency)))[0])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from plink.documents.network import HostCostsEntry
 from plink.errors import UsageError
+from plink.model.network_file import HostCostsEntry
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _MAX_QUOTED_CHARS = 40  # characters of what was typed that a message repeats

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal, get_args
 
-from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
+from plink.model.codec import convert
 from plink.model.document import UNSET
 from plink.model.host_names import check_lab_name
 from plink.model.hostlist import expand_hostlist

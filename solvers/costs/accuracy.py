@@ -1,7 +1,7 @@
 """Accuracy of predicted times: the interval in which a library's measured time is likely to be.
 
 It has two parts, which are independent: rates as another probe might measure them, and the model's own error, as
-calibrated where libraries ran on labs (docs/results/prediction-intervals.json).
+calibrated where libraries ran on labs (benchmarks/records/prediction-intervals.json).
 """
 
 import math

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.network import InterfacesEntry
+from plink.model.network_file import InterfacesEntry
 
 Vector = npt.NDArray[np.float64]
 Hosts = npt.NDArray[np.intp]

@@ -139,6 +139,7 @@ def groups(data: bytes) -> None:
 def plan(data: bytes) -> None:
     """``plink.plan/1``, with its schedule and masters."""
     from plink.model.plan_file import plan_from_json, read_plan
+
     from plink.model.storage import parse_document, render_document
 
     plan = read_plan(_file(data, "plan.json"))
@@ -249,8 +250,8 @@ def check(data: bytes) -> None:
 
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
-    from plink.documents.codec import decode
     from plink.features.report.projection import map_of
+    from plink.model.codec import decode
     from plink.model.embedding import NetworkEmbedding
     from plink.model.storage import parse_document
 

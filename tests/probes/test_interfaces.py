@@ -3,7 +3,7 @@
 import itertools
 import random
 
-from plink.documents.network import InterfacesEntry
+from plink.model.network_file import InterfacesEntry
 from probes.agent.routes import routes_to
 from probes.interfaces import interfaces_from_routes, use_one_of_several, with_rates_of
 from runners.lab.blueprint import Blueprint, LabSettings, draw

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import plink
-from plink.documents.network import HostCostsEntry
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.features.check.request import CheckRequest
 from plink.model.dry_run import DryRun, PlannedOrder
+from plink.model.network_file import HostCostsEntry
 from plink.model.storage import STANDARD, check_apart
 from plink.model.units import format_us
 from plink.records import workspace

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from plink.model.hosts import render_hosts
-from plink.model.lab import LabHost, LabLink
+from plink.model.lab import HostStatus, LinkStatus
 from plink.model.units import format_gbps, parse_duration, parse_rate
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, say
@@ -100,7 +100,7 @@ def _named(name: str) -> str:
     return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
-def _state(part: LabHost | LabLink, word: str) -> str:
+def _state(part: HostStatus | LinkStatus, word: str) -> str:
     loss = f", loses {100 * part.loss:g} %" if part.loss else ""
     return word + loss + (f", {part.delay_us} us late" if part.delay_us else "")
 

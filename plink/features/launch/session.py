@@ -89,7 +89,9 @@ def start(setup: JobSetup) -> int:
         result = _run_with_hint(setup)
     log = setup.request.pipeline_log
     if setup.options.as_json:
-        print_json(result.to_json() | ({} if log is None else {"pipeline": log.reports}))
+        print_json(
+            result.to_json() | ({} if log is None else {"pipeline": [report.to_json() for report in log.reports]})
+        )
     elif log is not None:
         print("".join(f"{line}\n" for line in table_of_reports(log.reports, setup.predicted_s)), end="")
     error = report_failure(result)

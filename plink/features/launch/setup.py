@@ -14,7 +14,7 @@ from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplace
 from plink.features.launch.run import AutotuneRequest, LaunchRequest
 from plink.features.launch.session import JobSetup, dry_run_shown
 from plink.model.hosts import HUB, Host, Hosts
-from plink.model.plan_file import is_plan
+from plink.model.plan import is_plan
 from plink.records.pipeline_log import PipelineLog
 from plink.terminal.screen import say
 from runners.choice import KUBERNETES

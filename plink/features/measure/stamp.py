@@ -5,9 +5,9 @@ import time
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from plink.errors import HostError, PlinkError, UsageError
-from plink.model.stamp import StampRoundTrips
 from plink.model.units import parse_duration, parse_limit
 from plink.terminal.options import Json
 from plink.terminal.screen import print_json, say
@@ -74,10 +74,10 @@ def stamp(
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
         reflector = ReflectorAddress(address, int(port))
-        summary = query(reflector, count, parse_duration(interval), parse_limit(timeout), ssid=1)
+        answered = query(reflector, count, parse_duration(interval), parse_limit(timeout), ssid=1)
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
-    round_trips = StampRoundTrips(target=target, **summary)
+    round_trips = structs.replace(answered, target=target)
     if as_json:
         print_json(round_trips.to_json())
     elif round_trips.received:

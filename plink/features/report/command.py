@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.documents.codec import decode
 from plink.errors import UsageError
 from plink.features.report.request import ReportRequest
 from plink.model.check import read_benchmark_runs
+from plink.model.codec import decode
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network

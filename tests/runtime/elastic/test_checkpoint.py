@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.elastic import StoppingCriterion, Table
 from plink.errors import InputError
@@ -87,7 +88,7 @@ def test_bytes_that_no_sum_may_have_are_damage_too(tmp_path: Path, dtype: str, b
 def test_numbers_of_another_type_are_refused(wrong: dict[str, object]) -> None:
     state = parts_of(some())[0]
     with pytest.raises(RejectedRequest, match="cannot be read"):
-        begun(LAYOUT, state._replace(text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
+        begun(LAYOUT, structs.replace(state, text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

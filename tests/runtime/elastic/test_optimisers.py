@@ -20,8 +20,8 @@ from plink.runtime.elastic.partition.checkpoint_file import read_partition, writ
 from plink.runtime.elastic.partition.partition import Partition
 from plink.runtime.elastic.partition.serialization import begun, parts_of, take
 from plink.runtime.elastic.transport import records
+from plink.runtime.elastic.transport.messages import Message
 from plink.runtime.elastic.transport.traffic import TrafficAccount
-from plink.runtime.elastic.transport.wire import Message
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runtime.elastic.torch_nets import Net, mlp
 

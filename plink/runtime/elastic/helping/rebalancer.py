@@ -15,12 +15,13 @@ from plink.elastic.objective import Objective
 from plink.errors import InputError
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.help_network import HelpNetwork, ResultPart
+from plink.runtime.elastic.helping.help_network import HelpNetwork
 from plink.runtime.elastic.helping.help_store import HelpStore
 from plink.runtime.elastic.helping.helpee import Helpee, Outgoing
 from plink.runtime.elastic.helping.helper import Helper, HelpSession
 from plink.runtime.elastic.helping.settings import Rebalance
 from plink.runtime.elastic.helping.slot import ComputeSlot
+from plink.runtime.elastic.transport.messages import HelpResult
 from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import ClockWork, Grain
 from plink.runtime.elastic.worker.loaded_shards import LoadedShards
@@ -92,11 +93,11 @@ class Rebalancer:
             self._changed.notify_all()
         self._send(messages)
 
-    def result_part(self, part: ResultPart) -> None:
+    def result_part(self, part: HelpResult) -> None:
         """Take what a helper adds to a partition, if it counts."""
         with self._changed:
-            if self._helpee.counts(part.helper, part.number, part.position):
-                self._parts.setdefault((part.helper, part.number), {})[part.partition] = part.blocks
+            if self._helpee.counts(part.helper, part.id, (part.clock, part.generation)):
+                self._parts.setdefault((part.helper, part.id), {})[part.partition] = part.blocks
 
     def lost(self, worker: int) -> None:
         """Note that a worker could not be reached."""

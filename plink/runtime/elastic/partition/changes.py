@@ -12,14 +12,3 @@ class Undo:
     before: int
     after: int
     blocks: tuple[RowBlock, ...]
-
-
-@dataclass(frozen=True)
-class ReplicationDelta:
-    """Changes from clock ``before`` to ``after``: the vectors as of ``after``; ``last``: no push will follow."""
-
-    sequence: int
-    before: int
-    after: int
-    blocks: tuple[RowBlock, ...]
-    last: bool = False

@@ -10,8 +10,9 @@ from plink.errors import InputError
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, take
+from plink.runtime.elastic.transport.messages import Part
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.wire import Message, receive, send
+from plink.runtime.elastic.transport.wire import receive, send
 from plink.runtime.whole_file import whole_file
 
 
@@ -35,7 +36,7 @@ class _File:
         self._file.close()
 
 
-def write_partition(path: Path, parts: Sequence[Message], layout: Layout) -> None:
+def write_partition(path: Path, parts: Sequence[Part], layout: Layout) -> None:
     """Write a partition, whole or not at all; it is on the disk when this returns. It is not encrypted; only its owner
     can read it.
 
@@ -56,11 +57,18 @@ def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition
     try:
         with path.open("rb") as file:
             channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
-            partition = begun(layout, receive(channel, layout), sees_ahead=sees_ahead)
+            partition = begun(layout, _part(channel, layout), sees_ahead=sees_ahead)
             while file.tell() < size:
-                take(partition, receive(channel, layout))
+                take(partition, _part(channel, layout))
             if file.read() != channel.digest.digest():
                 raise Forged("it is damaged: what is in it is not what was written")
     except (Forged, ConnectionLost, RejectedRequest, ValueError) as error:
         raise InputError(str(path), str(error)) from error
     return partition
+
+
+def _part(channel: _File, layout: Layout) -> Part:
+    part, _ = receive(channel, layout)
+    if not isinstance(part, Part):
+        raise Forged(f"{type(part).__name__} is no part of a partition")
+    return part

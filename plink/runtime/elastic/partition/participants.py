@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 
 
-@dataclass
-class Participant:
+class Participant(Struct, array_like=True):
     """A worker that takes part: the clocks from ``first`` to ``until`` (None: no end yet) need its update; it sent all
     of ``finished`` and before, ``steps`` steps of the clock after, and of ``finished`` itself ``finished_steps``, if
     that is not 0."""

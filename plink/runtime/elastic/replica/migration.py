@@ -14,15 +14,15 @@ import os
 
 from plink.errors import PlinkError
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.partition.serialization import What, parts_of
+from plink.runtime.elastic.partition.serialization import parts_of
 from plink.runtime.elastic.replica.outgoing import Attempt, Outgoing, tell
-from plink.runtime.elastic.replica.partition_replica import MOVER_BITS, PartitionReplica, order
-from plink.runtime.elastic.replica.replicator import delta_message, next_replicated_clock
+from plink.runtime.elastic.replica.partition_replica import MOVER_BITS, PartitionReplica
+from plink.runtime.elastic.replica.replicator import next_replicated_clock
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
 from plink.runtime.elastic.transport.keys import Unauthenticated
+from plink.runtime.elastic.transport.messages import Activate, Part, PartKind
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.wire import Kind, Message
 
 _MAX_BEGIN_ATTEMPTS = 2  # times that the new primary is told to begin, before it is left open whether it has
 _MOVER = int.from_bytes(os.urandom(3), "little") << MOVER_BITS  # whose attempts have a common order
@@ -101,12 +101,9 @@ def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int) -> N
     else:
         move.send_queued()
         # One who died since it was last sent anything is found out before it is told to begin.
-        tell(move.connection, move.attempt.addressed(Message(Kind.PART, partition.number, flags=What.PROBE)))
-    begin = order(
-        Role.SERVING, partition.number, replicas, partition.delta_sequence,
-        None if partition.distances is None else partition.distances.unconfirmed,
-        generation=actor.generation, term=move.term, sequence=move.attempt.number,
-    )  # fmt: skip
+        tell(move.connection, move.attempt.addressed(Part(partition.number, PartKind.PROBE)))
+    unconfirmed = {} if partition.distances is None else partition.distances.unconfirmed
+    begin = move.attempt.order(partition.number, Role.SERVING, replicas, partition.delta_sequence, unconfirmed)
     _tell_to_begin(actor, move.connection, begin, stays=move.replica == here)
 
 
@@ -116,8 +113,8 @@ def _drain(actor: PartitionReplica, move: Outgoing, agreed: int) -> None:
     partition, to = actor.partition, move.connection.address
     while True:
         clock = next_replicated_clock(partition, to, agreed)
-        push = partition.take_delta(to, clock, last=clock == partition.clock)
-        tell(move.connection, delta_message(actor, push))
+        push = actor.take_delta(to, clock, last=clock == partition.clock)
+        tell(move.connection, push)
         partition.arrived(to, push)
         if push.last:
             break
@@ -155,8 +152,8 @@ def cancel(actor: PartitionReplica, term: int) -> bool:
     return True
 
 
-def tell_until_answered(connection: Connection, message: Message) -> None:
-    """Send a message until it is answered; a repeat does no harm.
+def tell_until_answered(connection: Connection, message: Activate) -> None:
+    """Send an order to begin until it is answered; a repeat does no harm.
 
     :raises InDoubt: whether it was received is not known.
     :raises RejectedRequest: it was not.
@@ -170,7 +167,7 @@ def tell_until_answered(connection: Connection, message: Message) -> None:
     raise InDoubt(f"whether {connection.address} has begun is not known: {reason}")
 
 
-def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Message, *, stays: bool) -> None:
+def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Activate, *, stays: bool) -> None:
     """Order the new primary to begin.
 
     :param stays: whether the old primary is the new one's replica.

@@ -7,10 +7,10 @@ from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.partition.serialization import parts_of, workers_part
 from plink.runtime.elastic.replica.migration import attempt_number, tell_until_answered
 from plink.runtime.elastic.replica.outgoing import Attempt, tell
-from plink.runtime.elastic.replica.partition_replica import PartitionReplica, order
+from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.wire import Message
+from plink.runtime.elastic.transport.messages import Activate, Part
 
 
 def add_replica(actor: PartitionReplica, connection: Connection) -> None:
@@ -21,21 +21,21 @@ def add_replica(actor: PartitionReplica, connection: Connection) -> None:
     """
     number, address = attempt_number(), connection.address
 
-    def begin() -> list[Message]:
+    def begin() -> tuple[Attempt, list[Part]]:
         if actor.role is not Role.SERVING:
             raise RejectedRequest("a partition that is not served here cannot be given a replica")
         if actor.outgoing is not None and actor.outgoing.connection.address == address:
             raise RejectedRequest(f"the partition itself moves to {address}")
         if address in actor.copying:
             actor.stop_copying(address)
-        if address in actor.partition.replicas:
-            return []
-        actor.partition.keep_history()
         attempt = Attempt(number, actor.term, actor.generation, actor.generation_clock)
+        if address in actor.partition.replicas:
+            return attempt, []
+        actor.partition.keep_history()
         parts = [attempt.addressed(part) for part in parts_of(actor.partition, ahead=False)]
         actor.copying[address] = connection
         actor.partition.replicas[address] = actor.partition.clock  # what it lacks after that is kept from now on
-        return parts
+        return attempt, parts
 
     def under_way() -> None:
         if actor.copying.get(address) is not connection:
@@ -50,18 +50,14 @@ def add_replica(actor: PartitionReplica, connection: Connection) -> None:
         if actor.copying.get(address) is connection:
             actor.stop_copying(address)
 
-    parts = actor.call(begin)
+    attempt, parts = actor.call(begin)
     if not parts:
         return
     try:
         for part in parts:
             tell(connection, part)
         actor.call(under_way)
-        first = parts[0]
-        tell(
-            connection,
-            order(Role.REPLICA, first.partition, {}, 0, generation=first.generation, term=first.term, sequence=number),
-        )
+        tell(connection, attempt.order(parts[0].partition, Role.REPLICA, {}, 0))
         actor.call(end)
     except BaseException:
         actor.call(give_up)
@@ -80,7 +76,7 @@ def restore_to(
     """
     number = attempt_number()
 
-    def begin() -> tuple[list[Message], Message | None]:
+    def begin() -> tuple[list[Part], Activate | None]:
         if actor.role in (Role.SERVING, Role.IN_DOUBT) and term > actor.term:
             actor.demote()
         if actor.role is not Role.REPLICA:
@@ -104,15 +100,13 @@ def restore_to(
         attempt = Attempt(number, term, actor.generation, actor.generation_clock)
         return [attempt.addressed(part) for part in parts], previous_order if same else None
 
-    def begin_order() -> Message:
+    def begin_order() -> Activate:
         """Return the order to begin; from here on the new primary may begin at any time."""
         if actor.role is not Role.REPLICA or actor.term != term or actor.generation != parts[0].generation:
             raise RejectedRequest("the partition was given up meanwhile: there was a roll-back or another order")
         clock = actor.partition.clock
-        last = order(
-            Role.SERVING, actor.partition.number, {here: clock}, actor.partition.delta_sequence,
-            generation=actor.generation, term=term, sequence=number,
-        )  # fmt: skip
+        attempt = Attempt(number, term, actor.generation, actor.generation_clock)
+        last = attempt.order(actor.partition.number, Role.SERVING, {here: clock}, actor.partition.delta_sequence)
         actor.restoring = connection.address, last
         return last
 

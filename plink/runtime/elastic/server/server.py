@@ -9,6 +9,9 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.model.elastic.fields import DivergenceReport, UpdateCounts
@@ -23,8 +26,18 @@ from plink.runtime.elastic.replica.replicator import Replicator
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
 from plink.runtime.elastic.transport.listener import Connections, Listener
+from plink.runtime.elastic.transport.messages import (
+    Announce,
+    Answer,
+    Help,
+    HelpResult,
+    Message,
+    Read,
+    Request,
+    Status,
+    Update,
+)
 from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import Kind, Message, Status
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,7 @@ class Server:
         self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
         self._actors: dict[int, PartitionReplica] = {}
         self._least_generation = 0
-        self.help: Callable[[Message], Message] | None = None
+        self.help: Callable[[Help | HelpResult], Answer] | None = None
         self.note: Callable[[str], None] = lambda line: None
         self.link_bytes_s = 0.0
         self._changing, self.closed = threading.Lock(), False
@@ -424,20 +437,19 @@ class Server:
         with self._changing:
             return dict(self._actors)
 
-    def _answer(self, message: Message, connections: Connections) -> Message:
-        if message.kind in (Kind.HELP, Kind.HELP_RESULT):
+    def _answer(self, message: Message, connections: Connections) -> Answer:
+        if isinstance(message, Help | HelpResult):
             if self.help is None:
-                return Message(Kind.ANSWER, message.partition, Status.REFUSED, text="workers do not help each other")
+                return Answer(message.partition, Status.REFUSED, text="workers do not help each other")
             return self.help(message)
-        request = message.kind in (Kind.READ, Kind.UPDATE, Kind.ANNOUNCE)
-        if request and message.partition not in self._actors:
-            return Message(Kind.ANSWER, message.partition, Status.ABSENT)
+        if isinstance(message, Read | Update | Announce) and message.partition not in self._actors:
+            return Answer(message.partition, Status.ABSENT)
         answer = self.actor(message.partition).ask(message)
-        if request and answer.status is Status.ELSEWHERE and message.kind is not Kind.ANNOUNCE:
+        if isinstance(message, Read | Update) and answer.status is Status.ELSEWHERE:
             return self._forward(message, answer, connections)
         return answer
 
-    def _forward(self, message: Message, moved: Message, connections: Connections) -> Message:
+    def _forward(self, message: Request[Any], moved: Answer, connections: Connections) -> Answer:
         """Ask the new primary, and say that one should have asked there."""
         if moved.text not in connections:  # the others that this client was sent on to may be gone for long
             for address in connections.keys() - {actor.snapshot.address for actor in self._present().values()}:
@@ -445,9 +457,9 @@ class Server:
             connections[moved.text] = self.connection(moved.text)
         connection = connections[moved.text]
         try:
-            answer = connection.ask(message)
+            answer: Answer = connection.ask(message)
         except PlinkError:
             return moved
         if answer.status is Status.OK and not answer.text:
-            return answer._replace(text=moved.text, term=moved.term)
+            return structs.replace(answer, text=moved.text, term=moved.term)
         return answer

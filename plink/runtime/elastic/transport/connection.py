@@ -9,8 +9,9 @@ from typing import Any
 
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.transport.keys import RunKeys, Unauthenticated
+from plink.runtime.elastic.transport.messages import AnswerKind, Request
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged, SealedChannel
-from plink.runtime.elastic.transport.wire import Kind, Message, receive, send
+from plink.runtime.elastic.transport.wire import answer_to, receive, send
 
 _MAX_TICKETS = 1 << 32
 
@@ -45,38 +46,36 @@ class Connection:
         self._channel: SealedChannel | None = None
         self._pending: socket.socket | None = None  # another handle of the socket, while the channel is not made
         self._woken = False  # since it began to connect
-        self._request, self._ticket = Message(Kind.READ, 0), 0
+        self._ticket = 0  # of the last request
 
-    def ask(self, message: Message) -> Message:
-        """Send a message and return its answer.
+    def ask(self, request: Request[AnswerKind]) -> AnswerKind:
+        """Send a request and return its answer.
 
         :raises ConnectionLost: the server may or may not have done it. :raises Forged, Unauthenticated: it is none of
             this run.
         """
-        self.post(message)
-        return self.answer()
+        self.post(request)
+        return self.answer(request)
 
-    def post(self, message: Message) -> None:
-        """Send and go on; :meth:`answer` must be called before the next."""
-        self._request, self._ticket = message, (self._ticket + 1) % _MAX_TICKETS
+    def post(self, request: Request[AnswerKind]) -> None:
+        """Send a request; :meth:`answer` must be called before the next."""
+        self._ticket = (self._ticket + 1) % _MAX_TICKETS
         with self._closed_on_error():
-            send(self._connected(), message, self._layout, self._ticket)
+            send(self._connected(), request, self._layout, self._ticket)
 
     def wait(self) -> None:
         """Wait until the answer to what was posted begins to arrive, or the connection is lost."""
         if self._channel is not None:
             _poll(self._channel.socket, select.POLLIN, self._timeout_s)
 
-    def answer(self) -> Message:
-        """Return the server's answer to what was posted."""
+    def answer(self, request: Request[AnswerKind]) -> AnswerKind:
+        """Return the server's answer to the request that was posted."""
         with self._closed_on_error():
-            answer = receive(self._connected(), self._layout)
-            if answer.kind is not Kind.ANSWER or (answer.partition, answer.ticket) != (
-                self._request.partition, self._ticket
-            ):  # fmt: skip
-                raise Forged(
-                    f"{answer.kind.name} of partition {answer.partition}, which is no answer to what was asked"
-                )
+            kind = answer_to(request)
+            answer, ticket = receive(self._connected(), self._layout, kind)
+            if not isinstance(answer, kind) or (answer.partition, ticket) != (request.partition, self._ticket):
+                name = type(answer).__name__
+                raise Forged(f"{name} of partition {answer.partition}, which does not answer the request")
             return answer
 
     def _closed_on_error(self) -> _ClosedOnError:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from plink.errors import PlinkError
 from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.transport.messages import Answer, Message
 from plink.runtime.elastic.transport.records import ConnectionLost, SealedChannel
 from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import Message, receive, send
+from plink.runtime.elastic.transport.wire import receive, send
 
 Connections = dict[str, Connection]  # that one connection's messages are sent on over, by address
 
@@ -31,7 +32,7 @@ class Listener:
     """
 
     def __init__(
-        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Connections], Message],
+        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Connections], Answer],
         refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._layout, self._keys, self._timeout_s, self._answer = config.layout, config.keys, timeout_s, answer
@@ -93,8 +94,8 @@ class Listener:
         connections: Connections = {}
         try:
             while not self.closed:
-                message = receive(channel, self._layout)
-                send(channel, self._answer(message, connections), self._layout, message.ticket)
+                message, ticket = receive(channel, self._layout)
+                send(channel, self._answer(message, connections), self._layout, ticket)
         except ConnectionLost:
             pass  # clients come and go
         except PlinkError as error:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from math import inf
 
 from plink.errors import PlinkError
-from plink.runtime.elastic.transport.wire import Message
+from plink.runtime.elastic.transport.messages import Answer, Update
 
 _JOIN_S = 2.0  # that a sender waits for the others, whose answers come with its own
 _SENT_S = 30.0  # that these wait for it: what they read next should have their updates
@@ -17,7 +17,7 @@ _SLICE_S = 0.2  # between looks whether the waiting worker is given up
 _MAX_CLOSED = 64  # groups, of which a worker may not have noticed yet that they are closed
 
 Group = tuple[int, int, int]  # generation, the arbiter's term, number of the transfer
-Updates = Mapping[int, Message]  # of one step of a worker, by partition
+Updates = Mapping[int, Update]  # of one step of a worker, by partition
 
 
 class LocalGroups:
@@ -35,7 +35,7 @@ class LocalGroups:
         self._joined: dict[Group, list[Updates]] = {}  # their sender has them
         self.unsent = 0
         self._closed: dict[Group, float] = {}  # when, in this order
-        self._reads: dict[Hashable, tuple[float, Future[dict[int, Message]]]] = {}  # under way, since when
+        self._reads: dict[Hashable, tuple[float, Future[dict[int, Answer]]]] = {}  # under way, since when
 
     def leave(self, group: Group, updates: Updates, given_up: Callable[[], bool]) -> float:
         """Leave a step's updates for the sender, and wait until it has sent them; return when it had.
@@ -73,10 +73,10 @@ class LocalGroups:
                 self._closed.pop(next(iter(self._closed)))
             self._changed.notify_all()
 
-    def read(self, what: Hashable, since_s: float, ask: Callable[[], dict[int, Message]]) -> dict[int, Message]:
+    def read(self, what: Hashable, since_s: float, ask: Callable[[], dict[int, Answer]]) -> dict[int, Answer]:
         """Return the answers to a read: those of another worker that asks the same now and began after a time, by
         ``time.monotonic``; else one's own."""
-        own: Future[dict[int, Message]] = Future()
+        own: Future[dict[int, Answer]] = Future()
         with self._changed:
             begun_s, answers = self._reads.get(what, (-inf, own))
             if begun_s < since_s:
