@@ -33,8 +33,12 @@ _STEP = "Does a training step hide its exchange?"
 def advise(
     request: AdviseRequest,
     network_file: NetworkFile = None,
-    size: Annotated[str | None, typer.Option(help="A message size, or a range of sizes; default 1KB..1GB.")] = None,
-    algos: Annotated[str | None, typer.Option(help="Only these algorithms, such as ring,2lha.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="A message size, or a range of sizes; default 1KB..1GB.")
+    ] = None,
+    algos: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Only these algorithms, such as ring,2lha.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot times over sizes to this file (.svg, .png, .pdf).")] = None,
     tuner: Annotated[
         str | None,
