@@ -20,8 +20,9 @@ from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.runtime.elastic.worker import progress
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts, Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Finished, Worker
 

@@ -12,7 +12,7 @@ from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.transport.messages import Announce, Message, Read, ServerAnswer, Wanted
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Clock
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.elastic.simulated_help import SimulatedHelping, SimulatedRebalancer

@@ -12,8 +12,8 @@ from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Valu
 from plink.model.consistency import BSP, Rule, parse_rule
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.elastic.worker import steps, worker
-from plink.runtime.elastic.worker.client import Unanswered
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import RELEASED, Assignment, Clock, Finished, Worker
 from tests.runtime.elastic import stepping

@@ -8,8 +8,9 @@ from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.model.consistency import BSP, SSP, Rule
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.elastic.worker import steps
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts, Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Assigned, Clock, Worker
 from tests.runtime.elastic.stores import PATIENCE_S, Store, store, together

@@ -10,8 +10,8 @@ import pytest
 from plink.elastic import App, Objective, Params, StoppingCriterion, TrainingResult, train
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.elastic.worker.client import Timeouts, Unanswered
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import Timeouts, Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Assignment, Clock, Finished, Worker, folded
 from tests.runtime.elastic.small_app import Means

@@ -22,8 +22,9 @@ from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession, Out
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import HelpResult
 from plink.runtime.elastic.worker.cache import Cache, added_blocks
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import ClockWork, Grain, LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 
 
 class _AnyState:

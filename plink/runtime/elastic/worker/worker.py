@@ -18,9 +18,10 @@ from plink.elastic.app_error import AppError, app_error
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
 from plink.model.rules.dssp import DSSP
-from plink.runtime.elastic.worker.client import Client, OtherSteps, RolledBack
+from plink.runtime.elastic.worker.client import Client, OtherSteps
 from plink.runtime.elastic.worker.clock_work import ClockWork, LoadedShards
 from plink.runtime.elastic.worker.dynamic_staleness import DynamicStaleness
+from plink.runtime.elastic.worker.primaries import RolledBack
 from plink.runtime.elastic.worker.progress import Criterion, Progress
 from plink.runtime.elastic.worker.steps import planner_of
 

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from plink.errors import PlinkError
 from plink.model.elastic.reports import ClockDone, Failed, Log, NodeMessage, WorkerFinished
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Unanswered
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Unanswered
 from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Assignment, Clock, Finished, Worker, WorkOff
 
 
