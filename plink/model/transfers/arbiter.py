@@ -222,8 +222,11 @@ def _measured(state: ArbiterState, transfer: Transfer, now: float) -> ArbiterSta
     """Correct the rates that a transfer was planned with. Both ways carry what it had. If it took longer, that one of
     them is taken to be slow which was measured longest ago."""
     ways, rates = state.ways(transfer), list(state.rates)
-    others = [each.size_bytes for each in state.transfers
-              if each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]]  # fmt: skip
+    others = [
+        each.size_bytes
+        for each in state.transfers
+        if each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]
+    ]
     planned_s, took_s = transfer.end_s - transfer.granted_s, max(now - transfer.granted_s, 1e-9)
     bytes_s = transfer.size_bytes / took_s
     if transfer.at_once and others:  # whoever was granted at once shares the way in, which no plan knows

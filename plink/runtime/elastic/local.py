@@ -43,9 +43,14 @@ class TrainingResult:
 
 
 def train(
-    app: App[Items], *, workers: int = 1, servers: int = 1, rule: Rule | None = None,
-    say: Callable[[str], None] = lambda line: None, rebalance: Rebalance | None = None,
-) -> TrainingResult:  # fmt: skip
+    app: App[Items],
+    *,
+    workers: int = 1,
+    servers: int = 1,
+    rule: Rule | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    rebalance: Rebalance | None = None,
+) -> TrainingResult:
     """Train until the stopping criterion is met; the first mistake of any worker ends the job.
 
     :param rebalance: workers that are ahead help those that are behind; None: they do not.

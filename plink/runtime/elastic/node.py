@@ -61,13 +61,21 @@ class Node(RequestHandlers):
         layout, room = job_layout(app, 1), memory()
         self._send(
             Hello(
-                version=VERSION, plink=__version__, app=app.name, pid=os.getpid(), tables=layout.fingerprint,
-                shards=app.shards, batches=app.batches, grains=app.grains,
+                version=VERSION,
+                plink=__version__,
+                app=app.name,
+                pid=os.getpid(),
+                tables=layout.fingerprint,
+                shards=app.shards,
+                batches=app.batches,
+                grains=app.grains,
                 shapes=tuple((table.rows, table.row_bytes) for table in layout.tables),
-                memory=None if room is None else room.available, pool=room.pool if room else "",
-                optimisers=tuple(layout.optimisers), float_tables=len(float_tables(layout)),
+                memory=None if room is None else room.available,
+                pool=room.pool if room else "",
+                optimisers=tuple(layout.optimisers),
+                float_tables=len(float_tables(layout)),
             )
-        )  # fmt: skip
+        )
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
         try:
             for body in self._channel:

@@ -221,9 +221,10 @@ class RequestHandlers(ABC):
             self._checkpoints = JobCheckpoints(request.checkpoints, request.restore, request.job)
             if request.notices:
                 self._notices = Notices(
-                    parse_source(request.notices), on_notice=self._ending_notice,
+                    parse_source(request.notices),
+                    on_notice=self._ending_notice,
                     on_trouble=self._log,
-                )  # fmt: skip
+                )
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
         file = self._app.result_file
         return Begun(
@@ -287,9 +288,7 @@ class RequestHandlers(ABC):
     @_handles(r.TakeOver)
     def take_over(self, request: r.TakeOver) -> None:
         """Do some clocks of a lost worker."""
-        self.workers.take_over(
-            request.worker, request.had, request.clock, request.until, request.generation
-        )  # fmt: skip
+        self.workers.take_over(request.worker, request.had, request.clock, request.until, request.generation)
 
     @_handles(r.LoadShards, takes_long=True)
     def load(self, request: r.LoadShards) -> None:
@@ -352,11 +351,24 @@ class RequestHandlers(ABC):
                 in_doubt[item.partition] = item.clocks
         saved, own = self._checkpoints.on_disk()
         return HostReport(
-            serves=serves, replicas=replicas, in_doubt=in_doubt, generation=generation, number=number,
-            loaded=tuple(self._loaded.here()), map=self._map, address=self.server.address, workers=self.workers.own(),
-            takeovers=self.workers.takeovers(), begun=self.workers.begun, finished=self.workers.finished,
-            paused=self.workers.paused, traffic=self._traffic(), thresholds=self._thresholds, saved=saved, own=own,
-        )  # fmt: skip
+            serves=serves,
+            replicas=replicas,
+            in_doubt=in_doubt,
+            generation=generation,
+            number=number,
+            loaded=tuple(self._loaded.here()),
+            map=self._map,
+            address=self.server.address,
+            workers=self.workers.own(),
+            takeovers=self.workers.takeovers(),
+            begun=self.workers.begun,
+            finished=self.workers.finished,
+            paused=self.workers.paused,
+            traffic=self._traffic(),
+            thresholds=self._thresholds,
+            saved=saved,
+            own=own,
+        )
 
     @_handles(r.Bye)
     def bye(self, request: r.Bye) -> None:

@@ -64,9 +64,14 @@ class Server:
     """
 
     def __init__(
-        self, config: StoreConfig, *, host: str = "127.0.0.1", timeout_s: float = 10.0, read_wait_s: float = 1.0,
+        self,
+        config: StoreConfig,
+        *,
+        host: str = "127.0.0.1",
+        timeout_s: float = 10.0,
+        read_wait_s: float = 1.0,
         refused: Callable[[str], None] = lambda reason: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.config = config
         self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
         self._actors: dict[int, PartitionReplica] = {}

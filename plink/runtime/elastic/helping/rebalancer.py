@@ -160,8 +160,12 @@ class Rebalancer:
         self, worker: int, loaded: LoadedShards[Any], store: HelpStore, network: HelpNetwork, settings: Rebalance
     ) -> None:
         self.worker, self._loaded, self._store, self._network, self._settings = (
-            worker, loaded, store, network, settings
-        )  # fmt: skip
+            worker,
+            loaded,
+            store,
+            network,
+            settings,
+        )
         self._helpee = Helpee(worker, settings)
         self._helper = Helper(worker, self._have)
         self._slot = ComputeSlot()

@@ -129,7 +129,7 @@ class Partition:
 
     def update(
         self, worker: int, clock: int, step: int, last: bool, blocks: Sequence[RowBlock], members: int = 1
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Take one step of what a worker adds at a clock, which it has finished with the ``last``. Arrays are the
         partition's own from now on.
 
