@@ -279,7 +279,7 @@ def _groups_plot(groups: dict[str, Any], strips: Any) -> ThesisPlot:
 
 def main() -> int:
     """Run and record; the exit code. Words (sizes, groups, training, loopback) measure these only, the rest is kept."""
-    path = ROOT / "docs/results/aggengine.json"
+    path = ROOT / "benchmarks/records/aggengine.json"
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     wanted = words or ["loopback", "sizes", "groups", *(["training"] if _FULL else [])]
     figures = read_document(path)["figures"] if path.exists() and set(wanted) != _PARTS else {}

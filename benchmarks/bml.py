@@ -141,7 +141,7 @@ def _simulate() -> list[dict[str, Any]]:
     from solvers.costs.interfaces import interface_paths
     from solvers.schedules.catalogue import Options, schedule_for
     from solvers.simulation.collective import PreparedCollective
-    from solvers.simulation.network import SimulatedNetwork
+    from solvers.simulation.job import SimulatedNetwork
 
     rows: list[dict[str, Any]] = []
     in_simgrid = has_simgrid()
@@ -252,7 +252,7 @@ def main() -> int:
     """Return the exit code: 1 when a bar is missed."""
     every = (*SHAPES, _SIMULATED)
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(every)
-    file = results.RESULTS / "bml.json"
+    file = results.RECORDS / "bml.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     for name in only:
         figures[name] = _simulate() if name == _SIMULATED else _measure(SHAPES[name])

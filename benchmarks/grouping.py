@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from solvers.embedding.settings import EmbeddingConstraints
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.embedding import _KINDS, _SIGMA, _cloud
@@ -24,7 +25,6 @@ from plink.model.network import Matrix
 from plink.model.network_file import NetworkDetails
 from solvers.affinity import paia
 from solvers.embedding.embed import Embedding, embed
-from solvers.embedding.settings import EmbeddingConstraints
 from solvers.grouping.balanced import (
     Labels,
     agreement,

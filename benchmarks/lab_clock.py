@@ -21,12 +21,12 @@ from benchmarks.cost_models import candidates
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from plink.model.schedule import Schedule
-from solvers.checking.orders import spread
+from solvers.checking import spread
 from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 SIZE_BYTES = 16_000_000
 RANKS, ORDERS, REPEATS = 16, 12, 3
@@ -151,7 +151,7 @@ def main() -> int:
     """Run and record; the exit code."""
     parts = [f"{algo}, {name}" for algo in ALGORITHMS for name in LABS]
     only = [part for part in parts if "--only" not in sys.argv or sys.argv[sys.argv.index("--only") + 1] in part]
-    file = results.RESULTS / "lab-clock.json"
+    file = results.RECORDS / "lab-clock.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     for name, options in LABS.items():
         algorithms = [algo for algo in ALGORITHMS if f"{algo}, {name}" in only]

@@ -32,7 +32,7 @@ from solvers.costs.fabric import fabric_of
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import cost_by_model
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 HOSTS, CLOUDS, ORDERS, DISTURBED = 64, 20, 16, 10
 FIRST_SEED = 100  # no cloud that costs were made on
@@ -132,7 +132,7 @@ def main() -> int:
         return 1
     clouds = seeds_of({HOSTS: CLOUDS})[HOSTS]
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(ALGORITHMS)
-    file = results.RESULTS / "referee.json"
+    file = results.RECORDS / "referee.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     code = 0
     for algo in only:  # an hour is not lost with the last one

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.record import Bar, each, record
-from benchmarks.results import RESULTS
+from benchmarks.results import RECORDS
 from benchmarks.transfer_batches import (
     best_end_in_order_s,
     best_end_s,
@@ -395,7 +395,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 def main() -> int:
     """Run, or with ``--only NAME,NAME`` some parts of it, and record; the exit code."""
-    path = RESULTS / "transfers.json"
+    path = RECORDS / "transfers.json"
     names = sys.argv[sys.argv.index("--only") + 1].split(",") if "--only" in sys.argv else list(PARTS)
     before = json.loads(path.read_text())["figures"] if path.exists() else {}
     figures = {name: PARTS[name]() if name in names else before.get(name) for name in PARTS}

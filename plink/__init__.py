@@ -51,7 +51,7 @@ _HOMES = {
     "plink.features.pipeline.train": ("profile_pipeline", "train_pipeline"),
     "plink.features.plan.request": ("PlanRequest",),
     "plink.features.plan.run": ("plan",),
-    "plink.features.report.gather": ("ReportRequest",),
+    "plink.features.report.request": ("ReportRequest",),
     "plink.features.report.run": ("render_report",),
     "plink.features.schedule.request": ("ScheduleRequest",),
     "plink.features.schedule.run": ("schedule",),

@@ -44,7 +44,7 @@ from plink.features.pipeline.train import profile_pipeline as profile_pipeline
 from plink.features.pipeline.train import train_pipeline as train_pipeline
 from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
-from plink.features.report.gather import ReportRequest as ReportRequest
+from plink.features.report.request import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
 from plink.features.schedule.request import ScheduleRequest as ScheduleRequest
 from plink.features.schedule.run import schedule as schedule

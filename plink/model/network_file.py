@@ -256,3 +256,15 @@ class NetworkFile(NetworkDetails, Document, frozen=True, kw_only=True, tag="plin
     """Round trip from i to j in microseconds, the 10th percentile; null where unmeasured, 0 on the diagonal."""
     bandwidth_gbps: Matrix | Unset | None = UNSET
     """What j received from i, in Gbit/s; null where unmeasured, and as a whole when bandwidth was not measured."""
+
+
+def format_host_costs(entry: HostCostsEntry) -> str:
+    """Return what hosts take for each message and byte, in one line."""
+    parts = []
+    for value, interval, unit, what in (
+        (entry.overhead_us, entry.overhead_interval_us, "us", "message"),
+        (entry.byte_ns, entry.byte_interval_ns, "ns", "byte"),
+    ):
+        spread = "no interval" if interval is None else f"95 %: {interval[0]:.3g} to {interval[1]:.3g}"
+        parts.append(f"{value:.3g} {unit} a {what} ({spread})")
+    return f"hosts take {' and '.join(parts)}"

@@ -20,15 +20,11 @@ from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.transport.connector import Connector
-from runners.elastic.adding import LATE, PROGRAM_LOAD_TIMEOUT_S, Adding, last_word
-from runners.elastic.compatibility import refuse
+from runners.elastic.compatibility import refuse, warning
 from runners.elastic.control_socket import Answer, ControlSocket
-from runners.elastic.controller_process import ControllerProcess
-from runners.elastic.cost_tracker import CostTracker
-from runners.elastic.group import Group, NodeLauncher
-from runners.elastic.logged_hosts import LoggedHosts
-from runners.elastic.memory_check import warning
-from runners.elastic.wire import RequestLine, decode, encode
+from runners.elastic.controller import ControllerProcess, RequestLine, decode, encode
+from runners.elastic.group import LATE, PROGRAM_LOAD_TIMEOUT_S, Adding, Group, NodeLauncher, last_word
+from runners.elastic.log_followers import CostTracker, LoggedHosts
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.placement import RankLocation

@@ -11,7 +11,7 @@ from typing import NoReturn
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts, render_hosts
 from plink.model.storage import write_text
-from runners.lab import kernel, racks, sshd, switches
+from runners.lab import kernel, links, sshd
 from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, LabSettings, draw, is_lab_address
 from runners.lab.state import LABS, LabState, names, need_root
 
@@ -41,7 +41,7 @@ def up(settings: LabSettings, on_step: Callable[[str], None] = lambda step: None
             state.begin()
             _guard()
             on_step("links")
-            (racks.lay if settings.topology == "racks" else switches.lay)(blueprint)
+            links.lay(blueprint)
             on_step("keys")
             sshd.write_keys(blueprint, state)
             on_step("sshd")

@@ -7,12 +7,9 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.comparison import ComparedCounts, ComparedFile, NetworkComparison
 from plink.model.network import Network, symmetrised
-from solvers.changes.aligned import Aligned, Labels, align, otherwise
-from solvers.changes.latency import round_trips
-from solvers.changes.loss import losses
+from solvers.changes.differences import capacities, hops, losses, missing, pair_rates, round_trips
 from solvers.changes.network_change import WORSE, ChangeThresholds
-from solvers.changes.paths import hops, missing
-from solvers.changes.rates import capacities, pair_rates
+from solvers.changes.noise import Aligned, Labels, align, otherwise
 from solvers.hierarchy.tiers import completed_far, groupings
 
 _MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used

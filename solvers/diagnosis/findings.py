@@ -14,8 +14,7 @@ from plink.model.units import format_gbps, format_us
 from solvers.changes.causes import explain
 from solvers.costs.fabric import fabric_of, is_uncertain
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
-from solvers.diagnosis.bandwidth import SlowHost, slow_rates, slow_shared_links
-from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
+from solvers.diagnosis.bandwidth import SlowHost, half_duplex, slow_by_flows, slow_rates, slow_shared_links
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
 _MIN_LOSS = 0.001  # of the probes: more slows TCP

@@ -10,8 +10,14 @@ from pathlib import PurePosixPath
 from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Truncate, WriteCheckpoint
-from plink.model.elastic.results import CheckpointWritten, Result
+from plink.model.elastic.requests import (
+    CheckpointWritten,
+    DiscardCheckpoint,
+    KeepCheckpoint,
+    Result,
+    Truncate,
+    WriteCheckpoint,
+)
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer

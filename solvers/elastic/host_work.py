@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.state import HostWork, IterationWork, State
+from solvers.elastic.observations import HostWork, IterationWork
+from solvers.elastic.state import State
 
 _HISTORY_ITERATIONS = 64  # more than are under way
 

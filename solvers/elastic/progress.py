@@ -12,8 +12,9 @@ from typing import Any
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic import host_work
 from solvers.elastic.context import Context
+from solvers.elastic.observations import IterationEnd, TrainingProgress
 from solvers.elastic.placement.stages import Stage
-from solvers.elastic.state import IterationEnd, TrainingProgress, omit
+from solvers.elastic.state import omit
 
 _HISTORY_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
 

@@ -14,8 +14,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, TakeOver
-from plink.model.elastic.results import ParticipantsSet, Paused, Result
+from plink.model.elastic.requests import (
+    AssignShards,
+    ParticipantsSet,
+    Pause,
+    Paused,
+    Result,
+    Resume,
+    SetParticipants,
+    TakeOver,
+)
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.placement.cluster import Cluster

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -87,7 +88,7 @@ def test_interfaces_of_a_lab_are_offered(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(completion, "_LABS", tmp_path)
     (tmp_path / "q").mkdir()
     settings = LabSettings("q", topology="bcube", base=2, levels=2)
-    (tmp_path / "q" / "lab.json").write_text(json.dumps(draw(settings).to_json()))
+    (tmp_path / "q" / "lab.json").write_text(json.dumps(asdict(draw(settings))))
     assert offered("plink lab shape --name q node-01/", tmp_path) == (["node-01/eth0", "node-01/eth1"], "")
     assert offered("plink lab cut --name q switch-0", tmp_path) == (["switch-0-0", "switch-0-1"], "")
     assert offered("plink lab kill --name q node-01", tmp_path) == (["node-01"], "")

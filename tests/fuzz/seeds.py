@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -287,7 +288,7 @@ def _partition() -> tuple[bytes, ...]:
 def _lab() -> dict[str, Any]:
     from runners.lab.blueprint import LabSettings, draw
 
-    return draw(LabSettings("a", racks=1, hosts_per_rack=2)).to_json()
+    return asdict(draw(LabSettings("a", racks=1, hosts_per_rack=2)))
 
 
 def _launched(report: dict[str, Any]) -> bytes:

@@ -139,7 +139,8 @@ def groups(data: bytes) -> None:
 
 def plan(data: bytes) -> None:
     """``plink.plan/1``, with its schedule and masters."""
-    from plink.model.plan import plan_from_json, read_plan
+    from plink.model.plan_file import plan_from_json, read_plan
+
     from plink.model.storage import parse_document, render_document
 
     plan = read_plan(_file(data, "plan.json"))
@@ -250,7 +251,7 @@ def check(data: bytes) -> None:
 
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
-    from plink.features.report.host_map import map_of
+    from plink.features.report.projection import map_of
     from plink.model.codec import decode
     from plink.model.embedding import NetworkEmbedding
     from plink.model.storage import parse_document
@@ -276,8 +277,7 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
-    from plink.runtime.elastic.partition.serialization import parts_of
+    from plink.runtime.elastic.partition.serialization import parts_of, read_partition, write_partition
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     partition = read_partition(path, layout, sees_ahead=False)
@@ -289,7 +289,7 @@ def latest_checkpoint(data: bytes) -> None:
     from plink.runtime.elastic.host.checkpoint_folder import latest
 
     newest = latest(_file(data, "latest.json").parent)
-    assert newest is None or isinstance(newest["clock"], int)
+    assert newest is None or isinstance(newest.clock, int)
 
 
 @cache

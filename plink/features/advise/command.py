@@ -180,9 +180,13 @@ def _plot(advice: "Advice", path: Path) -> None:
         # Some algorithms cost the same: the dashes of one let the other be seen.
         axes.plot(sizes, times, label=algo, linewidth=1.5, linestyle=("-", "--", "-.", ":")[k % 4])
     axes.plot(
-        sizes, [advice.best(size).at(size) / 1e3 for size in sizes], color="black", linewidth=3, alpha=0.25,
+        sizes,
+        [advice.best(size).at(size) / 1e3 for size in sizes],
+        color="black",
+        linewidth=3,
+        alpha=0.25,
         label="best",
-    )  # fmt: skip
+    )
     for stretch in advice.stretches[1:]:
         axes.axvline(stretch.from_bytes, color="grey", linewidth=0.8, linestyle=":")
     axes.set(

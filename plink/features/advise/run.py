@@ -28,8 +28,14 @@ from solvers.advice import (
     simulated_line,
 )
 from solvers.compilation import search_clock
-from solvers.costs.accuracy import prediction_interval
-from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, priced_options, search_model_for
+from solvers.costs.by_name import (
+    CONTENTION,
+    SIMULATED,
+    model_for,
+    prediction_interval,
+    priced_options,
+    search_model_for,
+)
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget
@@ -175,9 +181,13 @@ def _several(sizes: list[float]) -> list[float]:
 
 
 def _simulated_lines(
-    network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
-    fast_lines: Sequence[CostLine], model: str,
-) -> list[SimulatedLine]:  # fmt: skip
+    network: Network,
+    request: AdviseRequest,
+    fabric: Fabric,
+    orders: Mapping[str, Order],
+    fast_lines: Sequence[CostLine],
+    model: str,
+) -> list[SimulatedLine]:
     """Simulate lines, those first that are among the three fastest of most sizes by rounds, as long as there is time.
 
     Under ``contention`` what is very large, or late, stays by rounds. Under ``simulated`` it has no line, nor has what

@@ -13,7 +13,7 @@ from plink.model.network import Network, to_rows
 from plink.transport.connector import Progress
 from solvers.embedding.embed import embed as fit_embedding
 from solvers.embedding.fitting import STEPS
-from solvers.embedding.settings import EmbeddingConstraints
+from solvers.embedding.pairs import EmbeddingConstraints
 from solvers.grouping.cluster import cluster as find_groups
 
 
@@ -62,9 +62,13 @@ def cluster(network: Network, request: ClusterRequest | None = None, *, progress
     """
     request = request or ClusterRequest()
     clustering = find_groups(
-        network, request.groups, request.elasticity, request.seed, _fitting_steps(progress),
+        network,
+        request.groups,
+        request.elasticity,
+        request.seed,
+        _fitting_steps(progress),
         lambda done, total: progress("clustering", done, total),
-    )  # fmt: skip
+    )
     names = network.hosts.names
 
     def named(groups: list[list[int]]) -> tuple[Names, ...]:

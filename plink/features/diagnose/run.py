@@ -51,9 +51,7 @@ _HELLO_S = 1.5  # shorter than a probe's: pairs that cannot reach each other cos
 _MAX_CLOCK_OFFSET_S = 1.0  # beyond it, logs of hosts and certificates do not match
 _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 # Jobs need TCP; probes can do without UDP or ICMP.
-_PROTOCOLS = {
-    "stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR),
-}  # fmt: skip
+_PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _log = logging.getLogger("plink.doctor")
 
 
@@ -84,9 +82,7 @@ def examine(
     settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
     with ProbeSession(measurements, connector, settings, time.monotonic) as session:
         lost, limit = session.scheduler.lost_hosts, _TimeLimit(session)
-        session.start(
-            ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale
-        )  # fmt: skip
+        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale)
         with limit.of_check():
             facts = _facts_by_name(session)
         for host in session.agents.keys() - lost.keys():

@@ -11,7 +11,7 @@ from probes.round_robin import Pair
 from probes.scheduler import OUT_OF_TIME
 from probes.session import ProbeSession
 from solvers.costs.host_flows import Flow, unreached_hosts
-from solvers.diagnosis.host_rates import fast_partner, half_duplex, slow_by_flows
+from solvers.diagnosis.bandwidth import fast_partner, half_duplex, slow_by_flows
 
 TCP_BLOCKED = "TCP is blocked"
 _MAX_SUSPECTS = 16

@@ -21,8 +21,14 @@ from probes.measurements import Measurements
 from probes.plan import LinkLimit
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings, shared_links
-from solvers.hierarchy.shared_tiers import HostGroups, candidate_tiers, confirmed_rows, limited_from_above
-from solvers.hierarchy.tier_confidence import TierConfidence, tier_confidences
+from solvers.hierarchy.shared_tiers import (
+    HostGroups,
+    TierConfidence,
+    candidate_tiers,
+    confirmed_rows,
+    limited_from_above,
+    tier_confidences,
+)
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 from solvers.prediction.tiered import predict_tiered
 from solvers.prediction.topology import levels_apart, tiers_of

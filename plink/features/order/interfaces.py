@@ -13,8 +13,8 @@ from plink.model.network_file import InterfacesEntry
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
 from solvers.costs.fabric import Fabric, over_rails
+from solvers.diagnosis.bandwidth import slow_interfaces
 from solvers.diagnosis.findings import merged
-from solvers.diagnosis.interfaces import slow_interfaces
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
 from solvers.schedules.catalogue import ALGORITHMS
 
@@ -155,9 +155,10 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         devices = [f"{network.hosts.names[host]}/{entry.names[host][interface]}" for host, interface in ports]
         hosts = [network.hosts.names[host] for host, _ in ports]
         evidence = (
-            f"{devices[0]} reaches none of its neighbours{_where(topology.shape, ports)}" if len(ports) == 1
+            f"{devices[0]} reaches none of its neighbours{_where(topology.shape, ports)}"
+            if len(ports) == 1
             else f"{' and '.join(devices)} do not reach each other{_where(topology.shape, ports)}"
-        )  # fmt: skip
+        )
         yield Finding("interface", Severity.ERROR, hosts, evidence, "look at `ip link` there, the cable and the switch")
     blamed = {host for ports in dead for host, _ in ports}
     for relay, name in enumerate(network.hosts.names):

@@ -35,10 +35,10 @@ from solvers.costs.by_name import (
     search_model_for,
 )
 from solvers.costs.fabric import Fabric
+from solvers.ordering.bounds import LINKS, link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search
@@ -132,9 +132,12 @@ def solve(
         deadline = started + limit * share if timed else None
         patient = not timed or (request.time_limit_s is not None and not request.prove)
         budget = SearchBudget(
-            _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, deadline, stopped), patient,
-            None if deadline is None else deadline + time.monotonic() - search_clock(), FastTsp,
-        )  # fmt: skip
+            _UNLIMITED_MOVES if timed else request.max_moves or 0,
+            _watch(show, deadline, stopped),
+            patient,
+            None if deadline is None else deadline + time.monotonic() - search_clock(),
+            FastTsp,
+        )
         result = search(task, request.seed, budget)
         seconds = search_clock() - started
         _log.debug("%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, seconds)
@@ -260,9 +263,10 @@ def _is_probed(network: Network) -> bool:
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
     number = (
-        f"all {choice.candidates}" if choice.simulated == choice.candidates
+        f"all {choice.candidates}"
+        if choice.simulated == choice.candidates
         else f"{choice.simulated} of {choice.candidates}"
-    )  # fmt: skip
+    )
     return (
         f"the search went by {choice.search_model}; {number} candidate orders were simulated in "
         f"{seconds:.1f} s, and the fastest is taken"

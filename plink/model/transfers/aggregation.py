@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plink.model.transfers.free_capacity import FreeCapacity
-from plink.model.transfers.ordering import Update
+from plink.model.transfers.ordering import WaitingUpdate
 
 _EXHAUSTIVE_MAX_UPDATES = 32  # of larger batches, not every number of straight updates is tried but so many
 _LATE = 1 + 1e-9
@@ -50,7 +50,7 @@ def best_first(
 
 
 def grouped(
-    updates: Sequence[Update], free: FreeCapacity, way_in: int, aggregators: Sequence[Aggregator], ready_s: float
+    updates: Sequence[WaitingUpdate], free: FreeCapacity, way_in: int, aggregators: Sequence[Aggregator], ready_s: float
 ) -> Grouping:
     """Return the groups with which an ordered batch has arrived at the server of ``way_in`` soonest.
 
@@ -93,7 +93,7 @@ def grouped(
 
 
 def _groups(
-    updates: Sequence[Update],
+    updates: Sequence[WaitingUpdate],
     straight: int,
     network: tuple[FreeCapacity, int, float, float],
     aggregators: Sequence[Aggregator],

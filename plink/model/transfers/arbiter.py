@@ -14,7 +14,7 @@ import numpy as np
 
 from plink.model.transfers.aggregation import Aggregator, best_first, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
-from plink.model.transfers.ordering import Update, ordered
+from plink.model.transfers.ordering import WaitingUpdate, ordered
 
 ASSUMED_BYTES_S = 1.25e9  # where nobody measured a rate; transfers correct it
 MIN_TRANSFER_S = 0.005  # to arbitrate shorter ones costs more than it gains
@@ -317,7 +317,7 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
             answers.append(DropUpdate(left_out.worker))
     units = _units(state, in_time, places)
     updates = [
-        Update(unit[0].host, max(each.size_bytes for each in unit), places[unit[0]], len(unit)) for unit in units
+        WaitingUpdate(unit[0].host, max(each.size_bytes for each in unit), places[unit[0]], len(unit)) for unit in units
     ]
     order = ordered(updates, free, server, now)
     answers += [DropUpdate(member.worker) for k in order.dropped for member in units[k]]

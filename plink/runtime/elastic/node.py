@@ -24,10 +24,9 @@ from typing import Any
 import msgspec
 
 from plink import __version__
-from plink.elastic.app import App
+from plink.elastic.app import App, unwritable
 from plink.elastic.app_error import app_error
 from plink.elastic.params import Params
-from plink.elastic.result_file import unwritable
 from plink.errors import InputError, PlinkError, ProtocolError
 from plink.model.consistency import parse_rule
 from plink.model.divergence import parse_divergence
@@ -36,28 +35,25 @@ from plink.model.elastic import requests as r
 from plink.model.elastic.codec import VERSION, Envelope, decode_request, encode_message
 from plink.model.elastic.fields import DivergenceReport, ShardMap, StageThresholds, TrafficCounters, UpdateCounts
 from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, NodeMessage, PartitionsChanged
-from plink.model.elastic.requests import method_of
-from plink.model.elastic.results import Begun, HostReport, Paused, Result
+from plink.model.elastic.requests import Begun, HostReport, Paused, Result, method_of
+from plink.runtime.elastic import request_handlers
 from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
-from plink.runtime.elastic.helping.settings import Rebalance
-from plink.runtime.elastic.host.checkpoint_folder import discard, keep
+from plink.runtime.elastic.helping.sides import Rebalance
+from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints, discard, keep
 from plink.runtime.elastic.host.control_channel import ControlChannel
-from plink.runtime.elastic.host.job_checkpoints import JobCheckpoints
 from plink.runtime.elastic.host.memory_limits import memory
 from plink.runtime.elastic.host.preemption import Notices, PreemptionNotice, parse_source
 from plink.runtime.elastic.host.program import load_app
 from plink.runtime.elastic.partition.divergence import float_tables
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica.snapshot import Role
-from plink.runtime.elastic.server import request_handlers
-from plink.runtime.elastic.server.server import Server
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.traffic import TRAFFIC
-from plink.runtime.elastic.worker.announcer import Announcer
+from plink.runtime.elastic.transport.records import TRAFFIC
+from plink.runtime.elastic.worker.announcer import Announcer, LocalGroups
 from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
-from plink.runtime.elastic.worker.local_groups import LocalGroups
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads
 from plink.transport.low_priority import VARIABLE as LOW_PRIORITY
@@ -306,7 +302,7 @@ class Node:
 
     def keep(self, request: r.KeepCheckpoint) -> None:
         """Name a whole checkpoint as the latest."""
-        keep(Path(request.folder), msgspec.structs.asdict(request.saved), request.job)
+        keep(Path(request.folder), request.saved, request.job)
 
     def discard(self, request: r.DiscardCheckpoint) -> None:
         """Remove a checkpoint that failed."""

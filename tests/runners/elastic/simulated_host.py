@@ -18,16 +18,15 @@ from plink.model.elastic import requests as r
 from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive
-from plink.model.elastic.results import Begun
+from plink.model.elastic.requests import Begun
 from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.host.job_checkpoints import JobCheckpoints
+from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints
 from plink.runtime.elastic.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.server.request_handlers import MOVING
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import Kind, Status, Wanted
-from plink.runtime.elastic.transport.wire import Message as Word
+from plink.runtime.elastic.request_handlers import MOVING
+from plink.runtime.elastic.transport.connection import StoreConfig
+from plink.runtime.elastic.transport.messages import Read, Status, Wanted
 from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runners.elastic.simulated_help import SimulatedHelping
@@ -141,7 +140,7 @@ class SimulatedHost(Node):
         """Of a worker."""
         return SimulatedClient(number, self._primaries, clock, generation)
 
-    def ask(self, client: Any, word: Word) -> Word | None:
+    def ask(self, client: Any, word: Any) -> Any:
         """As a client would: None where it is to be asked again."""
         address = client.primaries[word.partition].address
         server = self.net.servers.get(address)
@@ -288,10 +287,14 @@ class SimulatedHost(Node):
         for partition in range(self.app.partitions):
             wanted = Wanted(0, range(self.app.shards))
             try:
-                word = Word(
-                    Kind.READ, partition, worker=-1, generation=request.generation, clock=request.clock,
-                    before=request.clock - 1, wanted=(wanted,),
-                )  # fmt: skip
+                word = Read(
+                    partition,
+                    worker=-1,
+                    generation=request.generation,
+                    clock=request.clock,
+                    state=request.clock - 1,
+                    wanted=(wanted,),
+                )
                 answer = reader._ask(word)
             except PlinkError as error:
                 self._answer(envelope, str(error), type(error).__name__)

@@ -8,10 +8,9 @@ import pytest
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.model.consistency import Rule
-from plink.runtime.elastic.worker.assignments import Assignment
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
 from tests.runtime.elastic.stores import Store, store, together
 
 SHARDS = 8

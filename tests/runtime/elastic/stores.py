@@ -11,9 +11,9 @@ from plink.elastic import Values
 from plink.model.consistency import BSP, Rule
 from plink.model.divergence import DivergenceBound
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.server.server import Server
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.runtime.elastic.transport.store_config import StoreConfig
 from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
 
 KEYS = RunKeys.make()

@@ -13,7 +13,7 @@ from plink.elastic import Table
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.server.server import PartitionStatus, Server
+from plink.runtime.elastic.server import PartitionStatus, Server
 from plink.runtime.elastic.worker.client import Client, PrimaryAddress, RolledBack
 from tests.runtime.elastic.stores import PATIENT, Store, store, wait_for
 

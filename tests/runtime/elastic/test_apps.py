@@ -13,10 +13,9 @@ from scipy.optimize import linear_sum_assignment
 from examples import elastic_lda, elastic_mf, elastic_mlr
 from plink.elastic import App, StoppingCriterion, TrainingResult, train
 from plink.errors import InputError
-from plink.runtime.elastic.worker.assignments import Assignment
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
 from tests.runtime.elastic.stores import store, together
 
 ROOT = Path(__file__).parents[3]

@@ -5,11 +5,10 @@ import pytest
 
 from plink.elastic import StoppingCriterion, train
 from plink.model.rules.dssp import DSSP
-from plink.runtime.elastic.worker.assignments import Assignment
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.step_table import CLOCK, STEPS, WORKER
-from plink.runtime.elastic.worker.worker import Clock, Worker
+from plink.runtime.elastic.worker.steps import CLOCK, STEPS, WORKER
+from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stepping import SHARDS, Counting, running, uneven
 from tests.runtime.elastic.stores import store, together

@@ -14,10 +14,9 @@ from plink.elastic.torch_app import micro_batch
 from plink.errors import InputError
 from plink.model.consistency import SSP
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.worker.assignments import Assignment
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
 from tests.runtime.elastic.stores import store, together
 from tests.runtime.elastic.torch_nets import CLASSES, Batch, Net, mlp
 

@@ -10,11 +10,10 @@ import pytest
 from plink.elastic import App, Objective, Params, StoppingCriterion, TrainingResult, train
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.elastic.worker.assignments import Assignment
 from plink.runtime.elastic.worker.client import Timeouts, Unanswered
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Clock, Finished, Worker, folded
+from plink.runtime.elastic.worker.worker import Assignment, Clock, Finished, Worker, folded
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stores import HANGS_S, PATIENCE_S, PATIENT, Store, store, together
 

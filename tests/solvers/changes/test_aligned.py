@@ -8,7 +8,7 @@ import pytest
 from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network
-from solvers.changes.aligned import align, otherwise
+from solvers.changes.noise import align, otherwise
 from tests.networks import details_from
 from tests.solvers.changes.files import even, flat, named
 

@@ -20,14 +20,13 @@ from solvers.costs.interfaces import InterfacePaths, interface_paths
 from solvers.costs.loads import bottleneck_of
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import pattern_bound
-from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
-from solvers.ordering.cooling import CoolingSchedule
-from solvers.ordering.moves import moves_of
+from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints, moves_of
+from solvers.ordering.objectives import CoolingSchedule
 from solvers.ordering.smt_windows import Window, longest_loads
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import cost_by_model
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 from tests.networks import details_from
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.test_interfaces import made

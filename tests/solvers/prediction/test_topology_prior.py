@@ -10,8 +10,7 @@ from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, network_from_json
 from plink.model.topology import Path, Topology
-from solvers.costs.assumed_links import OVERSUBSCRIPTION
-from solvers.costs.fabric import fabric_of
+from solvers.costs.fabric import OVERSUBSCRIPTION, fabric_of
 from solvers.prediction.topology import (
     MAX_HOSTS,
     UNKNOWN,

@@ -16,21 +16,19 @@ replica then equals the active server to the bit, and going back restores exactl
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from plink.elastic.app_error import AppError
 from plink.elastic.tables import Values
 from plink.errors import PlinkError
 from plink.runtime.elastic.arrays.array_pool import copied
-from plink.runtime.elastic.arrays.checked_sums import no_room
 from plink.runtime.elastic.arrays.layout import Layout, Rows, index, same_rows
-from plink.runtime.elastic.arrays.row_blocks import RowBlock, TooLarge, add_to, put, summed, touched
-from plink.runtime.elastic.partition.additions import additions_of
-from plink.runtime.elastic.partition.changes import ReplicationDelta, Undo
+from plink.runtime.elastic.arrays.row_blocks import RowBlock, TooLarge, add_to, no_room, put, summed, touched
+from plink.runtime.elastic.partition.changes import Ahead, Participant, Undo, additions_of
 from plink.runtime.elastic.partition.divergence import ReplicaDistances
-from plink.runtime.elastic.partition.participants import Ahead, Participant
+from plink.runtime.elastic.transport.messages import ReplicationDelta
 
 
 class RejectedRequest(PlinkError):
@@ -100,7 +98,7 @@ class Partition:
                 )
             if worker in workers:
                 members[worker] = (
-                    replace(member, until=None) if member.first <= first else Participant(first, first - 1)
+                    structs.replace(member, until=None) if member.first <= first else Participant(first, first - 1)
                 )
             elif member.first < first:
                 until = first - 1 if member.until is None else min(member.until, first - 1)
@@ -259,7 +257,7 @@ class Partition:
         self.delta_sequence += 1
         if self.distances is not None:
             self.distances.sent(to, after)
-        return ReplicationDelta(self.delta_sequence, replicated, after, blocks, last)
+        return ReplicationDelta(self.number, self.delta_sequence, replicated, after, blocks, last)
 
     def arrived(self, to: str, push: ReplicationDelta) -> None:
         """Note that a replica has a push."""

@@ -19,16 +19,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError, PlinkError
-from plink.runtime.elastic.arrays.checked_sums import Overflow, no_room
 from plink.runtime.elastic.arrays.layout import Indices
-from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.arrays.row_blocks import Overflow, no_room
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
 from plink.runtime.elastic.transport.keys import Unauthenticated
+from plink.runtime.elastic.transport.messages import (
+    AnswerKind,
+    Read,
+    ServerAnswer,
+    ServerRequest,
+    Status,
+    Update,
+    UpdateAnswer,
+)
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import INCLUDED, LAST, Kind, Message, Status, requests_by_partition
+from plink.runtime.elastic.transport.wire import requests_by_partition
 from plink.runtime.elastic.worker.announcer import Announcer
 from plink.runtime.elastic.worker.cache import Cache, added_blocks
 
@@ -116,7 +125,7 @@ class Client:
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._cancelled = self._renamed = False
         self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-        self._unsent: Mapping[int, Message] | None = None  # the updates of a step that is not over yet
+        self._unsent: Mapping[int, Update] | None = None  # the updates of a step that is not over yet
         self.announcer: Announcer | None = None
         self._admitted = False  # whether these may be sent
         self._least_state = -1  # that may be read, whatever the rule
@@ -237,7 +246,7 @@ class Client:
         """
         if self._unsent is None:
             self._unsent, self._admitted = self._updates(last), False
-        last = any(message.flags & LAST for message in self._unsent.values())
+        last = any(update.last for update in self._unsent.values())
         try:
             self._unsent = self._admit(self._unsent)
             answers = self._send_step(dict(self._unsent), last)
@@ -248,7 +257,7 @@ class Client:
             raise
         if self.announcer is not None:
             self.announcer.finished(sent=True, given_up=lambda: self._cancelled)
-        self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
+        self.latest_finished = max([self.latest_finished, *(answer.latest_finished for answer in answers)])
         self._unsent = None
         self._versions |= {answer.partition: answer.version for answer in answers}
         if last:
@@ -257,7 +266,7 @@ class Client:
             self.step += 1
         self._give(answers)
 
-    def _admit(self, updates: Mapping[int, Message]) -> Mapping[int, Message]:
+    def _admit(self, updates: Mapping[int, Update]) -> Mapping[int, Update]:
         """Return what is to be sent of a step's updates, once it may be."""
         if self.announcer is not None and not self._admitted:
             local = {number for number, primary in self.primaries().items() if self.announcer.home == primary.address}
@@ -267,14 +276,14 @@ class Client:
         self._admitted = True
         return updates
 
-    def _send_step(self, updates: dict[int, Message], last: bool) -> list[Message]:
-        answers: list[Message] = []
+    def _send_step(self, updates: dict[int, Update], last: bool) -> list[UpdateAnswer]:
+        answers: list[UpdateAnswer] = []
         if self.rule.steps:
             others = self.layout.partitions - 1
             first = 1 + self.worker % others if others else 0
             answer = self._ask_all({first: updates.pop(first)})[first]
             answers.append(answer)
-            steps, finished = answer.sequence, bool(answer.flags & LAST)
+            steps, finished = answer.steps, answer.finished
             if finished and not steps:
                 return answers  # all partitions have had the whole clock for long
             self._shared = steps, finished
@@ -327,8 +336,9 @@ class Client:
         expected, self._expected = self._expected, {}
         fetched = {other: self._caches[other].missing(more, self.needed_state) for other, more in expected.items()}
         fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
-        read, wanted = self._message(Kind.READ, self.needed_state), requests_by_partition(self.layout, fetched)
-        request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
+        read = self.worker, self.generation, self.now, self.needed_state
+        wanted = requests_by_partition(self.layout, fetched)
+        request = {number: Read(number, *read, theirs) for number, theirs in wanted.items()}
         ask = functools.partial(self._ask_all, request)
         answers = ask() if self.announcer is None else self.announcer.read(request, ask)
         # A step is as old as its first read: later ones, as of progress, would make it look newer.
@@ -338,14 +348,14 @@ class Client:
         self._partitions_read |= answers.keys()
         self._give(answers.values())
 
-    def _give(self, answers: Iterable[Message]) -> None:
+    def _give(self, answers: Iterable[ServerAnswer]) -> None:
         for answer in answers:
-            self._included |= bool(answer.flags & INCLUDED)
+            self._included |= answer.included
             for block in answer.blocks:
                 rows = self.layout.rows_of(answer.partition, block.rows)
                 self._caches[block.table].give(rows, block.values, answer.clock)
 
-    def _updates(self, last: bool) -> dict[int, Message]:
+    def _updates(self, last: bool) -> dict[int, Update]:
         """Return one update for every partition, with what was added to it, if anything was, and the rows wanted."""
         least, blocks = self._needs(self.now + 1), added_blocks(self.layout, self._caches)
         for cache in self._caches:
@@ -355,25 +365,25 @@ class Client:
         expects = last and not self.rule.steps
         self._expected = {table: cache.expected(least) for table, cache in enumerate(self._caches) if expects}
         self._included, rows, self._partitions_read = False, requests_by_partition(self.layout, self._expected), set()
-        update = self._message(Kind.UPDATE, least)._replace(sequence=self.step, flags=LAST * last)
+        update = Update(0, self.worker, self.generation, self.now, self.step, last, state=least)
         return {
-            number: update._replace(
-                partition=number, version=self._versions.get(number, 0), blocks=blocks.get(number, ()),
+            number: structs.replace(
+                update,
+                partition=number,
+                version=self._versions.get(number, 0),
+                blocks=blocks.get(number, ()),
                 wanted=rows.get(number, ()),
             )
             for number in reversed(range(self.layout.partitions))
-        }  # fmt: skip
+        }
 
-    def _message(self, kind: Kind, before: int) -> Message:
-        return Message(kind, 0, worker=self.worker, generation=self.generation, clock=self.now, before=before)
-
-    def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
-        """Return the answers to messages of several partitions; repeats requests until the time is over."""
+    def _ask_all(self, messages: Mapping[int, ServerRequest[AnswerKind]]) -> dict[int, AnswerKind]:
+        """Return the answers to requests to several partitions; repeats requests until the time is over."""
         with self.waiting():
             return self._ask_until_answered(messages)
 
-    def _ask_until_answered(self, messages: dict[int, Message]) -> dict[int, Message]:
-        answers: dict[int, Message] = {}
+    def _ask_until_answered(self, messages: Mapping[int, ServerRequest[AnswerKind]]) -> dict[int, AnswerKind]:
+        answers: dict[int, AnswerKind] = {}
         begun = time.monotonic()
         trouble: dict[int, _Trouble] = {}
         while len(answers) < len(messages):
@@ -399,7 +409,7 @@ class Client:
                 time.sleep(_RETRY_S)
         return answers
 
-    def _heed(self, partition: int, answer: Message, trouble: dict[int, _Trouble]) -> bool:
+    def _heed(self, partition: int, answer: ServerAnswer, trouble: dict[int, _Trouble]) -> bool:
         """Act on an answer, and return whether it is final."""
         if answer.status is Status.ROLLED_BACK:
             raise RolledBack(answer.clock, answer.generation)
@@ -458,11 +468,14 @@ class Client:
                 self._connections.pop(key).close()
 
     def _ask_batch(
-        self, batch: list[tuple[Connection, int]], messages: dict[int, Message], trouble: dict[int, _Trouble]
-    ) -> dict[int, Message]:
+        self,
+        batch: list[tuple[Connection, int]],
+        messages: Mapping[int, ServerRequest[AnswerKind]],
+        trouble: dict[int, _Trouble],
+    ) -> dict[int, AnswerKind]:
         """Send one batch and return the answers that come; a lost connection has none."""
         posted: list[tuple[Connection, int]] = []
-        answers: dict[int, Message] = {}
+        answers: dict[int, AnswerKind] = {}
         begun, broken = time.monotonic(), None
         for connection, partition in batch:
             if self._primaries[partition].address != connection.address:
@@ -479,7 +492,7 @@ class Client:
             self.waited_s += time.monotonic() - begun
         for connection, partition in posted:  # all of them, or an answer would be taken for that to the next question
             try:
-                answers[partition] = connection.answer()
+                answers[partition] = connection.answer(messages[partition])
             except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
                 trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
             except PlinkError as error:

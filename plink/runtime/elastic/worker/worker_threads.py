@@ -11,10 +11,9 @@ from typing import Any, Protocol
 
 from plink.errors import PlinkError
 from plink.model.elastic.reports import ClockDone, Failed, Log, NodeMessage, WorkerFinished
-from plink.runtime.elastic.worker.assignments import Assigned, Assignment
 from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Unanswered
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
-from plink.runtime.elastic.worker.worker import RELEASED, Clock, Finished, Worker, WorkOff
+from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Assignment, Clock, Finished, Worker, WorkOff
 
 
 @dataclass
