@@ -264,8 +264,8 @@ def test_capacity_noise_of_three_runs() -> None:
         rows.append({"members": ["h"], "out_gbps": middle, "interval": {"out_gbps": [low, high]}})
         medians.append(middle)
     assert rate_sigma(links(rows)) == pytest.approx(float(np.std(np.log(medians))), rel=0.05)
-    one = {"members": ["h"], "out_gbps": 1.0, "interval": {"out_gbps": [1.0, 1.0]}}
-    assert rate_sigma([]) == rate_sigma(links([one]))
+    steady = {"members": ["h"], "out_gbps": 1.0, "interval": {"out_gbps": [1.0, 1.0]}}
+    assert rate_sigma([]) == rate_sigma(links([steady]))
 
 
 def test_two_hosts_have_the_rate_that_was_measured_between_them() -> None:
