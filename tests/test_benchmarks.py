@@ -26,7 +26,7 @@ from benchmarks.stale import forget_stale
 from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal
 from plink.model.hosts import read_hosts
 from plink.model.spot.market_file import read_market_file
-from plink.report.colours import PAGE
+from plink.pictures import PAGE
 from solvers.spot.scaling import Application, Scaling
 
 

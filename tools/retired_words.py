@@ -34,14 +34,13 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("plink/features/elastic/run.py", "why"): "key of a log line, docs/formats.md",
     ("plink/features/elastic/summary.py", "why"): "key of plink.elastic-summary",
     ("plink/model/elastic/summary.py", "why"): "key of plink.elastic and plink.elastic-summary",
-    ("plink/model/network_file.py", "why"): "key of a failed measurement in plink.network",
     ("plink/model/run.py", "why"): "key of plink.run",
     ("plink/records/elastic_log.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/decisions.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/progress.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/resuming.py", "why"): "key of a log line, docs/formats.md",
     ("tests/solvers/costs/test_fabric.py", "why"): "key of a shared link in plink.network",
-    ("tests/features/report/test_bandwidth_data.py", "why"): "key of a shared link in plink.network",
+    ("tests/features/report/test_bandwidths.py", "why"): "key of a shared link in plink.network",
 }
 # Files that quote retired words: this list, and its test.
 QUOTING = ("tools/retired_words.py", "tests/test_retired_words.py")
