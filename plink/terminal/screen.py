@@ -16,7 +16,7 @@ from plink.model.units import format_us
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from solvers.ordering.progress import SearchProgress
+    from solvers.ordering.problem import SearchProgress
 
 Advance = Callable[[int, int], None]
 
