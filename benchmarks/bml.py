@@ -141,7 +141,7 @@ def _simulate() -> list[dict[str, Any]]:
     from solvers.costs.interfaces import interface_paths
     from solvers.schedules.catalogue import Options, schedule_for
     from solvers.simulation.collective import PreparedCollective
-    from solvers.simulation.network import SimulatedNetwork
+    from solvers.simulation.job import SimulatedNetwork
 
     rows: list[dict[str, Any]] = []
     in_simgrid = has_simgrid()

@@ -15,7 +15,7 @@ from benchmarks.record import Bar, record
 from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo, openmpi
 from benchmarks.timing.orders import Names, Seconds
-from solvers.checking.orders import spread
+from solvers.checking import spread
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric, fabric_of

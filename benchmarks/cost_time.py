@@ -16,8 +16,8 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.cooling import CoolingSchedule
-from solvers.ordering.moves import ExchangeClass, moves_of
+from solvers.ordering.constraints import ExchangeClass, moves_of
+from solvers.ordering.objectives import CoolingSchedule
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
 _GROUP = 16

@@ -21,7 +21,7 @@ from plink.features.order.smoothing import verdict_on
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
-from solvers.embedding.settings import EmbeddingConstraints
+from solvers.embedding.pairs import EmbeddingConstraints
 
 _HOSTS = 64
 _SEEDS = {_HOSTS: 10}  # of each kind of racks

@@ -21,12 +21,12 @@ from benchmarks.cost_models import candidates
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from plink.model.schedule import Schedule
-from solvers.checking.orders import spread
+from solvers.checking import spread
 from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 SIZE_BYTES = 16_000_000
 RANKS, ORDERS, REPEATS = 16, 12, 3

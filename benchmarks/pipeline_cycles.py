@@ -15,7 +15,7 @@ from plink.model.pipeline.shape import PipelineShape, base_depths
 from solvers.pipeline.stage_costs import GradientBucket, StageCosts
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import verify_actions
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 _POSTED_RECEIVES = 3
 _EPSILON = 1e-13

@@ -30,7 +30,7 @@ from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 _LAB_GBPS = 0.2  # 25 MB/s: the lab's links
 _HEURISTIC_MOVES = 8000

@@ -20,7 +20,7 @@ from benchmarks.record import _commit
 from plink.model.storage import write_text
 from solvers.costs.closed_forms import CostFunction, Order
 from solvers.costs.patterns import Pattern
-from solvers.ordering.random_numbers import random_below, random_unit
+from solvers.ordering.move_kernels import random_below, random_unit
 
 SWAPS = 100_000_000
 _COOLING = 1e-3  # the last temperature over the first

@@ -1,6 +1,6 @@
 """Intervals of predicted times: measured over predicted times of libraries' all-reduces on labs.
 
-Some labs calibrate ``solvers/costs/accuracy.py``; others, which nobody has measured before, say how many measured times
+Some labs calibrate ``solvers/costs/by_name.py``; others, which nobody has measured before, say how many measured times
 are inside the intervals so calibrated. ``--quick``: one lab and size of each half; nothing is recorded.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from solvers.costs.accuracy import CONFIDENCE, OTHERS, RINGS, ModelError, calibrated_interval, model_error
+from solvers.costs.by_name import CONFIDENCE, OTHERS, RINGS, ModelError, calibrated_interval, model_error
 from solvers.costs.fabric import fabric_of
 
 Row = dict[str, Any]

@@ -32,7 +32,7 @@ from solvers.costs.fabric import fabric_of
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import cost_by_model
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 HOSTS, CLOUDS, ORDERS, DISTURBED = 64, 20, 16, 10
 FIRST_SEED = 100  # no cloud that costs were made on

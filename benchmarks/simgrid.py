@@ -21,7 +21,7 @@ from benchmarks.clouds import Order, fabric_of_cloud, options_for, orders_of, th
 from benchmarks.record import Bar, record, seeds_of
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 from solvers.simulation.simgrid import OPTIONS, platform_xml
 
 HOSTS, CLOUDS, ORDERS = 32, 10, 8

@@ -34,7 +34,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("plink/features/elastic/run.py", "why"): "key of a log line, docs/formats.md",
     ("plink/features/elastic/summary.py", "why"): "key of plink.elastic-summary",
     ("plink/model/elastic/summary.py", "why"): "key of plink.elastic and plink.elastic-summary",
-    ("plink/model/network_file.py", "why"): "key of a failed measurement in plink.network",
     ("plink/model/run.py", "why"): "key of plink.run",
     ("plink/records/elastic_log.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/decisions.py", "why"): "key of a log line, docs/formats.md",

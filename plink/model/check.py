@@ -119,7 +119,7 @@ class FittedTiming(Part, frozen=True, kw_only=True):
     """Time by the cost model with the fitted costs, microseconds."""
 
 
-class CalibratedHosts(HostCostsEntry):
+class CalibratedHosts(HostCostsEntry, frozen=True, kw_only=True):
     """Costs of hosts with the timings that they were fitted to."""
 
     model: Literal["alpha-beta", "contention"]

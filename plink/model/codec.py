@@ -73,9 +73,9 @@ def schema_name(kind: Any) -> str:
     return tag
 
 
-def undeclared(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
+def undeclared(kind: type[msgspec.Struct], value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a document that its class does not declare, with their values."""
-    declared = get_type_hints(kind)
+    declared = {"schema", *kind.__struct_encode_fields__}
     return {key: entry for key, entry in value.items() if key not in declared}
 
 

@@ -124,7 +124,7 @@ class Plan:
 
     ``hosts`` stand in rank order, as in ``order``: the first takes ranks 0 to slots-1. ``options``: of the algorithm.
     ``groups``, of ranks, and ``masters`` are there for two-level aggregation. ``schedule`` None: too large for a file;
-    it follows from the rest (:func:`solvers.planning.schedules.schedule_of`). ``chunks``: into how many of equal size
+    it follows from the rest (:func:`solvers.planning.schedule_of`). ``chunks``: into how many of equal size
     the vector is cut, None where only that schedule would tell. ``environment``: what every process is started with.
     ``cost_us``, ``lower_bound`` and ``baseline`` (other ways to do the same) are microseconds by ``model``; ``network``
     is the fingerprint of the network it was made for, ``rate_gbps`` what a host in its middle sends, None where nobody

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from plink.errors import UsageError
-from plink.model.network_file import HostCostsEntry
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _MAX_QUOTED_CHARS = 40  # characters of what was typed that a message repeats
@@ -181,15 +180,3 @@ def count(number: int, what: str, many: str | None = None) -> str:
     """Return a number of things, up to twelve in words: ``three tiers``, ``one host``."""
     word = _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
     return f"{word} {what if number == 1 else many or what + 's'}"
-
-
-def format_host_costs(entry: HostCostsEntry) -> str:
-    """Return what hosts take for each message and byte, in one line."""
-    parts = []
-    for value, interval, unit, what in (
-        (entry["overhead_us"], entry["overhead_interval_us"], "us", "message"),
-        (entry["byte_ns"], entry["byte_interval_ns"], "ns", "byte"),
-    ):
-        spread = "no interval" if interval is None else f"95 %: {interval[0]:.3g} to {interval[1]:.3g}"
-        parts.append(f"{value:.3g} {unit} a {what} ({spread})")
-    return f"hosts take {' and '.join(parts)}"

@@ -12,7 +12,7 @@ def quicktune(assignment: MasterAssignment, observed: ObservedTraffic, alike: fl
 
     The thesis approximates "minimise the largest transfer time of a rank" so. It adds up the bandwidths of all pairs
     that leave a group, by which two groups would always weigh the same; here a group weighs the sum of its members'
-    mean rates, as in :func:`solvers.planning.bandwidth.bandwidth_weights`.
+    mean rates, as in :func:`solvers.planning.bandwidth_weights`.
 
     :param alike: rates no further than this share from their median are taken for equal to it: what two runs on the
         same network differ by is no reason to load one rank more than another.

@@ -7,12 +7,9 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.comparison import ComparedCounts, ComparedFile, NetworkComparison
 from plink.model.network import Network, symmetrised
-from solvers.changes.aligned import Aligned, Labels, align, otherwise
-from solvers.changes.latency import round_trips
-from solvers.changes.loss import losses
+from solvers.changes.differences import capacities, hops, losses, missing, pair_rates, round_trips
 from solvers.changes.network_change import WORSE, ChangeThresholds
-from solvers.changes.paths import hops, missing
-from solvers.changes.rates import capacities, pair_rates
+from solvers.changes.noise import Aligned, Labels, align, otherwise
 from solvers.hierarchy.tiers import completed_far, groupings
 
 _MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used
@@ -28,10 +25,10 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     if len(aligned.names) < 2:
         shared = f"one host ({aligned.names[0]})" if aligned.names else "no host"
         raise NoAnswer(f"{old.location} and {new.location} share {shared}, by name; a comparison needs two at least")
-    assumed = [bool(network.details.get("assumed_from")) for network in (old, new)]
+    assumed = [bool(network.details.assumed_from) for network in (old, new)]
     if assumed[0] != assumed[1]:
         which = old if assumed[0] else new
-        raise NoAnswer(f"{which.location} was not measured but assumed from {which.details['assumed_from']}; probe it")
+        raise NoAnswer(f"{which.location} was not measured but assumed from {which.details.assumed_from}; probe it")
     differ = np.zeros((len(aligned.names), len(aligned.names)), dtype=bool)
     notes = []
     for what, key, used in (("method", "methods", "method_used"), ("clock", "clocks", "clock_used")):
@@ -83,7 +80,7 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
 
 def _file(network: Network) -> ComparedFile:
     return ComparedFile(
-        file=network.location, measured_at=network.details.get("measured_at"), network=network.fingerprint()
+        file=network.location, measured_at=network.details.measured_at or None, network=network.fingerprint()
     )
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.network import Matrix
-from solvers.changes.aligned import Labels, Mask
 from solvers.changes.causes import Cause, Pairs, explain
-from solvers.changes.noise import Noise
+from solvers.changes.noise import Labels, Mask, Noise
 
 WORSE, BETTER, CHANGED = "worse", "better", "changed"
 UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}

@@ -1,14 +1,21 @@
-"""Costs by the name of an algorithm: the catalogue's, and those that a library combines of several."""
+"""Costs by the name of an algorithm: the catalogue's, and those that a library combines of several.
 
+Accuracy of predicted times: the interval in which a library's measured time is likely to be.
+
+It has two parts, which are independent: rates as another probe might measure them, and the model's own error, as
+calibrated where libraries ran on labs (benchmarks/records/prediction-intervals.json).
+"""
+
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from plink.errors import no_choice
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
-from solvers.costs.fabric import Fabric
-from solvers.costs.master_patterns import servers_pattern, two_level_pattern
+from solvers.costs.fabric import MIN_RATE_SIGMA, Fabric
 from solvers.costs.patterns import (
     Pattern,
     all_to_all_pattern,
@@ -16,6 +23,8 @@ from solvers.costs.patterns import (
     multi_ring_pattern,
     pattern_of,
     ring_pattern,
+    servers_pattern,
+    two_level_pattern,
 )
 from solvers.schedules.bcube import base_of
 from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
@@ -33,6 +42,8 @@ _CONTENDING = (
     *_TREES,
 )  # fmt: skip
 CONTENTION, SIMULATED = "contention", "simulated"  # both by solvers.simulation.cost; only the first has a closed form
+CONFIDENCE = 0.9
+_QUANTILE = 1.645  # of a normal variable, for that confidence
 
 
 def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
@@ -154,3 +165,40 @@ def misranking_warning(algo: str, model: str) -> str | None:
 def search_model_for(model: str) -> str:
     """Return the model that a search goes by: a closed form, for ``simulated`` that which sees shared links."""
     return CONTENTION if model == SIMULATED else model
+
+
+class ModelError(NamedTuple):
+    """Error of the model on labs: on the worst of four, 5 % of the measured times were below ``low`` times the
+    predicted one, and 5 % above ``high`` times it and ``host_us``, what hosts take for their messages, which the models
+    omit (16 of them on two cores)."""
+
+    low: float
+    high: float
+    host_us: float
+
+
+RINGS, OTHERS = ModelError(0.91, 1.32, 48e3), ModelError(0.68, 2.07, 20e3)
+
+
+def model_error(algo: str) -> ModelError:
+    """Return the error for an algorithm: rings stream equal blocks, as is modelled; in others libraries do more."""
+    return RINGS if "ring" in algo or algo == "gloo" else OTHERS
+
+
+def prediction_interval(cost_us: float, algo: str, model: str, fabric: Fabric) -> tuple[float, float] | None:
+    """Return the interval, microseconds, that has a library's time with a probability of :data:`CONFIDENCE`.
+
+    None for a model without shared links, where their capacities were not measured, and for times so short that the
+    hosts' own work may be the greater part: it is another one on every machine.
+    """
+    if model not in (CONTENTION, SIMULATED) or not fabric.measured or cost_us < model_error(algo).host_us:
+        return None
+    return calibrated_interval(cost_us, model_error(algo), fabric.rate_sigma)
+
+
+def calibrated_interval(cost_us: float, error: ModelError, rate_sigma: float = MIN_RATE_SIGMA) -> tuple[float, float]:
+    """Return the interval for rates with this relative standard deviation; the labs' own is in the calibration."""
+    low, high, host_us = error
+    variance = _QUANTILE**2 * max(0.0, rate_sigma**2 - MIN_RATE_SIGMA**2)
+    below, above = (math.hypot(math.log(ratio), math.sqrt(variance)) for ratio in (low, high))
+    return round(cost_us * math.exp(-below), 3), round(cost_us * math.exp(above) + host_us, 3)

@@ -2,6 +2,14 @@
 
 A host is slow when all its pairs are far slower than pairs of other hosts. A group's shared link is slow when it
 carries far less than those of the other groups, in total and per host behind it.
+
+Rates of hosts, told from bounded flows between disjoint pairs: who sends or receives far less than the others.
+
+A flow is as fast as the slower of its two ends and of the links between them, so a host's rate is the best that it had
+with any partner. A host whose best is far below the others' is a suspect; a flow with a host that is known to be fast,
+and nothing else at the same time, says whether it is the host or who it met.
+
+Interfaces that carry far less than others, by flows over each of them.
 """
 
 from collections.abc import Sequence
@@ -12,8 +20,11 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from solvers.costs.fabric import Row, shared_rows
-from solvers.costs.host_flows import SLOW_SHARE
+from solvers.costs.host_flows import MIN_OTHERS, SLOW_SHARE, Flow, best_rates
 
+_HALF_DUPLEX = 0.65  # of both one-way rates: what both ways at once have left where they share one medium
+Port = tuple[int, int]
+Rates = Sequence[Sequence[float | None]]
 _MIN_PAIRS = 3  # measured rates of a host, and of the other hosts, for a result
 _MIN_GROUPS = 3  # for a median of the other groups
 
@@ -24,6 +35,97 @@ class SlowHost:
 
     host: int
     rates: dict[str, tuple[float, float]]
+
+
+def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
+    """Return hosts whose best flow, out or in, has less than half the median of the other hosts', slowest first."""
+    slow: dict[int, dict[str, tuple[float, float]]] = {}
+    for way, rates in zip(("out", "in"), best_rates(flows, hosts), strict=True):
+        for host in np.flatnonzero(np.isfinite(rates)).tolist():
+            others = np.delete(rates, host)
+            others = others[np.isfinite(others)]
+            if len(others) >= MIN_OTHERS and rates[host] < SLOW_SHARE * np.median(others):
+                slow.setdefault(host, {})[way] = (float(rates[host]), float(np.median(others)))
+    suspects = [SlowHost(host, rates) for host, rates in slow.items()]
+    return sorted(suspects, key=lambda suspect: min(rate for rate, _ in suspect.rates.values()))
+
+
+def half_duplex(flows: Sequence[Flow], hosts: int, min_partners: int = 2) -> list[int]:
+    """Return hosts that send and receive at once, together, no more than they do one way, with every partner tried.
+
+    A partner of theirs shows the same with them, but not with others: fewer than ``min_partners`` say nothing.
+    """
+    alone = {(flow.source, flow.target): flow.gbps for flow in flows if not flow.both_ways}
+    both = {(flow.source, flow.target): flow.gbps for flow in flows if flow.both_ways}
+    shares: dict[int, list[float]] = {}
+    for (a, b), rate in both.items():
+        directions = {(a, b), (b, a)}
+        if a < b and directions <= both.keys() and directions <= alone.keys():
+            share = (rate + both[b, a]) / (alone[a, b] + alone[b, a])
+            for host in (a, b):
+                shares.setdefault(host, []).append(share)
+    if len(shares) <= MIN_OTHERS:
+        return []
+    best = {host: max(seen) for host, seen in shares.items()}
+    # Where all hosts have less both ways, as on few cores, that is no fault of one.
+    limit = _HALF_DUPLEX * min(1.0, float(np.median(list(best.values()))))
+    return sorted(host for host, seen in shares.items() if len(seen) >= min_partners and best[host] < limit)
+
+
+def fast_partner(flows: Sequence[Flow], suspects: Sequence[int], host: int, rtt_us: Matrix) -> int | None:
+    """Return the nearest host above suspicion to try a suspect against, of those as fast as the median; None if there
+    is none.
+
+    :param rtt_us: round trips, shape (N, N), NaN where unmeasured.
+    """
+    sent, received = best_rates(flows, len(rtt_us))
+    rate = np.fmin(sent, received)
+    good = [k for k in np.flatnonzero(np.isfinite(rate)).tolist() if k != host and k not in suspects]
+    if not good:
+        return None
+    usual = float(np.median(rate[good]))
+    good = [k for k in good if rate[k] >= usual * (1 - 1e-9)]
+    return min(good, key=lambda k: (np.nan_to_num(rtt_us[host, k], nan=np.inf), -rate[k]))
+
+
+@dataclass(frozen=True)
+class SlowInterfaces:
+    """``ports``: one (host, interface), or both ends of a cable; ``ways``: ``sends`` or ``receives`` at most so many
+    Gbit/s; ``usual_gbps``: the median of all others."""
+
+    ports: tuple[Port, ...]
+    ways: dict[str, float]
+    usual_gbps: float
+
+
+def slow_interfaces(out_gbps: Rates, in_gbps: Rates, cables: Sequence[tuple[Port, Port]]) -> list[SlowInterfaces]:
+    """Return interfaces whose best flow, out or in, has less than half the median of the others', slowest first.
+
+    What one end of a cable does not send the other does not receive: nobody knows which of them is slow.
+
+    :param out_gbps: by host and interface, None where unknown; so ``in_gbps``. :param cables: switches of two ports.
+    """
+    slow: dict[Port, dict[str, float]] = {}
+    usual = 0.0
+    for way, table in (("sends", out_gbps), ("receives", in_gbps)):
+        rates = {
+            (host, interface): rate
+            for host, row in enumerate(table)
+            for interface, rate in enumerate(row)
+            if rate is not None
+        }
+        for port, rate in rates.items():
+            others = [other for which, other in rates.items() if which != port]
+            median = float(np.median(others)) if len(others) >= MIN_OTHERS else 0.0
+            if rate < SLOW_SHARE * median:
+                slow.setdefault(port, {})[way] = rate
+                usual = median
+    results = []
+    for cable in cables:
+        if all(port in slow for port in cable):
+            results.append(SlowInterfaces(cable, slow.pop(cable[0]) | slow.pop(cable[1]), usual))
+    results += [SlowInterfaces((port,), ways, usual) for port, ways in slow.items()]
+    return sorted(results, key=lambda item: min(item.ways.values()))
 
 
 @dataclass(frozen=True)
@@ -81,16 +183,16 @@ def slow_shared_links(rows: Sequence[Row], names: list[str]) -> list[SlowLink]:
     groups = shared_rows(rows, names)
     links = []
     for way in ("out", "in"):
-        measured = [(members, row, rate) for members, row in groups if (rate := row.get(f"{way}_gbps"))]
+        measured = [(members, row, rate) for members, row in groups if (rate := row.gbps(way))]
         if len(measured) < _MIN_GROUPS:
             continue
         for at, (members, row, rate) in enumerate(measured):
             other_groups = measured[:at] + measured[at + 1 :]
             usual = float(np.median([other for _, _, other in other_groups]))
             usual_per_host = float(np.median([other / len(group) for group, _, other in other_groups]))
-            _, highest = row.get("interval", {}).get(f"{way}_gbps") or (0.0, 0.0)
+            _, highest = row.range_gbps(way) or (0.0, 0.0)
             highest_rate = max(rate, highest)
-            is_full = row.get(f"{way}_limited_by") == "link"
+            is_full = row.limited_by(way) == "link"
             if (
                 is_full
                 and highest_rate < SLOW_SHARE * usual

@@ -15,13 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix, symmetrised
-from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us, median_us
-from solvers.embedding.pairs import Integers, folds, reachable
-from solvers.embedding.parallel import fit_all
+from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us, fit_all, median_us
+from solvers.embedding.pairs import EmbeddingConstraints, Integers, Setting, folds, reachable
 from solvers.embedding.problem import log_error
-from solvers.embedding.settings import EmbeddingConstraints, Setting
-from solvers.prediction.neighbours import by_neighbours
-from solvers.prediction.observed import ObservedPairs
+from solvers.prediction.observed import ObservedPairs, by_neighbours
 
 Floats = npt.NDArray[np.float64]
 _STARTS = 4

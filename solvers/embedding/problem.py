@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 
 from plink.errors import UsageError
-from solvers.embedding.pairs import Integers
-from solvers.embedding.settings import Setting
+from solvers.embedding.pairs import Integers, Setting
 from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]

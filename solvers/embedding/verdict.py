@@ -22,8 +22,7 @@ from solvers.embedding.embed import Embedding, held_out_of, refitted
 from solvers.embedding.fitting import median_us
 from solvers.embedding.pairs import reachable
 from solvers.embedding.problem import log_error
-from solvers.prediction.neighbours import by_neighbours
-from solvers.prediction.observed import observed
+from solvers.prediction.observed import by_neighbours, observed
 
 Floats = npt.NDArray[np.float64]
 _CONFIDENT_SIGMAS = 2.0  # standard errors

@@ -81,7 +81,7 @@ def cluster(
         label, agreement, runs, method = _groups_of_few(complete, sizes.number), 1.0, 1, "hierarchy"
     else:
         from solvers.embedding.embed import embed
-        from solvers.embedding.settings import EmbeddingConstraints
+        from solvers.embedding.pairs import EmbeddingConstraints
 
         # The other settings lose nearly every time (docs/results/embedding.md) and take three quarters of it.
         constraints = EmbeddingConstraints(alpha=1.0, relative=True)

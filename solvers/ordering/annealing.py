@@ -16,9 +16,8 @@ import numpy.typing as npt
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.cooling import CoolingSchedule, CoolingSchedules
-from solvers.ordering.moves import Moves
-from solvers.ordering.objectives import chain_of, hops_of, loads_of
+from solvers.ordering.constraints import Moves
+from solvers.ordering.objectives import CoolingSchedule, CoolingSchedules, chain_of, hops_of, loads_of
 from solvers.ordering.progress import SearchBudget, SearchProgress
 
 Order = npt.NDArray[np.intp]
@@ -74,9 +73,9 @@ class Annealer:
         if self._kind == "loads":
             from solvers.ordering.load_kernels import anneal_loads as kernel
         elif self._kind == "chain":
-            from solvers.ordering.chain_kernels import anneal_chain as kernel
+            from solvers.ordering.latency_kernels import anneal_chain as kernel
         else:
-            from solvers.ordering.hop_kernels import anneal_hops as kernel
+            from solvers.ordering.latency_kernels import anneal_hops as kernel
         best, cost = kernel(last, moves, count, schedule, np.uint64(seed), self._arrays)
         return best.astype(np.intp), float(cost), last.astype(np.intp)
 

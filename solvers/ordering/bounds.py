@@ -1,11 +1,34 @@
-"""Lower bounds of the cost of every rank order."""
+"""Lower bounds of the cost of every rank order.
+
+Lower bounds of a collective's time in every rank order, whatever executes it: what links and messages need at least.
+
+An algorithm fixes what each rank sends to each other one. So a host sends no less than the rank that sends least, and a
+group of hosts no less than the set of as many ranks that sends the others least; none of it takes less than its bytes
+over the capacity. And a message that waits for another one begins when that has arrived. Both hold for any rates at
+which transfers share links, and for any waiting beside that for data. They are not added up: bytes of one message may
+flow in the latency of another.
+"""
+
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
+from plink.model.schedule import dependencies
+from solvers.costs.by_name import SIMULATED, parts_of, pattern_for
+from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
+from solvers.ordering.one_tree import ring_bound, two_connected_threshold
+from solvers.ordering.problem import RINGS, OrderingProblem
+from solvers.schedules.catalogue import schedule_for
+
+LINKS = "links"
+_ROUNDED_DOWN = 1 - 1e-9  # relative errors of sums of thousands of shares are smaller
+_MAX_UNITS = 1024  # of which every number is priced as a group; more take seconds
+_MAX_CHAINED_HOPS = 50_000  # whose dependencies are followed; more take seconds
+Ints = npt.NDArray[np.int64]
 
 
 def hypercube_bound(rtt_us: Matrix, base: int, rounds: int) -> float:
@@ -58,7 +81,7 @@ def pattern_bound(
 
     Every round has a hop as long as the worst host's nearest partners, and each host sends and receives what its rank
     does. Not for a pipeline under ``latency``, which has no rounds:
-    :func:`solvers.ordering.ring_orders.ring_lower_bound`.
+    :func:`solvers.ordering.ring.ring_lower_bound`.
 
     :param hosts: shape (N,), those that have a rank, each one rank.
     """
@@ -120,3 +143,201 @@ def _depth(pattern: Pattern) -> int:
         for hop_id, start, end in zip(level.places.tolist(), level.starts.tolist(), ends, strict=True):
             depth[hop_id] = 1 + max((depth[k] for k in level.waits[start:end].tolist()), default=0)
     return max(depth.values(), default=0)
+
+
+def link_bound(problem: OrderingProblem) -> float | None:
+    """Return a lower bound of the time of every order, microseconds; None under ``latency``, which knows no bytes.
+
+    The model says what limits transfers: the pairs (``alpha-beta``), links of hosts and groups (``contention`` by
+    rounds), or both (``simulated``, by which also orders under ``contention`` are chosen). Constraints of the orders
+    are left out.
+    """
+    if problem.model == "latency" or len(problem.hosts) < 2:
+        return None
+    return sum(weight * _bound(problem, name) for weight, name in parts_of(problem.algo, problem.size_bytes))
+
+
+def _bound(problem: OrderingProblem, name: str) -> float:
+    pattern = pattern_for(name, len(problem.baseline), problem.priced_options)
+    traffic_us = _traffic_bound(problem, pattern)
+    if name in RINGS and problem.model == "contention":  # rounds take what links need and the mean latency
+        mean_us = ring_bound(problem.fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)] / 2) / pattern.ranks
+        traffic_us += float(pattern.repeat.sum()) * mean_us
+    return max(traffic_us, _chain_bound(problem, name, pattern)) * _ROUNDED_DOWN
+
+
+def _traffic_bound(problem: OrderingProblem, pattern: Pattern) -> float:
+    """Return what the hosts and groups need at least for what they send and receive, microseconds."""
+    fabric, hosts = problem.fabric, problem.hosts
+    slots = problem.feasible.slots
+    unit = math.gcd(*slots[hosts].tolist())  # ranks that no order parts; a host has whole ones
+    units, number = slots // unit, len(problem.baseline) // unit
+    source, target, moved = sent = _exchanges(pattern, unit, problem.size_bytes)
+    bound = 0.0
+    directions = sent, (target, source, moved)
+    for rates, exchanges in zip(rates_of_hosts(fabric, hosts, problem.model), directions, strict=True):
+        for size in np.unique(units[hosts]).tolist():
+            least = np.sort(_least_of_windows(*exchanges, number, size))
+            own = np.sort(rates[units[hosts] == size])
+            # The windows that send least on the slowest hosts: no assignment does better in the worst of the quotients.
+            bound = max(bound, float((least[: len(own)] / own).max()))
+    if problem.model != "alpha-beta":
+        leaving = least_leaving(sent, number, problem.size_bytes)
+        for tier in fabric.tiers:
+            members = np.bincount(tier.group_of, units, len(tier.out_gbps)).astype(np.int64)
+            bound = max(bound, float((leaving[members] / tier.out_gbps).max()))
+            bound = max(bound, float((leaving[number - members] / tier.in_gbps).max()))
+    return bound / BYTES_PER_US
+
+
+def _exchanges(pattern: Pattern, unit: int, size_bytes: float) -> tuple[Ints, Ints, Vector]:
+    """Return what each unit of ranks sends another one: two units and bytes, shape (E,), each pair once."""
+    n = -(-pattern.ranks // unit)
+    if pattern.all_to_all_share:
+        source, target = np.nonzero(~np.eye(n, dtype=bool))
+        moved = unit * unit * pattern.all_to_all_share * float(pattern.repeat.sum()) * size_bytes
+        return source, target, np.full(len(source), moved)
+    pairs = (pattern.source // unit) * n + pattern.target // unit
+    keys, place = np.unique(pairs, return_inverse=True)
+    totals = np.bincount(place, pattern.share * pattern.repeat[pattern.round] * size_bytes)
+    away = keys // n != keys % n
+    return keys[away] // n, keys[away] % n, totals[away]
+
+
+def _least_of_windows(source: Ints, target: Ints, moved: Vector, number: int, size: int) -> Vector:
+    """Return the bytes that leave each window of ``size`` consecutive units, shape (number - size + 1,)."""
+    leaving = np.convolve(np.bincount(source, moved, number), np.ones(size), "valid")
+    first, last = np.minimum(source, target), np.maximum(source, target)
+    inside = last - first < size  # of the windows that begin from last - size + 1 to first
+    begin, end = np.maximum(last - size + 1, 0)[inside], np.minimum(first, number - size)[inside] + 1
+    steps = np.bincount(begin, moved[inside], number + 1) - np.bincount(end, moved[inside], number + 1)
+    return np.asarray(np.maximum(leaving - np.cumsum(steps)[: len(leaving)], 0.0))
+
+
+def least_leaving(sent: tuple[Ints, Ints, Vector], number: int, size_bytes: float) -> Vector:
+    """Return the least bytes that any set of k units sends to the others, shape (number + 1,), k from 0; or less.
+
+    Of an all-reduce: what a set adds up is of use to the others, so it sends each chunk once at least. Where more goes
+    from every unit to another one, as in a ring, no set sends less than that.
+
+    :param sent: unit that sends bytes to another one, each pair once; three of shape (E,).
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    source, target, moved = sent
+    leaving = np.full(number + 1, float(size_bytes))
+    graph = coo_array((np.ones(len(source)), (source, target)), shape=(number, number))
+    if connected_components(graph, connection="strong")[0] == 1:
+        np.maximum(leaving, moved.min(), out=leaving)
+    if number <= _MAX_UNITS:
+        table = np.zeros((number, number))
+        table[source, target] = moved
+        np.maximum(leaving, _least_of_clusters(table), out=leaving)
+    leaving[[0, -1]] = 0.0
+    return leaving
+
+
+def _least_of_clusters(sent: Matrix) -> Vector:
+    """Return the least bytes that leave k units, shape (N + 1,), by clusters; ``sent``, shape (N, N), between units.
+
+    A cluster is two smaller ones. Of k units in it, i in the one and the others in the other, what stays in the cluster
+    but leaves the k is at least what does in the two, and what these send each other at least. Clusters of units that
+    exchange most are exact for exchanges of all with all, and for aligned blocks of a hypercube, which have the least
+    edges to the outside (Harper, SIAM J. 1964); those of units that exchange with the same ones, for servers.
+    """
+    from scipy.cluster.hierarchy import linkage
+
+    if np.allclose(sent.sum(axis=0), sent.sum(axis=1)):  # then as much enters any set as leaves it
+        sent = (sent + sent.T) / 2
+    both = sent + sent.T
+    apart = both.max() - both[np.triu_indices(len(sent), 1)]
+    best = np.zeros(len(sent) + 1)
+    for joins in (linkage(apart, "average"), linkage(np.hstack([sent, sent.T]), "average")):
+        clusters = [(np.array([k]), np.zeros(2)) for k in range(len(sent))]
+        for a, b in joins[:, :2].astype(int).tolist():
+            (left, of_left), (right, of_right) = sorted((clusters[a], clusters[b]), key=lambda pair: len(pair[0]))
+            between = _least_between(sent[np.ix_(left, right)]) + _least_between(sent[np.ix_(right, left)]).T
+            joined = np.full(len(left) + len(right) + 1, np.inf)
+            for k in range(len(left) + 1):
+                part = joined[k : k + len(right) + 1]
+                np.minimum(part, of_left[k] + of_right + between[k], out=part)
+            clusters.append((np.concatenate([left, right]), joined))
+        np.maximum(best, clusters[-1][1], out=best)
+    return best
+
+
+def _least_between(sent: Matrix) -> Matrix:
+    """Return no more than any i rows send to all but any j columns, shape (I + 1, J + 1).
+
+    :param sent: shape (I, J).
+    """
+    most = np.zeros((sent.shape[0] + 1, sent.shape[1] + 1))  # that i rows send to j columns
+    most[1:, 1:] = np.minimum(_most_of_rows(sent), _most_of_rows(sent.T).T)
+    of_rows, of_columns = (np.concatenate([[0.0], np.cumsum(np.sort(sent.sum(axis=axis)))]) for axis in (1, 0))
+    # All that they send, less what goes to these columns; all that the others get, less what other rows send them.
+    least = np.maximum(of_rows[:, None] - most, of_columns[None, ::-1] - most[::-1, ::-1])
+    return np.asarray(np.maximum(least, 0.0))
+
+
+def _most_of_rows(sent: Matrix) -> Matrix:
+    """Return the sum of the i rows that have most in j columns of their own, shape (I, J), i and j from 1."""
+    of_row = np.cumsum(-np.sort(-sent, axis=1), axis=1)
+    return np.asarray(np.cumsum(-np.sort(-of_row, axis=0), axis=0))
+
+
+def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float:
+    """Return what messages that wait for each other need at least, microseconds."""
+    fabric, hosts, ranks = problem.fabric, problem.hosts, pattern.ranks
+    apart = ~np.eye(len(hosts), dtype=bool)
+    us_per_byte = 1 / (_flow_gbps(fabric, problem.model)[np.ix_(hosts, hosts)] * BYTES_PER_US)
+    latency = fabric.rtt_us[np.ix_(hosts, hosts)] / 2 + fabric.overhead_us
+    if name in RINGS:
+        # Each block goes 2 (N - 1) hops. Over all blocks every hop has the same number, and a block's mean time is that
+        # of so many mean hops. A hop, in turn, has all its blocks after each other.
+        hops, share = 2 * (ranks - 1), float(pattern.share.min())
+        block = np.minimum(*(each := latency + share * problem.size_bytes * us_per_byte, each.T))
+        whole = hops / ranks * problem.size_bytes * np.minimum(us_per_byte, us_per_byte.T)
+        slowest = two_connected_threshold(whole) if len(hosts) > 2 else float(whole[0, 1])
+        return max(hops / ranks * ring_bound(np.where(apart, block, 0.0)), slowest)
+    if problem.model == "contention" and pattern.timing == "pipeline" and len(hosts) < ranks:
+        return 0.0  # a mean of hops, of which some are within hosts
+    shortest, fastest = float(latency[apart].min()), float(us_per_byte[apart].min())
+    if pattern.all_to_all_share:
+        hop = shortest + pattern.all_to_all_share * problem.size_bytes * fastest
+        return hop * float(pattern.repeat.sum())
+    hops_of_round = np.bincount(pattern.round, minlength=len(pattern.repeat))
+    if float(hops_of_round @ pattern.repeat) > _MAX_CHAINED_HOPS:
+        return 0.0
+    schedule = schedule_for(name, ranks, problem.priced_options)
+    # Ranks of one host are consecutive: these two may be on one, and then exchange in no time.
+    slots = problem.feasible.slots[hosts]
+    if len(set(slots.tolist())) == 1:
+        crosses = schedule.source // slots[0] != schedule.target // slots[0]
+    else:
+        crosses = np.abs(schedule.source - schedule.target) >= slots.max()
+    takes = shortest + schedule.count * (problem.size_bytes / schedule.chunks * fastest)
+    takes = np.where(crosses, takes, 0.0)
+    offsets, needed = dependencies(schedule)
+    done = np.zeros(len(schedule) + 1)  # the last one is of no transfer
+    for part in schedule.round_slices():
+        for k in range(part.start, part.stop):
+            done[k] = takes[k] + max(done[needed[offsets[k] : offsets[k + 1]]], default=0.0)
+    return float(done.max())
+
+
+def _flow_gbps(fabric: Fabric, model: str) -> Matrix:
+    """Return the most that one flow gets, Gbit/s, shape (N, N); without a limit where that is not known."""
+    if model == "alpha-beta":
+        return np.nan_to_num(pair_rates(fabric), nan=np.inf, posinf=np.inf)
+    if fabric.paths is not None:
+        rates = fabric.paths.pair_gbps()
+    else:
+        rates = np.minimum(fabric.host_out_gbps[:, None], fabric.host_in_gbps[None, :])
+    for tier in fabric.tiers:
+        crosses = tier.group_of[:, None] != tier.group_of[None, :]
+        shared = np.minimum(tier.out_gbps[tier.group_of][:, None], tier.in_gbps[tier.group_of][None, :])
+        rates = np.where(crosses, np.minimum(rates, shared), rates)
+    if model == SIMULATED and fabric.pair_gbps is not None:
+        rates = np.fmin(rates, fabric.pair_gbps)
+    return np.asarray(rates)

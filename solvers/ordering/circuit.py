@@ -20,9 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.ordering.biconnected import two_connected_threshold
-from solvers.ordering.interruptible import interruptible
-from solvers.ordering.one_tree import one_tree
+from solvers.ordering.one_tree import one_tree, two_connected_threshold
+from solvers.ordering.smt import interruptible
 
 Order = npt.NDArray[np.intp]
 IntegerCosts = npt.NDArray[np.int64]

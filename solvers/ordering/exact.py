@@ -2,28 +2,197 @@
 
 Rings under ``latency`` go to CP-SAT, all else to Z3: the whole order up to about ten hosts. Beyond that Z3 solves
 windows and groups, which can improve an order but gives no certificate for the whole.
+
+Large-neighbourhood search: improve an order by exact solving of parts of it (Shaw, CP 1998).
+
+A neighbourhood is a window: few enough units that :func:`solvers.ordering.smt.find_cheaper` decides over all ways of
+exchanging their contents. A window without an improvement is not searched again until the order changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, pattern_for
-from solvers.costs.closed_forms import CostProblem
+from solvers.costs.closed_forms import CostProblem, closed_form
+from solvers.costs.evaluator import pair_rates
+from solvers.costs.fabric import BYTES_PER_US
+from solvers.costs.patterns import Pattern
 from solvers.ordering.circuit import CircuitLimits, solve_circuit
-from solvers.ordering.neighbourhoods import improve
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
 from solvers.ordering.progress import SearchBudget
-from solvers.ordering.ring import least_sum, longest_hop
-from solvers.ordering.ring_orders import is_rotation_enough, penalised_costs, rotate_to_constraints
-from solvers.ordering.smt import SmtLimits
+from solvers.ordering.ring import is_rotation_enough, least_sum, longest_hop, penalised_costs, rotate_to_constraints
+from solvers.ordering.smt import SmtLimits, find_cheaper
+from solvers.ordering.symmetries import symmetries
 
+_MIN_WINDOW_UNITS, _MAX_WINDOW_UNITS = 5, 8
+_SLOW_HOP_SHARE = 2 / 3  # of the windows are around a slow hop
+_MAX_WINDOW_DRAWS = 50  # that were all searched before: then the search ends
+_EXACT_MAX_UNITS = 10  # solved at once, one more where a symmetry fixes one
 _PERTURBATIONS_PER_HOST = 1000
 _MAX_QUERIES = 40  # to Z3, where there is no time limit
 _QUERY_TIME_SHARE = 0.25  # of the time limit, for one query
 _QUERY_STEPS = 20_000_000  # of Z3's resource counter: a few seconds
+
+
+@dataclass(frozen=True)
+class ImprovedOrder:
+    """An order, shape (N,), its cost in microseconds and the number of Z3 queries that it took.
+
+    ``proved_optimal``: no order that the classes allow costs less by more than a share of ``EPSILON``.
+    """
+
+    order: Order
+    cost: float
+    proved_optimal: bool
+    queries: int
+
+
+def improve(
+    problem: CostProblem,
+    order: Order,
+    classes: Sequence[Sequence[Sequence[int]]],
+    limits: SmtLimits,
+    seed: int,
+    max_queries: int,
+) -> ImprovedOrder:
+    """Improve an order by Z3 queries for ``cost < current``; never worse than ``order``.
+
+    Queries are of the whole order while that is small enough, else of windows.
+
+    :param order: shape (N,), the host at each rank.
+    :param classes: of units that may be exchanged. Each is a list of units (lists of ranks, all of one length) whose
+        contents may be permuted: single ranks, hosts' ranks, racks.
+    :param limits: of one query; ``keep_going`` is called before every query too. Where it always returns True the
+        result depends on the seed alone.
+    :raises UsageError: for an unknown model or a size that is not positive.
+    :raises NoAnswer: when the order has no cost.
+    """
+    cost_of = closed_form(*problem)
+    cost, queries = cost_of(order), 0
+    classes = [units for units in classes if len(units) > 1]
+    whole = _solvable_class(classes, problem.pattern, problem.model)
+    searched: set[frozenset[int]] = set()
+    windows = _Windows(problem, classes, np.random.default_rng(seed))
+    while queries < max_queries and limits.keep_going() and classes:
+        units = whole if whole is not None else windows.next(order, searched)
+        if units is None:
+            break
+        queries += 1
+        answer = find_cheaper(problem, order, units, cost, limits)
+        if answer.order is not None:
+            order, cost = answer.order, cost_of(answer.order)
+            searched.clear()
+        elif whole is None:
+            searched.add(_ranks(units))
+        elif answer.proved_none:
+            return ImprovedOrder(order, cost, True, queries)
+        else:
+            whole = None
+    return ImprovedOrder(order, cost, not classes, queries)
+
+
+def _ranks(units: Sequence[Sequence[int]]) -> frozenset[int]:
+    return frozenset(rank for unit in units for rank in unit)
+
+
+def _solvable_class(
+    classes: Sequence[Sequence[Sequence[int]]], pattern: Pattern, model: str
+) -> Sequence[Sequence[int]] | None:
+    """Return the one class that covers all exchanges, if it is small enough to be solved at once."""
+    moved = _ranks([unit for units in classes for unit in units])
+    for units in classes:
+        if len(classes) == 1 or (len(units[0]) == 1 and _ranks(units) == moved):
+            number = len(units)
+            if (
+                number == _EXACT_MAX_UNITS + 1 == pattern.ranks
+                and len({int(s[0]) for s in symmetries(pattern, model)}) == number
+            ):
+                number -= 1
+            if number <= _EXACT_MAX_UNITS:
+                return units
+    return None
+
+
+class _Windows:
+    """Windows to solve: first every class of few units, then random windows, two of three of them around slow hops."""
+
+    def __init__(
+        self, problem: CostProblem, classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator
+    ) -> None:
+        pattern, fabric, size_bytes, model = problem
+        self._rng, self._rtt = rng, fabric.rtt_us
+        self._classes = classes
+        weight = pattern.reduce_repeat if model == "latency" else pattern.repeat
+        is_timed = weight[pattern.round] > 0
+        self._source, self._target = pattern.source[is_timed], pattern.target[is_timed]
+        self._round, self._weight = pattern.round[is_timed], weight[pattern.round[is_timed]]
+        self._transfer = np.zeros(int(is_timed.sum()))
+        if model != "latency":
+            self._transfer = pattern.share[is_timed] * size_bytes / BYTES_PER_US
+            self._slow = np.nan_to_num(1 / pair_rates(fabric), nan=0.0)
+
+    def next(self, order: Order, searched: set[frozenset[int]]) -> Sequence[Sequence[int]] | None:
+        """Return units that were not searched since the order last changed; None: no draw found such units."""
+        for units in self._classes:
+            if len(units) <= _MAX_WINDOW_UNITS and _ranks(units) not in searched:
+                return units
+        large = [units for units in self._classes if len(units) > _MAX_WINDOW_UNITS]
+        for _ in range(_MAX_WINDOW_DRAWS if large else 0):
+            units = large[int(self._rng.integers(len(large)))]
+            chosen = self._draw(order, units)
+            if _ranks(chosen) not in searched:
+                return chosen
+        return None
+
+    def _draw(self, order: Order, units: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        size, count = int(self._rng.integers(_MIN_WINDOW_UNITS, _MAX_WINDOW_UNITS + 1)), len(units)
+        unit_of = np.full(len(order), -1)
+        for u, unit in enumerate(units):
+            unit_of[list(unit)] = u
+        start = int(self._rng.integers(count))
+        centre = [start]
+        if self._rng.random() < _SLOW_HOP_SHARE and len(self._source):
+            hops = self._slowest_hops(order)
+            hop = int(hops[int(len(hops) * self._rng.random() ** 3)])
+            ends = [int(unit_of[self._source[hop]]), int(unit_of[self._target[hop]])]
+            centre = [u for u in dict.fromkeys(ends) if u >= 0] or centre
+        # Candidates to exchange with the ends: neighbours in the order, hosts near theirs, partners, any.
+        first_hosts = order[[unit[0] for unit in units]]
+        chosen = dict.fromkeys(centre)
+        while len(chosen) < size:
+            unit_a = centre[int(self._rng.integers(len(centre)))]
+            distance = 1 + int((count - 1) * self._rng.random() ** 3)
+            kind = int(self._rng.integers(4))
+            if kind == 0:
+                chosen[(unit_a + distance * (1 if self._rng.random() < 0.5 else -1)) % count] = None
+            elif kind == 1:
+                chosen[
+                    int(
+                        np.argsort(self._rtt[first_hosts[unit_a], first_hosts], kind="stable")[min(distance, count - 1)]
+                    )
+                ] = None
+            elif kind == 2:
+                partners = self._target[np.isin(self._source, units[unit_a])]
+                partners = unit_of[partners][unit_of[partners] >= 0]
+                if len(partners):
+                    chosen[int(self._rng.choice(partners))] = None
+            else:
+                chosen[int(self._rng.integers(count))] = None
+        return [units[u] for u in sorted(chosen)]
+
+    def _slowest_hops(self, order: Order) -> Order:
+        """Return the hops, slowest first: by time as a share of the longest in their round, then by time."""
+        source, target = order[self._source], order[self._target]
+        time_us = self._rtt[source, target]
+        if self._transfer.any():
+            time_us = time_us / 2 + np.where(source == target, 0.0, self._transfer * self._slow[source, target])
+        longest = np.zeros(int(self._round.max()) + 1)
+        np.maximum.at(longest, self._round, time_us)
+        share = time_us / np.where(longest > 0, longest, 1.0)[self._round]
+        return np.lexsort((-time_us * self._weight, -np.round(share, 2)))
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 
 from solvers.compilation import njit, njit_inner
 from solvers.costs.evaluator import SQUARINGS
-from solvers.ordering.move_kernels import apply, copy_into, draw_move, start_walk
-from solvers.ordering.random_numbers import random_unit
+from solvers.ordering.move_kernels import apply, copy_into, draw_move, random_unit, start_walk
 
 CONTENTION, ALPHA_BETA = 1, 2
 
@@ -154,7 +153,7 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
     mean hop instead of the longest; return (best order, its cost).
 
     ``loads``: :class:`solvers.ordering.objectives.Loads`; the others as in
-    :func:`solvers.ordering.hop_kernels.anneal_hops`.
+    :func:`solvers.ordering.latency_kernels.anneal_hops`.
     """
     hops, host_out, host_in = loads.hops, loads.host_out, loads.host_in
     n, rounds, hosts = len(order), len(hops.weight), len(hops.distances.rtt_us)

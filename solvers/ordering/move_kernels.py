@@ -1,14 +1,38 @@
-"""Compiled moves of simulated annealing (Numba): draw a move, apply it, undo it."""
+"""Compiled moves of simulated annealing (Numba): draw a move, apply it, undo it.
+
+Random numbers in compiled loops: splitmix64, so that a seed gives the same numbers with every version of Numba.
+"""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from solvers.compilation import njit_inner
-from solvers.ordering.random_numbers import random_below
 
 MAX_REVERSED_UNITS = 8  # at once; also of a shift
 _NEARBY_SWAP_PERIOD = 4  # one swap in so many is between nearby ranks
+
+
+@njit_inner(error_model="numpy", inline="always")
+def random_bits(state: Any) -> Any:
+    """Return the next 64 bits; ``state``: one unsigned 64-bit integer in an array (Steele, Lea and Flood 2014)."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit_inner(error_model="numpy")
+def random_below(state: Any, n: Any) -> Any:
+    """Return a random integer from 0 to n - 1."""
+    return np.int64(random_bits(state) % np.uint64(n))
+
+
+@njit_inner(error_model="numpy")
+def random_unit(state: Any) -> Any:
+    """Return a random number from 0 up to, not including, 1."""
+    return (random_bits(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 class Walk(NamedTuple):
@@ -16,7 +40,7 @@ class Walk(NamedTuple):
 
     ``order``, shape (N,): the host at each rank; ``rank_of``, shape (H,): a rank of each host, -1 without one.
     ``ranks`` and ``hosts``: the last move, in which each of these ranks gets the host beside it; ``random``: state of
-    :mod:`solvers.ordering.random_numbers`.
+    :mod:`solvers.ordering.move_kernels`.
     """
 
     order: Any
@@ -48,7 +72,7 @@ def start_walk(order: Any, hosts: Any, classes: Any, seed: Any) -> Any:
 
 @njit_inner(error_model="numpy")
 def draw_move(walk: Any, classes: Any) -> Any:
-    """Draw a move of a :class:`solvers.ordering.moves.ExchangeClass`; return how many ranks it changes (0: no move).
+    """Draw a move of :class:`solvers.ordering.constraints.ClassTable`; return how many ranks it changes (0: no move).
 
     The contents of two units of a class are swapped; in reversible classes, those of three to eight consecutive units
     may also be reversed or shifted by one. There one swap in four stays in an aligned block of 8 or 64 units: these

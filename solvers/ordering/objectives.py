@@ -1,4 +1,7 @@
-"""Patterns as contiguous arrays for the compiled loops of annealing."""
+"""Patterns as contiguous arrays for the compiled loops of annealing.
+
+Cooling schedules of simulated annealing: initial and final temperatures, and the weight of the smoothed cost.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,14 +13,88 @@ from plink.model.network import Matrix
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
-from solvers.ordering.cooling import spread_nearby
 
+_COOLING, _CHAIN_COOLING = 1000.0, 30.0  # the first temperature over the last
+# Of each run: (initial temperature over the typical change, weight of the smoothed cost). A low temperature keeps what
+# a start order has of the hierarchy. Few ranks, and loads, of which there are few different ones, need a higher one.
+_HOPS = ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5))
+_HOPS_OF_SMALL_JOBS = ((1.0, 0.5), (0.2, 1.0), (0.05, 0.0))
+_SMALL_JOB_MAX_RANKS = 32
+_LOADS = ((1.0, 0.0), (0.2, 0.0))
+# Chains: initial temperatures of the two parallel runs. The first run: over the deviation of nearby round trips. The
+# second: the same in long runs, over the deviation of all round trips in short ones.
+_FIRST_OVER_NEARBY, _SECOND_OVER_NEARBY, _SECOND_OVER_ALL = 0.1, 0.05, 0.5
+_SHORT_RUN_MAX_MOVES = 640_000
+_NEARBY_FRACTION = 4  # one in so many hosts is nearby
+_MAX_OVER_NEARBY = 2.0  # longer round trips are cut at so many times the nearby ones
 Integers = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.intp]
 _MODES = {"contention": 1, "alpha-beta": 2}
 _NO_PATHS = np.zeros((0, 0, 0), dtype=np.int32)
 _NEAREST_HOSTS = 8  # that an aimed move draws from
 _SMOOTHING_WIDTH = 0.25  # over the deviation of nearby round trips, for each hop of a chain
+
+
+class CoolingSchedule(NamedTuple):
+    """Initial and final temperature of a run, microseconds, and the weight of the smoothed cost, 0 to 1."""
+
+    initial: float
+    final: float
+    smoothing: float = 0.0
+
+    def part(self, k: int, slices: int) -> "CoolingSchedule":
+        """Return the schedule of the k-th slice of the run."""
+        ratio = self.final / self.initial
+        return CoolingSchedule(
+            self.initial * ratio ** (k / slices), self.initial * ratio ** ((k + 1) / slices), self.smoothing
+        )
+
+
+class CoolingSchedules:
+    """The cooling schedules of all runs of a search.
+
+    :param kind: ``hops``, ``chain`` or ``loads``. :param change: typical change of the cost by a swap; positive.
+    :param rtt_us: shape (N, N). :param ranks: how many.
+    """
+
+    def __init__(self, kind: str, change: float, rtt_us: Matrix, ranks: int) -> None:
+        self._chain: tuple[CoolingSchedule, ...] = ()
+        if kind == "chain":
+            # Mostly the differences between hosts of one site tell good orders from bad ones. Where sites are far
+            # apart, short hot runs move hosts between them and find the site for each branch.
+            nearby, overall = spread_nearby(rtt_us), float(rtt_us.std())
+            temperatures = (nearby * _FIRST_OVER_NEARBY, nearby * _SECOND_OVER_NEARBY, overall * _SECOND_OVER_ALL)
+            self._chain = tuple(
+                CoolingSchedule(temperature, min(temperatures) / _CHAIN_COOLING) for temperature in temperatures
+            )
+        small_job = kind == "hops" and ranks <= _SMALL_JOB_MAX_RANKS
+        heats = _LOADS if kind == "loads" else _HOPS_OF_SMALL_JOBS if small_job else _HOPS
+        self._cycle = [
+            CoolingSchedule(change * temperature, change * temperature / _COOLING, smoothing)
+            for temperature, smoothing in heats
+        ]
+
+    def schedules(self, run: int, parallel: int, moves: int) -> Sequence[CoolingSchedule]:
+        """Return one schedule for each parallel run; ``run``: how many came before, ``moves``: of each."""
+        if self._chain:
+            first, second_long, second_short = self._chain
+            return (first, second_short if moves <= _SHORT_RUN_MAX_MOVES else second_long)[:parallel]
+        return [self._cycle[(run * parallel + k) % len(self._cycle)] for k in range(parallel)]
+
+
+def spread_nearby(rtt_us: Matrix) -> float:
+    """Return the standard deviation of the round trips between nearby hosts, microseconds.
+
+    Round trips much longer than those to the nearest quarter of the hosts are cut, or the differences within a site
+    would be lost. (With four distant sites or more they are, but there the number of hops between sites counts.)
+    Where all pairs are equally far, a host's round trip to itself counts too.
+    """
+    n = len(rtt_us)
+    if n < 2:
+        return 0.0
+    pairs = rtt_us[~np.eye(n, dtype=bool)].reshape(n, n - 1)
+    nearby = np.median(np.sort(pairs, axis=1)[:, (n - 1) // _NEARBY_FRACTION])
+    return float(np.minimum(pairs, _MAX_OVER_NEARBY * nearby).std()) or float(rtt_us.std())
 
 
 class Distances(NamedTuple):
@@ -28,7 +105,7 @@ class Distances(NamedTuple):
 
 
 class Hops(NamedTuple):
-    """Input of :func:`solvers.ordering.hop_kernels.anneal_hops`: E hops, pairs of ranks, in R rounds.
+    """Input of :func:`solvers.ordering.latency_kernels.anneal_hops`: E hops, pairs of ranks, in R rounds.
 
     ``weight``, shape (R,): of a round's longest hop; ``low``, ``high`` and ``round``, shape (E,), by rounds, which
     begin at ``starts``, shape (R + 1,); the hops of a rank are ``hop_of[hop_ptr[rank] : hop_ptr[rank + 1]]``.
@@ -45,12 +122,12 @@ class Hops(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Input of :func:`solvers.ordering.chain_kernels.anneal_chain`: E hops, each after those that it waits for.
+    """Input of :func:`solvers.ordering.latency_kernels.anneal_chain`: E hops, each after those that it waits for.
 
     ``source`` and ``target``, shape (E,): ranks; a hop waits for ``waits[wait_ptr[hop] : wait_ptr[hop + 1]]``;
     ``after``: the hop that waits for each and begins where it ends, -1 for those in ``last``; ``levels``: hops in the
     longest chain; ``hop_of``: as in :class:`Hops`, first the hops to a rank, then those from it; ``width_us``: width of
-    the smoothed maximum (:func:`solvers.ordering.chain_kernels.smooth_max`) for each hop.
+    the smoothed maximum (:func:`solvers.ordering.latency_kernels.smooth_max`) for each hop.
     """
 
     source: Integers

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from solvers.compilation import njit, njit_inner
-from solvers.ordering.random_numbers import random_below, random_unit
+from solvers.ordering.move_kernels import random_below, random_unit
 
 _EPSILON = 1e-7
 _ROUNDING = 1e-9
@@ -213,7 +213,7 @@ def perturb(graph: Any, hosts: Any, best: Any, perturbations: Any, state: Any) -
     """Perturb a tour in place: swap two adjacent segments, improve around them, undo it if the cost is not accepted.
 
     :param graph: :class:`Neighbours`. :param hosts: the tour, shape (N,). :param best: shape (N,), becomes the cheapest
-        tour. :param perturbations: :class:`Perturbations`. :param state: of :mod:`solvers.ordering.random_numbers`.
+        tour. :param perturbations: :class:`Perturbations`. :param state: of :mod:`solvers.ordering.move_kernels`.
     :return: how much less ``best`` costs than the tour did.
     """
     n, cost = len(hosts), graph.cost

@@ -17,11 +17,10 @@ from solvers.costs.closed_forms import CostFunction
 from solvers.costs.patterns import Pattern, steady_state
 from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.bounds import hypercube_bound, pattern_bound
+from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
 from solvers.ordering.branch_and_bound import cheapest_order
+from solvers.ordering.constraints import moves_of
 from solvers.ordering.initial import initial_orders
-from solvers.ordering.link_bounds import LINKS, link_bound
-from solvers.ordering.moves import moves_of
 from solvers.ordering.problem import (
     OBJECTIVES,
     RANDOM_ORDERS,
@@ -33,8 +32,15 @@ from solvers.ordering.problem import (
     random_orders,
 )
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
-from solvers.ordering.ring import longest_hop, search_bottleneck, search_ring
-from solvers.ordering.ring_orders import is_rotation_enough, penalised_costs, ring_lower_bound, search_ring_order
+from solvers.ordering.ring import (
+    is_rotation_enough,
+    longest_hop,
+    penalised_costs,
+    ring_lower_bound,
+    search_bottleneck,
+    search_ring,
+    search_ring_order,
+)
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
 _EXHAUSTIVE_SEARCH_MAX_HOSTS = 10

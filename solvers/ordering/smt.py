@@ -11,24 +11,51 @@ logic (QF_IDL) gained nothing worth its own path for trees; duals (:mod:`solvers
 Rounds, pipelines, chains and the loads of ``alpha-beta`` are encoded as they are. The 16-norm of ``contention`` is not
 linear: it is relaxed to the maximum and tangents, one more of them after each candidate that the closed form does not
 confirm. So "unsatisfiable" is a proof for all models, up to a share of ``EPSILON`` of the cost.
+
+Interruptible calls of solvers that run for long and have no progress callback.
 """
 
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from solvers.costs.closed_forms import CostProblem, Order, closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.interruptible import interruptible
 from solvers.ordering.smt_windows import LinearLoad, LongestLoad, Window, longest_loads
 from solvers.ordering.symmetries import redundant_choices
 
+_POLL_INTERVAL_S = 0.1
+Result = TypeVar("Result")
 _SLOPE_BITS = 12  # of a tangent
 _NORM = 16  # of the groups' shared links: see solvers.costs.evaluator.latest
 _MAX_REJECTED_CANDIDATES = 300  # that the closed form did not confirm
+
+
+def interruptible(call: Callable[[], Result], stop: Callable[[], object], keep_going: Callable[[], bool]) -> Result:
+    """Run ``call`` in a thread and return its result; ``stop`` ends it early once ``keep_going`` returns False.
+
+    The caller's thread stays free for signal handlers, which Python runs in the main thread only.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(call)
+        try:
+            while not future.done():
+                try:
+                    future.exception(_POLL_INTERVAL_S)
+                except TimeoutError:
+                    if not keep_going():
+                        stop()
+        except BaseException:  # Ctrl-C: do not wait for the rest of the call
+            while not future.done():
+                stop()
+                time.sleep(_POLL_INTERVAL_S)
+            raise
+        return future.result()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Choose an order where nobody measured what groups' links carry.
 
 Round trips do not show which group has the slow link, and the order that is cheapest by one assumption may be the worst
-where that is wrong. So orders are compared by several draws of the capacities (:mod:`solvers.costs.assumed_links`):
+where that is wrong. So orders are compared by several draws of the capacities (:mod:`solvers.costs.fabric`):
 each cost is over that of the cheapest order by the same draw, and the mean counts. For hypercube algorithms there are
 more orders to choose among (:func:`aligned_order`), and exchanges improve the chosen one. Figures are in
 docs/results/order-models.md.

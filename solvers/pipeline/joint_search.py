@@ -18,7 +18,7 @@ import numpy as np
 
 from solvers.costs.patterns import Pattern
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.moves import ExchangeClass, moves_of
+from solvers.ordering.constraints import ExchangeClass, moves_of
 from solvers.ordering.progress import SearchBudget
 from solvers.pipeline.period import Integers, PeriodModel, PlacedPartition
 from solvers.pipeline.period_kernels import TRIFLE, score_of

@@ -21,7 +21,7 @@ from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import never_locks, verify_actions
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 MAX_SIMULATED_WORKERS = 64
 """Above it no candidates are simulated: formulas decide."""

@@ -23,8 +23,7 @@ from plink.model.pipeline.versions import backward_peer, forward_peer, own_of_up
 from solvers.pipeline.stage_costs import StageCosts, keeps_versions
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import Integers, Resources, Tasks, Vector
-from solvers.simulation.network import SimulatedNetwork, resources_between
+from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, Vector, resources_between
 
 Watch = Callable[[int, int], None]
 POSTED_RECEIVES = 3

@@ -3,22 +3,156 @@
 A pair's time is that of its two groups, plus what each host adds. The time between two groups is the mean of the pairs
 measured between them, drawn towards the height at which the tree joins them the more, the fewer they are (empirical
 Bayes: by the variance within pairs of groups over that between them).
+
+Where the innermost tier of a network ends: the first valley in how the distances of its pairs are spread.
+
+A tree of hosts from the few pairs that were measured: average linkage in which most pairs are missing.
+
+Two clusters are as far apart as the mean of the pairs measured between them. The nearest ones merge first, all those
+at once that are each other's nearest (reciprocal nearest neighbours, Murtagh, Comput. J. 26(4), 1983) and within a
+band of the nearest of all: on complete data that is the tree one merge at a time gives, in a few dozen array passes.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from plink.model.network import Matrix
-from solvers.hierarchy.valley import innermost_tier_us
-from solvers.prediction.merging import ClusterTree, merge_tree
 from solvers.prediction.observed import Floats, Integers, ObservedPairs, observed
 
+_GRID_STEP = 0.01  # of the natural logarithm of a height
+_MAX_VALLEY_SHARE = 0.5  # density of a valley over that of the lower peak beside it
+_MIN_SHARE = 0.001  # of the pairs, on either side of a valley
+_MIN_PAIRS = 5  # on either side of a valley
+_MERGE_BAND = 1.05
 _PASSES = 3
 _EXPLORATION_BONUS = 0.3  # share by which groups without measured pairs may be nearer than expected
 _MIN_REMAINING_SHARE = 0.2  # of a round trip, after the offsets are subtracted
 _STEPS = 40
+
+
+def innermost_tier_us(height_us: npt.NDArray[np.float64], bandwidth: float = 0.04) -> float:
+    """Return the height that separates the nearest tier from the rest; 0 where no tier stands out: all hosts apart.
+
+    The heights' logarithms are smoothed with a Gaussian kernel; a valley counts when its density is no more than half
+    that of the peaks on both sides, and five pairs at least (one in a thousand) lie below it, and above. A largest-gap
+    rule would do for complete measurements; with most pairs missing, some hosts hang in the tree by one noisy pair and
+    fill the gap.
+
+    :param height_us: shape (M,), for each measured pair the height at which a tree joins its hosts.
+    :param bandwidth: of the kernel, as a share of the height: the spread of one tier that is to be smoothed away.
+    """
+    if len(height_us) < 2 or height_us.max() <= 0:
+        return 0.0
+    x = np.sort(np.log(np.maximum(height_us, height_us.max() * 1e-6)))
+    grid = np.arange(x[0] - 0.3, x[-1] + 0.3, _GRID_STEP)
+    histogram, _ = np.histogram(x, bins=np.append(grid, grid[-1] + _GRID_STEP) - _GRID_STEP / 2)
+    reach = np.arange(-int(4 * bandwidth / _GRID_STEP), int(4 * bandwidth / _GRID_STEP) + 1) * _GRID_STEP
+    density = np.convolve(histogram, np.exp(-0.5 * (reach / bandwidth) ** 2))[len(reach) // 2 :][: len(grid)]
+    least = max(_MIN_SHARE * len(x), _MIN_PAIRS)
+    peak, low, at = density[0], density[0], 0
+    for k, value in enumerate(density.tolist()):
+        deep = low < _MAX_VALLEY_SHARE * min(peak, value)
+        if deep and least <= np.searchsorted(x, grid[at]) <= len(x) - least:
+            return float(np.exp(grid[at]))
+        if value > peak or deep:  # a new peak; a valley with too little below it is forgotten
+            peak, low, at = value, value, k
+        elif value < low:
+            low, at = value, k
+    return 0.0
+
+
+@dataclass(frozen=True)
+class ClusterTree:
+    """Dendrogram of the hosts.
+
+    ``order``, shape (N,): hosts as the leaves from left to right. ``height_us``, shape (N-1,): between each two leaves
+    next to each other, the distance at which their clusters merged; two hosts anywhere in the order met at the highest
+    of those between them.
+    """
+
+    order: Integers
+    height_us: Floats
+
+    def highest_us(self, i: Integers, j: Integers) -> Floats:
+        """Return the distance at which hosts ``i`` and ``j``, each of shape (M,), i != j, met, shape (M,)."""
+        place = np.empty(len(self.order), dtype=np.intp)
+        place[self.order] = np.arange(len(self.order))
+        start, stop = np.minimum(place[i], place[j]), np.maximum(place[i], place[j])
+        power = np.frexp((stop - start).astype(np.float64))[1] - 1
+        table, heights = self.height_us, np.zeros(len(i))  # table[k]: the highest of 2^level from k on
+        for level in range(int(power.max(initial=-1)) + 1):
+            here, width = power == level, 1 << level
+            heights[here] = np.maximum(table[start[here]], table[stop[here] - width])
+            table = np.maximum(table[:-width], table[width:])
+        return heights
+
+    def cut(self, height_us: float) -> Integers:
+        """Return the cluster of every host, shape (N,), when all merges above ``height_us`` are undone."""
+        labels = np.empty(len(self.order), dtype=np.intp)
+        labels[self.order] = np.concatenate([[0], np.cumsum(self.height_us > height_us)])
+        return labels
+
+
+def merge_tree(pairs: ObservedPairs) -> ClusterTree:
+    """The tree of ``pairs``; hosts that no chain of measured pairs joins meet at the farthest distance there is."""
+    n = pairs.n
+    a, b, total, count = pairs.i, pairs.j, pairs.rtt_us, np.ones(len(pairs))
+    farthest = float(np.max(pairs.rtt_us, initial=0.0))
+    after = np.full(n, -1, dtype=np.intp)
+    first, last, floor = np.arange(n), np.arange(n), np.zeros(n)
+    gap = np.full(n, farthest)  # above the leaf to the right
+    while len(a):
+        distance = total / count
+        nearest = np.full(len(first), np.inf)
+        np.minimum.at(nearest, a, distance)
+        np.minimum.at(nearest, b, distance)
+        mutual = (distance == nearest[a]) & (distance == nearest[b]) & (distance <= distance.min() * _MERGE_BAND)
+        left, right = _disjoint(a[mutual], b[mutual], len(first))
+        height = np.maximum(nearest[left], np.maximum(floor[left], floor[right]))
+        after[last[left]] = first[right]
+        gap[last[left]] = height
+        first, last, floor = first.copy(), last.copy(), floor.copy()
+        last[left], floor[left] = last[right], height
+        selected = np.ones(len(first), dtype=bool)
+        selected[right] = False
+        number = np.cumsum(selected) - 1
+        number[right] = number[left]
+        first, last, floor = first[selected], last[selected], floor[selected]
+        a, b, total, count = _joined(number[a], number[b], total, count, len(first))
+    order, height_us = [], []
+    for start in first.tolist():
+        leaf = start
+        while leaf >= 0:
+            order.append(leaf)
+            height_us.append(gap[leaf])
+            leaf = int(after[leaf])
+        height_us[-1] = farthest
+    return ClusterTree(np.array(order, dtype=np.intp), np.array(height_us[:-1]))
+
+
+def _disjoint(a: Integers, b: Integers, n: int) -> tuple[Integers, Integers]:
+    """Keep of the pairs (a, b) those that share no end with an earlier one kept (ties make them share)."""
+    place = np.arange(len(a))
+    owner = np.full(n, len(a), dtype=np.intp)
+    np.minimum.at(owner, a, place)
+    np.minimum.at(owner, b, place)
+    selected = (owner[a] == place) & (owner[b] == place)
+    return a[selected], b[selected]
+
+
+def _joined(
+    a: Integers, b: Integers, total: Floats, count: Floats, n: int
+) -> tuple[Integers, Integers, Floats, Floats]:
+    """Join pairs of clusters after merging: drop those inside one, add up those between the same two."""
+    apart = a != b
+    low, high = np.minimum(a, b)[apart], np.maximum(a, b)[apart]
+    totals = coo_array((total[apart], (low, high)), shape=(n, n)).tocsr().tocoo()  # sums entries of the same place
+    counts = coo_array((count[apart], (low, high)), shape=(n, n)).tocsr()
+    row, column = totals.coords
+    return row, column, np.asarray(totals.data, dtype=np.float64), np.asarray(counts.data, dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.evaluator import timing_of
 from solvers.costs.host_costs import message_places
-from solvers.simulation.job import Integers, Resources, Tasks, amounts_moved
-from solvers.simulation.network import SimulatedNetwork, resources_between
+from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, amounts_moved, resources_between
 
 if TYPE_CHECKING:
     from solvers.simulation.engine import Timeline

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from solvers.simulation.network import SimulatedNetwork, resources_between
+from solvers.simulation.job import SimulatedNetwork, resources_between
 
 _DOCTYPE = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
 _UNLIMITED_BPS = 1e18  # links need a bandwidth

@@ -10,10 +10,9 @@ from plink.features.advise.run import advise
 from plink.features.cost.run import cost
 from plink.features.launch.backend import Backend, backend_for
 from plink.features.order.algorithms import fabric_from
-from plink.features.order.hubs import hubs_limited_by_cores
+from plink.features.order.hubs import hub_processes, hubs_limited_by_cores
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, read_network
-from solvers.planning.hubs import hub_processes
 
 WORKERS = [f"n{k}" for k in range(8)]
 

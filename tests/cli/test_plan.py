@@ -10,7 +10,7 @@ import pytest
 from plink.cli.app import command
 from plink.errors import PlinkError
 from plink.model.plan import Plan, plan_from_json, read_plan
-from solvers.planning.schedules import schedule_of
+from solvers.planning import schedule_of
 from solvers.schedules.verifier import verify
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed

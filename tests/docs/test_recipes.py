@@ -13,7 +13,7 @@ _PACKAGES = ("plink", "probes", "runners", "solvers")
 
 
 _SPEND = """
-from runners.elastic.wire import decode, encode
+from runners.elastic.controller import decode, encode
 from solvers.elastic.extensions.expensive import PriceRose
 from tests.runners.elastic.simulated_job import SimulatedJob
 

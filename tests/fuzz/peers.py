@@ -107,7 +107,7 @@ def _assignment() -> Any:
 def serve_peer(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
     from plink.runtime.elastic.partition.serialization import begun, parts_of, take, update_part
-    from plink.runtime.elastic.transport.messages import Part, Update
+    from plink.runtime.elastic.transport.messages import PartitionPart, Update
     from plink.runtime.elastic.transport.records import ConnectionLost
     from plink.runtime.elastic.transport.wire import receive
     from tests.fuzz.targets import _layout
@@ -122,9 +122,9 @@ def serve_peer(data: bytes) -> None:
                     update_part(message)
                     if partition is not None:
                         partition.update(message.worker, message.clock, 0, True, message.blocks)
-                elif isinstance(message, Part) and partition is None:
+                elif isinstance(message, PartitionPart) and partition is None:
                     partition = begun(layout, message, sees_ahead=False)
-                elif isinstance(message, Part):
+                elif isinstance(message, PartitionPart):
                     take(partition, message)
             except (ValueError, IndexError, PlinkError):
                 # A server answers these with a refusal (owner.py).

@@ -3,7 +3,7 @@
 import copy
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,9 @@ from msgspec import Meta
 
 from plink.errors import InputError
 from plink.model.codec import convert, decode, schema_name, undeclared
-from plink.model.document import UNSET
+from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.network import network_from_json
-from plink.model.network_file import NetworkDocument
+from plink.model.network_file import NetworkFile
 from plink.model.order import RankOrder, order_from_json
 from plink.model.plan import plan_from_json
 from plink.model.schedule_file import schedule_from_json
@@ -26,28 +26,27 @@ A_NAME = "a host name (letters, digits, '.', '-', '_', ':' only)"
 MAX_ERROR_S = 10.0  # it takes well below one
 
 
-class Leg(TypedDict):
+class Leg(Part, frozen=True):
     """A part of the document."""
 
     to: HostName
-    hops: NotRequired[Count]
+    hops: Count | Unset = UNSET
 
 
-class Star(TypedDict):
+class Star(Document, frozen=True, kw_only=True, tag="plink.star/1"):
     """All that a declaration may have."""
 
-    schema: Literal["plink.star/1"]
-    name: NotRequired[str | int]
-    mode: NotRequired[Literal["near", "far"] | None]
-    legs: NotRequired[list[Leg]]
-    costs: NotRequired[dict[str, float]]
-    by_host: NotRequired[dict[str, dict[str, list[Leg]]]]
-    env: NotRequired[dict[Annotated[str, Meta(pattern="^[A-Z]+$")], str]]
-    pair: NotRequired[Annotated[list[int], Meta(min_length=2, max_length=2)]]
-    rows: NotRequired[list[tuple[int, float]]]
-    share: NotRequired[Annotated[float, Meta(ge=0, lt=1e15)]]
-    flag: NotRequired[bool]
-    code: NotRequired[Annotated[str, Meta(pattern="^[0-9]+$")]]
+    name: str | int | Unset = UNSET
+    mode: Literal["near", "far"] | Unset | None = UNSET
+    legs: list[Leg] | Unset = UNSET
+    costs: dict[str, float] | Unset = UNSET
+    by_host: dict[str, dict[str, list[Leg]]] | Unset = UNSET
+    env: dict[Annotated[str, Meta(pattern="^[A-Z]+$")], str] | Unset = UNSET
+    pair: Annotated[list[int], Meta(min_length=2, max_length=2)] | Unset = UNSET
+    rows: list[tuple[int, float]] | Unset = UNSET
+    share: Annotated[float, Meta(ge=0, lt=1e15)] | Unset = UNSET
+    flag: bool | Unset = UNSET
+    code: Annotated[str, Meta(pattern="^[0-9]+$")] | Unset = UNSET
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def test_a_part_of_a_file_is_named_by_its_key() -> None:
 
 def test_undeclared_keys_are_left_out_and_can_be_had() -> None:
     document = {"schema": "plink.star/1", "flag": True, "colour": "green"}
-    assert decode(Star, document, "s.json") == {"schema": "plink.star/1", "flag": True}
+    assert decode(Star, document, "s.json") == Star(flag=True)
     assert undeclared(Star, document) == {"colour": "green"}
     assert schema_name(Star) == "plink.star/1"
 
@@ -133,7 +132,7 @@ def test_an_error_in_a_large_document_is_found_in_time(place: str) -> None:
 def test_matrices_are_left_to_who_knows_the_hosts() -> None:
     """Their cells cost a file of 1,000 hosts no time here."""
     document = {"schema": "plink.network/1", "hosts": [{"name": "a"}], "latency_us": "x", "hops": [[{}]]}
-    assert decode(NetworkDocument, document, "n.json")["latency_us"] == "x"
+    assert decode(NetworkFile, document, "n.json").latency_us == "x"
     with pytest.raises(InputError, match=r"n\.json: latency_us: "):
         network_from_json(document, "n.json")
 

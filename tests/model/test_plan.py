@@ -18,7 +18,7 @@ from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan, plan_from_json, read_plan
 from plink.model.schedule import forward_and_reverse
 from plink.model.storage import render_document
-from solvers.planning.schedules import schedule_of
+from solvers.planning import schedule_of
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import equal_chunks

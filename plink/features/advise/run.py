@@ -28,8 +28,14 @@ from solvers.advice import (
     simulated_line,
 )
 from solvers.compilation import search_clock
-from solvers.costs.accuracy import prediction_interval
-from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, priced_options, search_model_for
+from solvers.costs.by_name import (
+    CONTENTION,
+    SIMULATED,
+    model_for,
+    prediction_interval,
+    priced_options,
+    search_model_for,
+)
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.progress import SearchBudget

@@ -13,7 +13,7 @@ from plink.model.network import Network, to_rows
 from plink.transport.connector import Progress
 from solvers.embedding.embed import embed as fit_embedding
 from solvers.embedding.fitting import STEPS
-from solvers.embedding.settings import EmbeddingConstraints
+from solvers.embedding.pairs import EmbeddingConstraints
 from solvers.grouping.cluster import cluster as find_groups
 
 

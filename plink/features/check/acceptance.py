@@ -20,7 +20,7 @@ from plink.model.check import (
 )
 from plink.model.document import UNSET
 from plink.terminal.junit import Case
-from solvers.checking.agreement import (
+from solvers.checking import (
     MIN_ORDERS,
     Correlation,
     calibration,

@@ -31,9 +31,9 @@ from plink.transport.connector import Connector, Progress
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.runner import RunContext, RunObserver
-from solvers.checking.host_costs import MIN_SIZES, CollectiveTiming
-from solvers.checking.orders import Order, orders_between
+from solvers.checking import MIN_SIZES, CollectiveTiming, orders_between
 from solvers.costs.by_name import cost_function_for, model_for, search_model_for
+from solvers.costs.closed_forms import Order
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.simulation.cost import cost_by_model
 

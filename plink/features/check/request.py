@@ -121,7 +121,7 @@ class CheckRequest(FeatureRequest):
         if not self.algorithms:
             raise UsageError("--algo: name one at least")
         if self.measure:
-            from solvers.checking.agreement import MIN_ORDERS
+            from solvers.checking import MIN_ORDERS
             from solvers.schedules.catalogue import ALGORITHMS
 
             if self.min_spearman is not None and self.orders < MIN_ORDERS:

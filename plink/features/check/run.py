@@ -29,7 +29,7 @@ from plink.terminal.junit import Case
 from plink.transport.connector import Progress
 from runners.choice import connector_for
 from solvers.affinity import paia, triplets
-from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
+from solvers.checking import CollectiveTiming, fit_host_costs
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import fabric_of
 from solvers.embedding.embed import embed

@@ -17,8 +17,14 @@ from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
 from plink.model.document import UNSET
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.costs.accuracy import prediction_interval
-from solvers.costs.by_name import SIMULATED, misranking_warning, model_for, parts_of, priced_options
+from solvers.costs.by_name import (
+    SIMULATED,
+    misranking_warning,
+    model_for,
+    parts_of,
+    prediction_interval,
+    priced_options,
+)
 from solvers.costs.closed_forms import CostFunction
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric

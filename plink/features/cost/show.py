@@ -6,7 +6,8 @@ from itertools import groupby
 
 from plink.model.cost import CollectiveCost, CostPart
 from plink.model.document import UNSET
-from plink.model.units import format_bytes, format_host_costs, format_prediction, format_us
+from plink.model.network_file import format_host_costs
+from plink.model.units import format_bytes, format_prediction, format_us
 
 _ROUNDING_US = 1e-2  # what rounded parts may differ by from their sum
 

@@ -58,7 +58,7 @@ _log = logging.getLogger("plink.doctor")
 def diagnose(network: Network, request: DoctorRequest | None = None) -> list[Finding]:
     """Return the findings of a network's measurements, the most severe first."""
     request = request or DoctorRequest()
-    labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
+    labels = label_groups(network.latency_us, network.details.plan == "adaptive")
     findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=request.floor_us))
     return merged([*findings, *interface_findings(network)])
 
@@ -89,7 +89,7 @@ def examine(
             if names[host] not in facts:
                 session.scheduler.mark_lost(host, "its agent stopped answering")
         if interfaces := find_interfaces(session):
-            measurements.details["interfaces"] = interfaces
+            measurements.add(interfaces=interfaces)
         plan = AllPairs(len(hosts), seed=0)
         done = 0
         while (pairs := plan.next_round(measurements.latency)) is not None:
@@ -146,7 +146,7 @@ class _TimeLimit:
 
     def _stop_at(self) -> float:
         measurements = self._session.measurements
-        answered = not measurements.errors and not measurements.details.get("host_flow_errors")
+        answered = not measurements.errors and not measurements.details.host_flow_errors
         is_faulty = self.faulty or self._session.scheduler.lost_hosts or not answered
         return min(self._check_ends, self._latest if is_faulty else math.inf)
 

@@ -51,7 +51,7 @@ def _lab(name: Name = "") -> None:
 @takes(
     LabSettings,
     only="racks hosts_per_rack host_rate uplink_rate uplink_delay_us mtu seed private_folders pods pod_rate topology "
-    "base levels rails",
+    "base levels rails gpu",
 )
 def up(settings: LabSettings, name: Name = "") -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.

@@ -26,7 +26,7 @@ from probes.session import ProbeProgress, measure_all
 from runners.lab import kernel, lifecycle
 from runners.lab.blueprint import Blueprint, LabSettings, Rate
 from runners.lab.state import LabState, need_root
-from solvers.costs.accuracy import RINGS, calibrated_interval
+from solvers.costs.by_name import RINGS, calibrated_interval
 from solvers.costs.closed_forms import ring_seconds
 from solvers.hierarchy.tiers import nearest_tier
 from solvers.schedules.catalogue import Options

@@ -56,10 +56,10 @@ from solvers.advice import CostLine, cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.master_patterns import masters_pattern
+from solvers.costs.patterns import masters_pattern
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
-from solvers.planning.schedules import schedule_of
+from solvers.planning import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify

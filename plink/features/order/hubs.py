@@ -1,5 +1,9 @@
-"""Hub processes of a network, and the schedules of ranks with them."""
+"""Hub processes of a network, and the schedules of ranks with them.
 
+Hub processes of a job: how many run on each hub host, and what each can take.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,11 +14,30 @@ from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.units import format_gbps
 from solvers.costs.fabric import Fabric
-from solvers.planning.hubs import GBPS_A_PROCESS, hub_processes
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 
+# Receiving, adding and sending back a gigabyte takes a process 1.2 s of a core (docs/results/hub.md).
+GBPS_A_PROCESS = 7.0
 _PRICED_SEGMENTS = 16  # AggEngine cuts a vector so that sums travel back while others arrive
 Ranks = npt.NDArray[np.intp]
+
+
+def hub_processes(rates_gbps: Sequence[float | None], cores: Sequence[int | None]) -> tuple[list[int], list[float]]:
+    """Return the host of each process, by index, and the weights of the processes: what each can take.
+
+    A host has a process for each 7 Gbit/s, and leaves one core to the kernel. Hosts of unknown rate are as fast as the
+    slowest that is known.
+
+    :param rates_gbps: of each hub host, in and out at once. :param cores: of each.
+    """
+    least = min((rate for rate in rates_gbps if rate is not None), default=1.0)
+    hosts, weights = [], []
+    for host, (rate, number) in enumerate(zip(rates_gbps, cores, strict=True)):
+        limit = 1 if number is None else max(1, number - 1)
+        processes = 1 if rate is None or math.isinf(rate) else min(max(1, math.ceil(rate / GBPS_A_PROCESS)), limit)
+        hosts += [host] * processes
+        weights += [min((least if rate is None else rate) / processes, GBPS_A_PROCESS)] * processes
+    return hosts, weights
 
 
 @dataclass(frozen=True)

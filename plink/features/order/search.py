@@ -22,6 +22,7 @@ from plink.features.order.data import (
 from plink.features.order.fast_tsp_process import FastTsp
 from plink.features.order.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.features.order.request import OrderRequest
+from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
@@ -34,10 +35,10 @@ from solvers.costs.by_name import (
     search_model_for,
 )
 from solvers.costs.fabric import Fabric
+from solvers.ordering.bounds import LINKS, link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search
@@ -257,7 +258,7 @@ def _without_guesses(fabric: Fabric, data: SearchData, rtt_us: Matrix) -> Fabric
 
 def _is_probed(network: Network) -> bool:
     """Return whether plink measured the network, and could have measured rates; files by others have what they have."""
-    return "plan" in network.details
+    return network.details.plan is not UNSET
 
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:

@@ -9,7 +9,7 @@ from plink.model.embedding import SmoothingVerdict
 from plink.model.network import Network
 from plink.model.order import Smoothing
 from solvers.embedding.embed import Embedding, embed
-from solvers.embedding.settings import Setting
+from solvers.embedding.pairs import Setting
 from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
 
 RELATIVE = {"auto": None, "relative": True, "absolute": False}  # errors, by name

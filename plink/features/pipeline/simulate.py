@@ -16,7 +16,7 @@ from solvers.pipeline.simulator import PipelineSimulation
 from solvers.pipeline.simulator import simulate_pipeline as simulate_placed
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline, Watch
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 
 @dataclass(frozen=True)

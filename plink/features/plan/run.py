@@ -20,12 +20,10 @@ from plink.model.plan import Masters, Plan
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.costs.master_patterns import masters_pattern
-from solvers.costs.patterns import Pattern
+from solvers.costs.patterns import Pattern, masters_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.problem import expand_slots
-from solvers.planning.costing import AllReduce, random_groups_median, two_level_cost, weights_by
-from solvers.planning.schedules import schedule_of
+from solvers.planning import AllReduce, random_groups_median, schedule_of, two_level_cost, weights_by
 from solvers.schedules.catalogue import Options
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of

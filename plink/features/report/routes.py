@@ -1,8 +1,7 @@
 """What an order does on a network: its route, what takes most of the time, and the loads of links and hosts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from plink.features.report.blocks import Indices
 from plink.features.report.data import Bandwidths, LinkDirection, ProbeSummary, Route, RouteBottleneck, SharedLink
 from plink.model.document import UNSET
 from plink.model.network import Network
+from plink.model.network_file import SharedLinkEntry
 from plink.model.order import RankOrder
 from plink.pictures import Floats
 from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
@@ -28,7 +28,7 @@ _MAX_ALL_TO_ALL_RANKS = 1024  # whose transfers, every rank to every other one, 
 _DEFAULT_SIZE_BYTES = 100e6
 _LISTED_ORDER = "given"  # as plink.model.order calls a list of names
 _NO_HOPS = np.empty((0, 2), dtype=np.intp)
-Rows = list[tuple[list[int], Mapping[str, Any]]]  # the groups of a tier, as (indices, row)
+Rows = list[tuple[list[int], SharedLinkEntry]]  # the groups of a tier, as (indices, row)
 _METHOD_NAMES = {"stamp": "STAMP", "icmp": "ICMP", "tcp": "TCP"}
 
 
@@ -141,7 +141,7 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
     :raises InputError: when the file's ``shared_links`` or ``host_flows`` cannot be read.
     """
     names = network.hosts.names
-    tiers = [shared_rows(tier["groups"], names) for tier in network.shared_links]
+    tiers = [shared_rows(tier.groups, names) for tier in network.shared_links]
     fabric = fabric_of(network) if any(tiers) else None
     out_gbps, in_gbps = _host_rates(network)
     pair = network.bandwidth_gbps
@@ -153,7 +153,7 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
         pair if cached else None,
         out_gbps,
         in_gbps,
-        tuple(tier.get("confidence") for tier in network.shared_links) if fabric else (),
+        tuple(tier.confidence or None for tier in network.shared_links) if fabric else (),
     )
 
 
@@ -178,8 +178,8 @@ def _tier(tiers: Sequence[Rows], number: int, fabric: Fabric, work: CollectiveWo
             _parent(tiers, number, members),
             _direction(row, "out", float(capacities[0][group]), None if loads is None else float(loads[0][group])),
             _direction(row, "in", float(capacities[1][group]), None if loads is None else float(loads[1][group])),
-            row.get("why") or "",
-            row.get("confidence"),
+            row.reason or "",
+            row.confidence or None,
         )
         for group, (members, row) in enumerate(rows)
     )
@@ -203,10 +203,10 @@ def _model_capacities(fabric: Fabric, tier: int, groups: int) -> tuple[Floats, F
     return links.out_gbps[:groups], links.in_gbps[:groups]
 
 
-def _direction(row: Mapping[str, Any], way: str, capacity_gbps: float, load_bytes: float | None) -> LinkDirection:
-    gbps = row.get(f"{way}_gbps") or None
-    low, high = (row.get("interval") or {}).get(f"{way}_gbps") or (None, None)
-    limited_by = row.get(f"{way}_limited_by") or ""
+def _direction(row: SharedLinkEntry, way: str, capacity_gbps: float, load_bytes: float | None) -> LinkDirection:
+    gbps = row.gbps(way) or None
+    low, high = row.range_gbps(way) or (None, None)
+    limited_by = row.limited_by(way) or ""
     assumed = capacity_gbps if gbps is None and np.isfinite(capacity_gbps) else None
     busy_us = load_bytes / (capacity_gbps * BYTES_PER_US) if load_bytes is not None else None
     return LinkDirection(
@@ -240,25 +240,25 @@ def probe_summary_of(network: Network) -> ProbeSummary:
         counts = samples[measured & (np.nan_to_num(samples) > 0)]
         if len(counts):
             probes, answers = (int(counts.min()), int(np.median(counts)), int(counts.max())), int(counts.sum())
-    if probes is None and isinstance(details.get("count"), int):
-        probes = (details["count"],) * 3
+    if probes is None and details.count:
+        probes = (details.count,) * 3
     return ProbeSummary(
-        str(details.get("measured_at") or ""),
+        details.measured_at or "",
         _methods(network, measured),
         probes,
         answers,
-        str(details.get("plan") or ""),
-        str(details.get("assumed_from") or ""),
+        details.plan or "",
+        details.assumed_from or "",
     )
 
 
 def _methods(network: Network, measured: npt.NDArray[np.bool_]) -> tuple[tuple[str, int], ...]:
     """Return the methods, the most used first."""
-    named, used = network.details.get("methods"), network.detail("method_used")
+    named, used = network.details.methods, network.detail("method_used")
     if named and used is not None:
         indices = used[measured & np.isfinite(used)].astype(np.intp)
         counts = np.bincount(indices[indices < len(named)], minlength=len(named))
         ranked = np.argsort(-counts, kind="stable").tolist()
         return tuple((_METHOD_NAMES.get(named[k], str(named[k])), int(counts[k])) for k in ranked if counts[k])
-    method = network.details.get("method")
+    method = network.details.method
     return ((_METHOD_NAMES.get(method, str(method)), int(measured.sum())),) if method else ()

@@ -17,7 +17,7 @@ from plink.features.report.routes import bandwidths_of, probe_summary_of, route_
 from plink.model.diagnosis import Finding
 from plink.model.network import Matrix, Network
 from plink.model.units import count
-from solvers.costs.accuracy import prediction_interval
+from solvers.costs.by_name import prediction_interval
 from solvers.costs.fabric import fabric_of
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import measured_hosts
@@ -190,8 +190,8 @@ def left_out(network: Network) -> list[int]:
 def gaps_of(network: Network) -> tuple[Gap, ...]:
     """Return what was not measured: a row for each host without any, then one for each reason."""
     names, isolated = network.hosts.names, set(left_out(network))
-    reason_of = {(row["from"], row["to"]): row["why"] for row in network.errors}
-    default_reason = "left to prediction" if network.details.get("plan") == "adaptive" else "never tried"
+    reason_of = {(row.source, row.target): row.reason for row in network.errors}
+    default_reason = "left to prediction" if network.details.plan == "adaptive" else "never tried"
     reasons = [default_reason, *sorted(set(reason_of.values()) - {default_reason})]
     number, index = {reason: k for k, reason in enumerate(reasons)}, {name: i for i, name in enumerate(names)}
     code = np.where(np.isnan(network.latency_us), 0, -1)  # of the reason, -1 where there is none to look for

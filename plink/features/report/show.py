@@ -17,8 +17,9 @@ from plink.features.report.data import ReportData
 from plink.features.report.figures import order_caption
 from plink.features.report.words import date, heading, summary, tier_table
 from plink.model.network import Matrix, Network
+from plink.model.network_file import format_host_costs
 from plink.model.picture import NetworkPicture, OrderBottleneck, SharedTierSummary, TierSpread
-from plink.model.units import format_host_costs, format_us
+from plink.model.units import format_us
 from plink.pictures import Floats, short, short_names
 
 _GAP = 4
@@ -58,7 +59,7 @@ def print_picture(network: Network, data: ReportData) -> None:
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):
         console.print(line, no_wrap=True, overflow="ignore", crop=False)
     if (costs := network.host_costs) is not None:
-        console.print(f"\n{format_host_costs(costs)} ({date(costs['measured_at'])})", soft_wrap=True)
+        console.print(f"\n{format_host_costs(costs)} ({date(costs.measured_at)})", soft_wrap=True)
 
 
 def picture_of(network: Network, data: ReportData) -> NetworkPicture:

@@ -14,7 +14,7 @@ from plink.terminal.inputs import network_from
 from plink.terminal.options import NetworkFile
 from plink.terminal.screen import say
 from solvers.costs.fabric import fabric_of
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
 
 app = typer.Typer(

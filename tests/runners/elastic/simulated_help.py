@@ -13,15 +13,13 @@ from plink.elastic import Rebalance
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.groups import helpees
 from plink.runtime.elastic.helping.help_network import HelpNetwork
-from plink.runtime.elastic.helping.helpee import Helpee
-from plink.runtime.elastic.helping.helper import Helper, HelpSession
-from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
+from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing, helpees
+from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession
 from plink.runtime.elastic.transport.messages import HelpResult, Message, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.clock_work import Grain
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.worker import WorkOff
 from tests.runners.elastic.simulated_server import SimulatedLine
 from tests.runtime.elastic.simulated_helping import Queue

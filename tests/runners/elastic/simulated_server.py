@@ -21,11 +21,10 @@ from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.outgoing import Outgoing
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.replicator import RETRY_S, Replicator, _Channel
-from plink.runtime.elastic.server.server import Server
-from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
 from plink.runtime.elastic.transport.messages import Announce, Message, Read, Status, Update
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.transport.store_config import StoreConfig
 
 _HEAD = 100  # bytes of a message without its values
 Later = Callable[[float, Callable[[], None]], None]

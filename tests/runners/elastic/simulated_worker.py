@@ -6,15 +6,14 @@ import numpy as np
 
 from plink.model.consistency import Rule
 from plink.model.elastic.codec import encode_message
-from plink.model.elastic.reports import Failed, WorkerFinished
+from plink.model.elastic.reports import ClockDone, Failed, WorkerFinished
 from plink.model.rules.dssp import DSSP
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.transport.messages import Announce, Answer, Message, Read, Wanted
-from plink.runtime.elastic.worker.assignments import Assigned
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
-from plink.runtime.elastic.worker.worker import RELEASED, Clock
+from plink.runtime.elastic.transport.messages import Announce, Message, Read, ServerAnswer, Wanted
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
+from plink.runtime.elastic.worker.worker import RELEASED, Assigned
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.elastic.simulated_help import SimulatedHelping, SimulatedRebalancer
 from tests.runners.elastic.simulated_server import SeenUpdate
@@ -156,7 +155,7 @@ class SimulatedWorker:
         self._worked_s = self._host.seconds_of_work(self._client.now, len(self._shards))
         self._soon(self._worked_s)
 
-    def _may_see(self, answer: Answer) -> bool:
+    def _may_see(self, answer: ServerAnswer) -> bool:
         """Whether it sees all that it must, nothing that is too new, and its own shards as it left them."""
         app, now, values = self._host.app, self._client.now, answer.blocks[0].values.ravel()
         own, own_values = app.units(now - 1), values[list(self._shards or ())]
@@ -284,7 +283,19 @@ class SimulatedWorker:
         self._client.now, self._does = now + 1, self._begin
         self._host.workers._done(
             self._running,
-            Clock(now, now - 1, len(self._shards), 0.1, self._worked_s, 0 in self._shards, now - 2),
+            ClockDone(
+                now,
+                now - 1,
+                1,
+                0.1,
+                0 in self._shards,
+                now - 2,
+                None,
+                self._client.generation,
+                self.number,
+                len(self._shards),
+                compute_s=self._worked_s,
+            ),
         )
         self._soon(0.0)
 

@@ -19,8 +19,7 @@ from msgspec import structs
 from plink.elastic import Table
 from plink.model.elastic import codec
 from plink.model.elastic.reports import MESSAGES
-from plink.model.elastic.requests import REQUESTS
-from plink.model.elastic.results import RESULTS
+from plink.model.elastic.requests import REQUESTS, RESULTS
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping.messages import HelpMessage
@@ -106,24 +105,23 @@ class _Sink:
     def close(self) -> None: ...
 
 
-def _sent() -> dict[str, str]:
+def _sent() -> list[str]:
     """Return what messages of each kind are as bytes, without their version."""
     layout = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
     blocks = (RowBlock(0, range(1, 3), vectors), RowBlock(1, range(1), np.array([[8]])))
     wanted = (Wanted(0, range(1, 3)), Wanted(1, np.array([0, 2], dtype=np.uint32)))
     others = {"text": "t", "blocks": blocks, "wanted": wanted, "status": Status.WAITING}
-    result = {}
-    for kind in (m.Answer, m.UpdateAnswer, m.Grant, *m.Request.__subclasses__()):
+    result = []
+    for kind in (m.ServerAnswer, m.UpdateAnswer, m.Grant, *m.ServerRequest.__subclasses__()):
         values: dict[str, Any] = {"partition": 1}
         for number, field in enumerate(structs.fields(kind)[1:], 2):
             values[field.name] = others.get(field.name, True if field.type is bool else number)
-        for part in PartKind if kind is m.Part else (None,):
+        for part in PartKind if kind is m.PartitionPart else (None,):
             sink = _Sink()
             wire.send(sink, kind(**values | ({} if part is None else {"kind": part})), layout, ticket=9)
-            name = kind.__name__ if part is None else part.name
-            result[name] = (sink.content[:4] + sink.content[5:]).hex()
-    return result
+            result.append((sink.content[:4] + sink.content[5:]).hex())
+    return sorted(result)
 
 
 def main() -> int:

@@ -17,10 +17,10 @@ from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.replica.arbitration import Arbitration
-from plink.runtime.elastic.transport.messages import Announce, Answer, Grant, Message, Status, Update
-from plink.runtime.elastic.worker.announcer import Announcer
-from plink.runtime.elastic.worker.client import Client, Unanswered
-from plink.runtime.elastic.worker.local_groups import Group, LocalGroups, Updates
+from plink.runtime.elastic.transport.messages import Announce, Grant, Message, ServerAnswer, Status, Update
+from plink.runtime.elastic.worker.announcer import Announcer, Group, LocalGroups, Updates
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import Unanswered
 from tests.runtime.elastic.arbiter_log import replayed
 from tests.runtime.elastic.stores import HANGS_S, Store, hand_over, store, together, wait_for
 
@@ -205,7 +205,7 @@ def test_group_that_is_too_old_for_its_last_member_is_dropped() -> None:
 
 def test_reads_of_a_host_are_shared_where_they_have_the_update_of_both() -> None:
     groups, began, end = LocalGroups(), threading.Event(), threading.Event()
-    first, second = {0: Answer(0)}, {0: Answer(0)}
+    first, second = {0: ServerAnswer(0)}, {0: ServerAnswer(0)}
 
     def slow() -> dict[int, Message]:
         began.set()
@@ -243,7 +243,7 @@ def test_failed_shared_read_is_repeated_by_the_other_worker() -> None:
     def other() -> object:
         assert began.wait(HANGS_S)
         threading.Timer(0.05, end.set).start()
-        return groups.read("model", 0.0, lambda: {1: Answer(1)})
+        return groups.read("model", 0.0, lambda: {1: ServerAnswer(1)})
 
     def first() -> None:
         with pytest.raises(Unanswered):

@@ -17,7 +17,7 @@ from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.divergence import MAX_CLOCKS_BEHIND, MAX_UNDO_COPIES, ReplicaDistances
 from plink.runtime.elastic.partition.partition import Partition
-from plink.runtime.elastic.server.server import Server
+from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.messages import ReplicationDelta, Status, Update
 from tests.runtime.elastic.stores import store, wait_for
 

@@ -14,8 +14,7 @@ from plink.runtime.elastic.helping import messages as m
 from plink.runtime.elastic.helping.help_network import HelpNetwork
 from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
 from plink.runtime.elastic.transport.messages import Help, HelpResult, Status
-from plink.runtime.elastic.worker.clock_work import ClockWork
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import ClockWork, LoadedShards
 from tests.runtime.elastic.stores import PATIENCE_S, Store, store, wait_for
 
 LAYOUT = Layout((Table("a", 6, 2),), 2)

@@ -11,7 +11,7 @@ from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.messages import Activate, Message, Part, PartKind, Read, Status, Wanted
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, PartKind, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
 from tests.runtime.elastic.stores import hand_over, store, together, wait_for
 from tests.runtime.elastic.test_repeats import LAYOUT, update
@@ -71,7 +71,11 @@ def test_late_delivery_of_a_cancelled_move_is_refused() -> None:
         source, target = run.servers[0].actor(0), run.servers[1].actor(0)
         source.ask(update(0, 0, 1))
         sent: list[Message] = []
-        tapped(run.servers[0], before=sent.append, after=once(fails(ConnectionLost("frozen")), Part, PartKind.SUMS))
+        tapped(
+            run.servers[0],
+            before=sent.append,
+            after=once(fails(ConnectionLost("frozen")), PartitionPart, PartKind.SUMS),
+        )
         with pytest.raises(ConnectionLost):
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
         late, output = list(sent), []
@@ -181,7 +185,7 @@ def test_a_replica_that_missed_a_roll_back_is_not_pushed_to(when: str) -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1, history=True)
         run.servers[0].actor(0).ask(update(0, 0, 5))
-        tap = once(lambda: run.servers[0].roll_back(-1, 1), Activate if when == "after" else Part)
+        tap = once(lambda: run.servers[0].roll_back(-1, 1), Activate if when == "after" else PartitionPart)
         tapped(run.servers[0], **{when: tap})
         with pytest.raises(RejectedRequest, match="given up"):
             run.servers[0].add_replica(0, run.servers[1].address)

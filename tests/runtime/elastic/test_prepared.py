@@ -10,10 +10,12 @@ import pytest
 from plink.model.consistency import SSP, Rule
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
-from plink.runtime.elastic.server.server import PartitionStatus, Server
-from plink.runtime.elastic.transport.messages import Activate, Message, Part, Read, Status, Wanted
+from plink.runtime.elastic.replica.snapshot import PartitionStatus
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.worker.client import Client, RolledBack
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.counting import COUNTS, count, counted
 from tests.runtime.elastic.stores import HANGS_S, Store, store, together, wait_for
 from tests.runtime.elastic.test_migration import fails, once, tapped
@@ -164,7 +166,7 @@ def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
         reached, go = threading.Event(), threading.Event()
 
         def stop(message: Message) -> None:
-            if isinstance(message, Part):
+            if isinstance(message, PartitionPart):
                 reached.set()
                 assert go.wait(HANGS_S)
 

@@ -16,8 +16,8 @@ from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.snapshot import Role
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import Message, Read, Status, Update, Wanted
-from plink.runtime.elastic.transport.store_config import StoreConfig
 from tests.runtime.elastic.stores import HANGS_S, KEYS
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)

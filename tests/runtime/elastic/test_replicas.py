@@ -8,8 +8,8 @@ import pytest
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
-from plink.runtime.elastic.server.server import SavedState, Server
-from plink.runtime.elastic.transport.messages import Activate, Message, Part, Status
+from plink.runtime.elastic.server import SavedState, Server
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Status
 from plink.runtime.elastic.transport.records import ConnectionLost
 from tests.runtime.elastic.stores import NO_LIMIT, Store, store, wait_for
 from tests.runtime.elastic.test_migration import fails, once, tapped
@@ -227,7 +227,7 @@ def test_a_restore_that_is_not_answered_is_repeated(executed: bool) -> None:
         with pytest.raises(migration.InDoubt):
             replica.restore_to(0, target.address, 1, [0], 2)
         parts: list[int] = []
-        tapped(replica, before=lambda message: parts.append(isinstance(message, Part)))
+        tapped(replica, before=lambda message: parts.append(isinstance(message, PartitionPart)))
         replica.restore_to(0, target.address, 1, [0], 2)
         assert not any(parts)
         clocks(run, 2, 3)
@@ -288,7 +288,7 @@ def test_a_closed_server_keeps_no_one_waiting() -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1)
         old, new = run.servers
-        tapped(old, before=once(old.close, Part))
+        tapped(old, before=once(old.close, PartitionPart))
         with pytest.raises((RejectedRequest, ConnectionLost)):
             old.prepare(0, new.address, 1, replica="")
 

@@ -12,12 +12,13 @@ from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.transport import listener as listener_module
+from plink.runtime.elastic.transport import connection as listener_module
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.runtime.elastic.transport.messages import Read, Wanted
 from plink.runtime.elastic.transport.records import Forged
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.worker.client import Client, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import Timeouts, Unanswered
 from tests.runtime.elastic.counting import COUNTS, FLOATS, ROWS, WIDTH, count, counted
 from tests.runtime.elastic.stores import KEYS, NO_LIMIT, PATIENCE_S, hand_over, store, wait_for
 

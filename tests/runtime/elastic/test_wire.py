@@ -53,7 +53,7 @@ NUMBERS = {
     "worker": st.integers(-1, (1 << 31) - 1), "clock": st.integers(-1, 1 << 60), "after": st.integers(-1, 1 << 60),
     "state": st.integers(-1, 1 << 60), "before": st.integers(-1, 1 << 60),
 }  # fmt: skip
-KINDS = (messages.Answer, messages.UpdateAnswer, messages.Grant, *messages.Request.__subclasses__())
+KINDS = (messages.ServerAnswer, messages.UpdateAnswer, messages.Grant, *messages.ServerRequest.__subclasses__())
 # What a part of another kind does not have.
 OF_PARTS = {
     "generation_clock": {PartKind.STATE},
@@ -73,11 +73,11 @@ def test_what_is_sent_arrives(data: st.DataObject, kind: type[Any], first: Rows,
     for field in structs.fields(kind)[1:]:
         usual = st.booleans() if field.type is bool else st.integers(0, 1 << 60)
         values[field.name] = lists[field.name] if field.name in lists else data.draw(NUMBERS.get(field.name, usual))
-    if kind is messages.Part:
+    if kind is messages.PartitionPart:
         values |= {name: 0 for name, parts in OF_PARTS.items() if values["kind"] not in parts}
     sent, pipe = kind(**values), Pipe()
     send(pipe, sent, LAYOUT, ticket=7)
-    result, ticket = receive(pipe, LAYOUT, kind if issubclass(kind, messages.Answer) else messages.Answer)
+    result, ticket = receive(pipe, LAYOUT, kind if issubclass(kind, messages.ServerAnswer) else messages.ServerAnswer)
     assert (type(result), ticket, pipe.content) == (kind, 7, b"")
     for name in kind.__struct_fields__:
         if name not in lists:

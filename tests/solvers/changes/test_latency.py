@@ -7,9 +7,9 @@ import pytest
 
 from plink.model.document import UNSET
 from plink.model.network import Matrix, to_rows
-from solvers.changes.aligned import Mask, align
-from solvers.changes.latency import RoundTrips, compared, round_trips
+from solvers.changes.differences import RoundTrips, compared, round_trips
 from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.noise import Mask, align
 from tests.solvers.changes.files import flat, named
 
 HOSTS = "abcdefghijkl"

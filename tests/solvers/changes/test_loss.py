@@ -9,9 +9,9 @@ import pytest
 
 from plink.model.comparison import NetworkChange
 from plink.model.network import Network
-from solvers.changes.aligned import Mask, align
-from solvers.changes.loss import losses
+from solvers.changes.differences import losses
 from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.noise import Mask, align
 from tests.solvers.changes.files import even, flat, named
 
 ANY = ChangeThresholds(loss=0.0)

@@ -8,8 +8,7 @@ import pytest
 from scipy.stats import t as student
 
 from plink.model.network import Matrix, to_rows
-from solvers.changes.aligned import Mask, Side, align
-from solvers.changes.noise import FALSE_ALARMS, Noise, noise
+from solvers.changes.noise import FALSE_ALARMS, Mask, Noise, Side, align, noise
 from tests.solvers.changes.files import flat, named
 
 HOSTS = "abcdefghijklmnopqrstuvwxyz"

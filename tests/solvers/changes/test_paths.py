@@ -8,8 +8,8 @@ import pytest
 
 from plink.model.comparison import NetworkChange
 from plink.model.network import Matrix
-from solvers.changes.aligned import align
-from solvers.changes.paths import hops, missing
+from solvers.changes.differences import hops, missing
+from solvers.changes.noise import align
 from tests.solvers.changes.files import even, flat, named
 
 

@@ -10,9 +10,9 @@ from plink.errors import InputError
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.network import Matrix, Network
-from solvers.changes.aligned import align
+from solvers.changes.differences import capacities, pair_rates
 from solvers.changes.network_change import ChangeThresholds
-from solvers.changes.rates import capacities, pair_rates
+from solvers.changes.noise import align
 from tests.solvers.changes.files import named
 
 HOSTS = "abcdefgh"
@@ -179,7 +179,7 @@ def test_a_figure_that_is_missing_is_not_compared() -> None:
 def test_malformed_shared_links_are_refused(rows: Any, where: str) -> None:
     with pytest.raises(InputError) as caught:
         both(shared(group()), named(HOSTS, shared_links=[{"groups": rows}]))
-    assert caught.value.location == f"a file: shared_links[0].groups{where}"
+    assert caught.value.location == f"details: shared_links[0].groups{where}"
 
 
 def test_a_link_that_carries_nothing_any_more_is_worse() -> None:

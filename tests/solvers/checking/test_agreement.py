@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
-from solvers.checking.agreement import (
+from solvers.checking import (
     Correlation,
     calibration,
     gain_of_best,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
-from solvers.checking.host_costs import CollectiveTiming, fit_host_costs
+from solvers.checking import CollectiveTiming, fit_host_costs
 from solvers.costs.fabric import Fabric
 from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import Options

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
-from solvers.checking.orders import Order, orders_between, spread
+from solvers.checking import Order, orders_between, spread
 
 
 def crossings(order: Order) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solvers.costs.accuracy import RINGS, calibrated_interval, prediction_interval
+from solvers.costs.by_name import RINGS, calibrated_interval, prediction_interval
 from solvers.costs.fabric import MIN_RATE_SIGMA, Fabric
 from tests.solvers.ordering.instances import alike
 

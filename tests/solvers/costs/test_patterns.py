@@ -14,8 +14,7 @@ from plink.model.schedule import Schedule, dependencies, make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import reduce_phase
-from solvers.costs.master_patterns import masters_pattern, servers_pattern
-from solvers.costs.patterns import Pattern, pattern_of, steady_state
+from solvers.costs.patterns import Pattern, masters_pattern, pattern_of, servers_pattern, steady_state
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.requests import requests

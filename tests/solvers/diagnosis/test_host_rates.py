@@ -5,7 +5,7 @@ import pytest
 
 from probes.round_robin import all_rounds
 from solvers.costs.host_flows import Flow, best_rates
-from solvers.diagnosis.host_rates import fast_partner, half_duplex, slow_by_flows
+from solvers.diagnosis.bandwidth import fast_partner, half_duplex, slow_by_flows
 
 GBPS = 0.2
 

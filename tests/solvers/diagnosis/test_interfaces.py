@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from solvers.diagnosis.interfaces import slow_interfaces
+from solvers.diagnosis.bandwidth import slow_interfaces
 
 
 def rates(hosts: int, slow: dict[tuple[int, int], float]) -> list[list[float | None]]:

@@ -12,10 +12,9 @@ from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed, triangle_violations
 from solvers.embedding.fitting import distances_us
-from solvers.embedding.pairs import folds, reachable
-from solvers.embedding.settings import EmbeddingConstraints
+from solvers.embedding.pairs import EmbeddingConstraints, folds, reachable
 from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
-from solvers.prediction.neighbours import by_neighbours
+from solvers.prediction.observed import by_neighbours
 
 
 def points(n: int, dimension: int, alpha: float = 1.0, seed: int = 0) -> Matrix:

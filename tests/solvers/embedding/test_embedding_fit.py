@@ -12,11 +12,9 @@ import pytest
 import torch
 
 import solvers.embedding.fitting
-from solvers.embedding.fitting import Fits, Trial, distances_us, fit, median_us
-from solvers.embedding.pairs import Integers
-from solvers.embedding.parallel import fit_all
+from solvers.embedding.fitting import Fits, Trial, distances_us, fit, fit_all, median_us
+from solvers.embedding.pairs import Integers, Setting
 from solvers.embedding.problem import Problem, log_error
-from solvers.embedding.settings import Setting
 from solvers.prediction.observed import ObservedPairs, observed
 
 NOTHING = np.empty(0, dtype=np.intp)
@@ -166,7 +164,7 @@ def test_parallel_fits_use_one_pytorch_thread_and_restore_it() -> None:
 
 CTRL_C = """
 import itertools, signal, threading
-from solvers.embedding.parallel import fit_all
+from solvers.embedding.fitting import fit_all
 from tests.solvers.embedding.test_embedding_fit import FOLDS_OF_SIX, SETTINGS, measured, trials
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

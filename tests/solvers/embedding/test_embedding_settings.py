@@ -3,7 +3,7 @@
 import pytest
 
 from plink.errors import UsageError
-from solvers.embedding.settings import EmbeddingConstraints, Setting
+from solvers.embedding.pairs import EmbeddingConstraints, Setting
 
 
 def test_dimensions_are_fewer_than_half_the_hosts_and_one_for_128_of_them() -> None:

@@ -9,13 +9,10 @@ import solvers.embedding.embed
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
 from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted, triangle_violations
-from solvers.embedding.fitting import Fits, Trial
-from solvers.embedding.pairs import reachable
-from solvers.embedding.parallel import fit_all
-from solvers.embedding.settings import EmbeddingConstraints, Setting
+from solvers.embedding.fitting import Fits, Trial, fit_all
+from solvers.embedding.pairs import EmbeddingConstraints, Setting, reachable
 from solvers.embedding.verdict import Verdict, _verdict, validate_halves, validate_held_out
-from solvers.prediction.neighbours import by_neighbours
-from solvers.prediction.observed import observed
+from solvers.prediction.observed import by_neighbours, observed
 
 PLAIN = EmbeddingConstraints(dimension=2, alpha=1.0, heights=False, relative=False)
 NAN = math.nan

@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from plink.model.network import Matrix
-from solvers.hierarchy.linkage import average_linkage
+from solvers.hierarchy.tiers import average_linkage
 
 
 def _cost(n: int, seed: int, few: bool) -> Matrix:

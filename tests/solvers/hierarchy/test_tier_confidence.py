@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plink.model.network import Matrix
-from solvers.hierarchy.tier_confidence import TierConfidence, tier_confidences
+from solvers.hierarchy.shared_tiers import TierConfidence, tier_confidences
 
 RACKS = [list(range(8 * k, 8 * k + 8)) for k in range(8)]
 PODS = [list(range(16 * k, 16 * k + 16)) for k in range(4)]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from solvers.hierarchy.valley import innermost_tier_us
+from solvers.prediction.tiered import innermost_tier_us
 
 NEAR = 30.0
 

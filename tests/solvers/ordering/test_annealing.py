@@ -9,9 +9,8 @@ import pytest
 from solvers.costs.by_name import pattern_for
 from solvers.costs.fabric import Fabric, TierLinks
 from solvers.ordering.annealing import Annealer, AnnealingResult
-from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
-from solvers.ordering.cooling import CoolingSchedule
-from solvers.ordering.moves import Moves, moves_of
+from solvers.ordering.constraints import FeasibleOrders, Moves, PlacementConstraints, moves_of
+from solvers.ordering.objectives import CoolingSchedule
 from solvers.ordering.progress import SearchBudget, SearchProgress
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric

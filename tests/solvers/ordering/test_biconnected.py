@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
-from solvers.ordering.biconnected import two_connected_threshold
+from solvers.ordering.one_tree import two_connected_threshold
 from tests.solvers.synthetic import Matrix, racks, random_costs
 
 SEED = st.integers(0, 2**32 - 1)

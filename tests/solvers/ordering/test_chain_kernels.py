@@ -5,7 +5,7 @@ import pytest
 
 from solvers.costs.by_name import pattern_for
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.chain_kernels import evaluate_chain, smooth_max, start_chain, update_chain
+from solvers.ordering.latency_kernels import evaluate_chain, smooth_max, start_chain, update_chain
 from solvers.ordering.move_kernels import Walk
 from solvers.ordering.objectives import chain_of
 from solvers.ordering.problem import Order

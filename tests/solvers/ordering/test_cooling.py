@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from solvers.ordering.cooling import CoolingSchedule, CoolingSchedules, spread_nearby
+from solvers.ordering.objectives import CoolingSchedule, CoolingSchedules, spread_nearby
 
 
 def noisy(n: int, median_us: float = 100.0) -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from solvers.ordering.circuit import CircuitLimits, solve_circuit
-from solvers.ordering.interruptible import interruptible
+from solvers.ordering.smt import interruptible
 from tests.solvers.synthetic import random_costs
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from solvers.costs.by_name import NAMES, SIMULATED, cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
-from solvers.ordering.link_bounds import LINKS, least_leaving, link_bound
+from solvers.ordering.bounds import LINKS, least_leaving, link_bound
 from solvers.ordering.problem import Order, OrderingProblem, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
@@ -16,8 +16,7 @@ from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import cost_by_model
-from solvers.simulation.job import CapacityChanges
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import CapacityChanges, SimulatedNetwork
 from tests.solvers.costs.test_cost_models import fabric, fitting, options_for
 from tests.solvers.costs.test_interfaces import GBPS, bcube
 from tests.solvers.simulation.collectives import simulate_collective

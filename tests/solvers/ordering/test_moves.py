@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.ordering.moves import ExchangeClass, moves_of
+from solvers.ordering.constraints import ExchangeClass, moves_of
 
 RANKS = 60
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from solvers.costs.closed_forms import CostProblem, closed_form
-from solvers.ordering.neighbourhoods import ImprovedOrder, improve
+from solvers.ordering.exact import ImprovedOrder, improve
 from solvers.ordering.smt import SmtLimits
 from solvers.ordering.smt_windows import EPSILON
 from tests.solvers.ordering.instances import neighbours, pattern_of, tied

@@ -11,9 +11,8 @@ from plink.errors import NoAnswer, UsageError
 from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.costs.evaluator import reduce_phase
 from solvers.costs.fabric import Fabric
-from solvers.ordering.bounds import hypercube_bound, pattern_bound
+from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.one_tree import ring_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget

@@ -10,7 +10,7 @@ import pytest
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.problem import OrderingProblem, OrderingResult
 from solvers.ordering.progress import SearchBudget, SearchProgress
-from solvers.ordering.ring_orders import (
+from solvers.ordering.ring import (
     is_rotation_enough,
     penalised_costs,
     ring_lower_bound,

@@ -17,7 +17,7 @@ from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 from tests.solvers.pipeline.test_even import VGG, layer, profile_of
 
 MANY_LAYERS = profile_of(*(layer(f"l{k}", 0.02, 300_000, 5_000_000) for k in range(12)))

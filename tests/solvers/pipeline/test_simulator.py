@@ -12,7 +12,7 @@ from solvers.costs.fabric import TierLinks
 from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
 from solvers.pipeline.stage_costs import GradientBucket, StageCosts
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 GBPS = 0.2  # 25 MB/s
 

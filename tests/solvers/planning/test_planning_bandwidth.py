@@ -7,7 +7,7 @@ import pytest
 
 from plink.errors import UsageError
 from solvers.costs.fabric import Fabric, fabric_of
-from solvers.planning.bandwidth import bandwidth_weights
+from solvers.planning import bandwidth_weights
 from tests.solvers.costs.test_fabric import network, row
 
 

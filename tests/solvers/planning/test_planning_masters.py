@@ -16,9 +16,8 @@ from plink.errors import UsageError
 from plink.model.schedule import forward_and_reverse
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
-from solvers.costs.master_patterns import masters_pattern, two_level_pattern
-from solvers.costs.patterns import pattern_of
-from solvers.planning.costing import AllReduce, random_groups_median, two_level_cost
+from solvers.costs.patterns import masters_pattern, pattern_of, two_level_pattern
+from solvers.planning import AllReduce, random_groups_median, two_level_cost
 from solvers.schedules.hierarchical import balanced_masters, two_level_reduce_scatter
 from solvers.schedules.masters import Weights, check_groups, equal_chunks
 from solvers.schedules.verifier import verify

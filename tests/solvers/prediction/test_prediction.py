@@ -14,10 +14,8 @@ from scipy.spatial.distance import squareform
 from benchmarks.fabric import three_tier
 from plink.model.network import Matrix
 from probes.round_robin import RoundRobin
-from solvers.hierarchy.valley import innermost_tier_us
-from solvers.prediction.merging import merge_tree
 from solvers.prediction.observed import ObservedPairs, observed
-from solvers.prediction.tiered import TieredPrediction, host_offsets_us, predict_tiered
+from solvers.prediction.tiered import TieredPrediction, host_offsets_us, innermost_tier_us, merge_tree, predict_tiered
 
 
 def some_rounds(n: int, seed: int, rounds: int, **more: float) -> tuple[Matrix, np.ndarray]:

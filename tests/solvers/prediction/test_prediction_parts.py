@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from plink.model.network import Matrix
-from solvers.prediction.merging import ClusterTree, merge_tree
 from solvers.prediction.observed import ObservedPairs, observed
-from solvers.prediction.tiered import TieredPrediction, host_offsets_us, predict_tiered
+from solvers.prediction.tiered import ClusterTree, TieredPrediction, host_offsets_us, merge_tree, predict_tiered
 
 NAN = float("nan")
 

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from plink.model.schedule import Schedule
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.engine import Timeline
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 
 
 def simulate_collective(

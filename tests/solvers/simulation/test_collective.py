@@ -10,7 +10,7 @@ from plink.model.schedule import make_schedule
 from solvers.costs.fabric import BYTES_PER_US
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.simulation.collective import EAGER_BYTES
-from solvers.simulation.network import SimulatedNetwork, TierLinks
+from solvers.simulation.job import SimulatedNetwork, TierLinks
 from tests.solvers.simulation.collectives import simulate_collective
 
 SIZE = 8e6

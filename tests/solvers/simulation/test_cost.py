@@ -13,7 +13,7 @@ from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation import collective, cost
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import SimulatedCost, cost_by_model, transfers_of
-from solvers.simulation.network import SimulatedNetwork
+from solvers.simulation.job import SimulatedNetwork
 from tests.solvers.simulation.collectives import simulate_collective
 
 SIZE, GBPS, RTT_US = 8e6, 2.0, 20.0

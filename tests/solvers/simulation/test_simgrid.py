@@ -13,7 +13,7 @@ from benchmarks.simgrid import has_simgrid, simgrid_us
 from plink.errors import NoAnswer
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.network import SimulatedNetwork, TierLinks
+from solvers.simulation.job import SimulatedNetwork, TierLinks
 from solvers.simulation.simgrid import deployment_xml, platform_xml
 from tests.cli.files import refusal, write
 from tests.conftest import typed

@@ -10,9 +10,8 @@ from typing import Protocol
 from plink.errors import PlinkError, ProtocolError
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.messages import Answer, Help, HelpResult, Status
-from plink.runtime.elastic.transport.store_config import StoreConfig
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
+from plink.runtime.elastic.transport.messages import Help, HelpResult, ServerAnswer, Status
 
 Blocks = Mapping[int, tuple[RowBlock, ...]]  # by partition
 _MAX_QUEUED = 10_000  # batches to one host: beyond it takes none, or too slowly to help
@@ -89,7 +88,7 @@ class HelpNetwork:
             for receiver in receivers:
                 receiver.lost(worker)
 
-    def answer(self, message: Help | HelpResult) -> Answer:
+    def answer(self, message: Help | HelpResult) -> ServerAnswer:
         """Take what another host's worker sent, as its server got it."""
         with self._changing:
             receiver = self._receivers.get(message.worker)
@@ -102,7 +101,7 @@ class HelpNetwork:
                 receiver.received(m.decode(message.text))
             except ProtocolError as error:
                 return _refused(message, str(error))
-        return Answer(message.partition)
+        return ServerAnswer(message.partition)
 
     def close(self) -> None:
         """Send no more."""
@@ -113,8 +112,8 @@ class HelpNetwork:
             sender.close()
 
 
-def _refused(message: Help | HelpResult, reason: str) -> Answer:
-    return Answer(message.partition, Status.REFUSED, text=reason)
+def _refused(message: Help | HelpResult, reason: str) -> ServerAnswer:
+    return ServerAnswer(message.partition, Status.REFUSED, text=reason)
 
 
 class _Sender:

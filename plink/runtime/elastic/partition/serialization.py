@@ -4,20 +4,26 @@ In this order: its numbers with its vectors, the steps back, the sums of the nex
 server that has the vectors already (a replica) is sent the rest without them.
 """
 
+import hashlib
 import json
+import os
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from plink.errors import InputError
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock, put
-from plink.runtime.elastic.partition.changes import Undo
-from plink.runtime.elastic.partition.participants import Ahead, Participant
+from plink.runtime.elastic.partition.changes import Ahead, Participant, Undo
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.transport.messages import Part, PartKind, Update
+from plink.runtime.elastic.transport.messages import PartitionPart, PartKind, Update
+from plink.runtime.elastic.transport.records import ConnectionLost, Forged
+from plink.runtime.elastic.transport.wire import receive, send
+from plink.runtime.whole_file import whole_file
 
 _Decoded = TypeVar("_Decoded")
 
@@ -32,7 +38,7 @@ class _Numbers(Struct, frozen=True):
     members: dict[int, Participant]
 
 
-def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -> list[Part]:
+def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -> list[PartitionPart]:
     """Return the parts of a partition as copies, so that the partition may go on.
 
     :param values: with the vectors and the way back.
@@ -45,43 +51,44 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
         RowBlock(table, range(len(vectors)), vectors.copy()) for table, vectors in enumerate(partition.values) if values
     ]
     kind, number = PartKind.STATE if values else PartKind.NUMBERS, partition.number
-    parts = [Part(number, kind, blocks=tuple(state), text=json.dumps(msgspec.to_builtins(numbers)))]
+    parts = [PartitionPart(number, kind, blocks=tuple(state), text=json.dumps(msgspec.to_builtins(numbers)))]
     parts += [
-        Part(number, PartKind.UNDO, clock=step.after, before=step.before, blocks=tuple(step.blocks))
+        PartitionPart(number, PartKind.UNDO, clock=step.after, before=step.before, blocks=tuple(step.blocks))
         for step in (partition.steps_back() if values else ())
     ]
     return parts + _ahead(partition) if ahead else parts
 
 
-def _ahead(partition: Partition) -> list[Part]:
-    parts: list[Part] = []
+def _ahead(partition: Partition) -> list[PartitionPart]:
+    parts: list[PartitionPart] = []
     number = partition.number
     for clock, ahead in sorted(partition.ahead.items()):
         summed = json.dumps(ahead.summed)
         parts += [
-            Part(number, PartKind.SUMS, clock=clock, blocks=blocks, text=summed) for blocks in _once_a_table(ahead.sums)
+            PartitionPart(number, PartKind.SUMS, clock=clock, blocks=blocks, text=summed)
+            for blocks in _once_a_table(ahead.sums)
         ]
         parts += [
-            Part(number, PartKind.WAITING, clock=clock, worker=worker, blocks=blocks)
+            PartitionPart(number, PartKind.WAITING, clock=clock, worker=worker, blocks=blocks)
             for worker, waiting in ahead.waiting.items()
             for blocks in _once_a_table(waiting)
         ]
     return parts
 
 
-def update_part(update: Update) -> Part:
+def update_part(update: Update) -> PartitionPart:
     """Return an update as a part for the new primary: a copy, for the partition takes the original's arrays."""
     kind, clock, worker = PartKind.UPDATE if update.last else PartKind.STEP, update.clock, update.worker
     step, members, blocks = update.step, 1 + update.others, _copies(update.blocks)
-    return Part(update.partition, kind, clock=clock, worker=worker, step=step, members=members, blocks=blocks)
+    return PartitionPart(update.partition, kind, clock=clock, worker=worker, step=step, members=members, blocks=blocks)
 
 
-def workers_part(number: int, workers: Collection[int], first: int) -> Part:
+def workers_part(number: int, workers: Collection[int], first: int) -> PartitionPart:
     """Return a change of participants as a part for the new primary."""
-    return Part(number, PartKind.WORKERS, clock=first, text=json.dumps(sorted(workers)))
+    return PartitionPart(number, PartKind.WORKERS, clock=first, text=json.dumps(sorted(workers)))
 
 
-def begun(layout: Layout, part: Part, *, sees_ahead: bool) -> Partition:
+def begun(layout: Layout, part: PartitionPart, *, sees_ahead: bool) -> Partition:
     """Return a new partition from the first of its parts. :raises RejectedRequest: the part is another."""
     numbers = _decoded(part, _Numbers)
     if part.kind is not PartKind.STATE or len(part.blocks) != len(layout.tables):
@@ -94,7 +101,7 @@ def begun(layout: Layout, part: Part, *, sees_ahead: bool) -> Partition:
     return partition
 
 
-def take(partition: Partition, part: Part) -> None:
+def take(partition: Partition, part: PartitionPart) -> None:
     """Apply any other part to a partition. :raises RejectedRequest: it does not belong there."""
     match part.kind:
         case PartKind.NUMBERS:
@@ -123,7 +130,7 @@ def take(partition: Partition, part: Part) -> None:
             raise RejectedRequest("a state in the midst of another")
 
 
-def _decoded(part: Part, kind: type[_Decoded]) -> _Decoded:
+def _decoded(part: PartitionPart, kind: type[_Decoded]) -> _Decoded:
     try:
         return msgspec.json.decode(part.text, type=kind)
     except (msgspec.DecodeError, RecursionError):
@@ -149,3 +156,61 @@ def _once_a_table(blocks: Sequence[RowBlock]) -> Iterator[tuple[RowBlock, ...]]:
             group = []
         group.append(block)
     yield _copies(group)
+
+
+class _File:
+    """A file as a channel; ``digest`` covers all that went through it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def send(self, buffers: Sequence[memoryview]) -> None:
+        for buffer in buffers:
+            self._file.write(buffer)
+            self.digest.update(buffer)
+
+    def receive_into(self, view: memoryview) -> None:
+        if self._file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]
+            raise ConnectionLost("the file ends too early")
+        self.digest.update(view)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_partition(path: Path, parts: Sequence[PartitionPart], layout: Layout) -> None:
+    """Write a partition, whole or not at all; it is on the disk when this returns. It is not encrypted; only its owner
+    can read it.
+
+    :param parts: from :func:`plink.runtime.elastic.partition.serialization.parts_of`.
+    """
+    with whole_file(path) as file:
+        channel = _File(file)
+        for part in parts:
+            send(channel, part, layout)
+        file.write(channel.digest.digest())
+
+
+def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:
+    """Read a partition from a file.
+
+    :raises InputError: the file is none of these, is damaged, or for other tables.
+    """
+    try:
+        with path.open("rb") as file:
+            channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
+            partition = begun(layout, _part(channel, layout), sees_ahead=sees_ahead)
+            while file.tell() < size:
+                take(partition, _part(channel, layout))
+            if file.read() != channel.digest.digest():
+                raise Forged("it is damaged: what is in it is not what was written")
+    except (Forged, ConnectionLost, RejectedRequest, ValueError) as error:
+        raise InputError(str(path), str(error)) from error
+    return partition
+
+
+def _part(channel: _File, layout: Layout) -> PartitionPart:
+    part, _ = receive(channel, layout)
+    if not isinstance(part, PartitionPart):
+        raise Forged(f"{type(part).__name__} is no part of a partition")
+    return part

@@ -16,13 +16,20 @@ from msgspec import Struct, structs
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.messages import Activate, AnswerKind, Part, PartKind, Request, Status
+from plink.runtime.elastic.transport.messages import (
+    Activate,
+    AnswerKind,
+    PartitionPart,
+    PartKind,
+    ServerRequest,
+    Status,
+)
 
 _MAX_ROUNDS = 8  # of sending what came meanwhile; the target then counts as caught up, if there is always more
 _MAX_PUSHES = 64  # and to a replica that never gets all
 
 
-def tell(connection: Connection, request: Request[AnswerKind]) -> None:
+def tell(connection: Connection, request: ServerRequest[AnswerKind]) -> None:
     """Send a request that must be accepted.
 
     :raises RejectedRequest: it is not taken.
@@ -57,7 +64,7 @@ class Attempt:
     generation: int
     generation_clock: int
 
-    def addressed(self, part: Part) -> Part:
+    def addressed(self, part: PartitionPart) -> PartitionPart:
         """Return a part as a message of this attempt."""
         begun = self.generation_clock if part.kind is PartKind.STATE else 0
         return structs.replace(
@@ -94,12 +101,12 @@ class Outgoing:
             drains,
         )
         self.sending = threading.Lock()  # the connection is for one thread at a time
-        self._parts: deque[Part] = deque()
+        self._parts: deque[PartitionPart] = deque()
         self._changed = threading.Condition()
         self._caught_up, self._over, self._pushes = False, False, 0
         self._error: BaseException | None = None
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[PartitionPart]) -> None:
         """Queue parts for the new primary; they belong to the move from now on."""
         if not self.drains:
             with self._changed:

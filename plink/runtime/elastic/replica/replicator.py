@@ -17,7 +17,7 @@ from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
 from plink.runtime.elastic.transport.messages import ReplicationDelta, Status
-from plink.runtime.elastic.transport.traffic import TRAFFIC
+from plink.runtime.elastic.transport.records import TRAFFIC
 
 RETRY_S = 0.2
 

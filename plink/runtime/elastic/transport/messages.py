@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     rows: Rows
 
 
-class Answer(Struct, frozen=True):
+class ServerAnswer(Struct, frozen=True):
     """Answer to a request; to a read with the wanted rows, of the state of ``clock``. ``included``: the worker's update
     of the clock that they are for is in it already."""
 
@@ -50,7 +50,7 @@ class Answer(Struct, frozen=True):
     blocks: Blocks = ()
 
 
-class UpdateAnswer(Answer, frozen=True):
+class UpdateAnswer(ServerAnswer, frozen=True):
     """Answer to an update, with the wanted rows if their state is there already.
 
     ``steps``: of the update's clock that are there; ``finished``: the worker has sent the last. ``latest_finished``:
@@ -63,7 +63,7 @@ class UpdateAnswer(Answer, frozen=True):
     dropped: bool = False
 
 
-class Grant(Answer, frozen=True):
+class Grant(ServerAnswer, frozen=True):
     """Answer to an announcement: the update may be sent.
 
     ``transfer``: its number. ``others``: how many other workers' updates its sender adds to its own. ``grouped``: it is
@@ -78,16 +78,16 @@ class Grant(Answer, frozen=True):
     unplanned: bool = False
 
 
-AnswerKind = TypeVar("AnswerKind", bound=Answer)
+AnswerKind = TypeVar("AnswerKind", bound=ServerAnswer)
 
 
-class Request(Struct, Generic[AnswerKind], frozen=True):
+class ServerRequest(Struct, Generic[AnswerKind], frozen=True):
     """Base of all requests about a partition."""
 
     partition: int
 
 
-class Read(Request[Answer], frozen=True):
+class Read(ServerRequest[ServerAnswer], frozen=True):
     """Request of rows, as of the state of clock ``state`` or a later one."""
 
     worker: int = -1
@@ -97,7 +97,7 @@ class Read(Request[Answer], frozen=True):
     wanted: tuple[Wanted, ...] = ()
 
 
-class Update(Request[UpdateAnswer], frozen=True):
+class Update(ServerRequest[UpdateAnswer], frozen=True):
     """One step of what a worker adds at a clock, counted from 0; with the ``last`` it has finished the clock.
 
     An update may be the sum of several workers' of a host: of ``others``, whose own are empty, and its version is the
@@ -117,7 +117,7 @@ class Update(Request[UpdateAnswer], frozen=True):
     wanted: tuple[Wanted, ...] = ()
 
 
-class ReplicationDelta(Request[Answer], frozen=True):
+class ReplicationDelta(ServerRequest[ServerAnswer], frozen=True):
     """Changes of a partition from clock ``before`` to ``after``, for a replica: the vectors as of ``after``. ``last``:
     no other will follow."""
 
@@ -144,7 +144,7 @@ class PartKind(IntEnum):
     STEP = 8  # as UPDATE, but not the last
 
 
-class Part(Request[Answer], frozen=True):
+class PartitionPart(ServerRequest[ServerAnswer], frozen=True):
     """Part of a partition on its way to another server, or in a file.
 
     ``attempt``: number of the attempt to bring it, ``term`` of the primary that it is to have. A STATE has the
@@ -166,7 +166,7 @@ class Part(Request[Answer], frozen=True):
     text: str = ""
 
 
-class Activate(Request[Answer], frozen=True):
+class Activate(ServerRequest[ServerAnswer], frozen=True):
     """Order to begin in a role with what an attempt has brought; ``text``: the role and the replicas, as JSON."""
 
     generation: int = 0
@@ -175,14 +175,14 @@ class Activate(Request[Answer], frozen=True):
     text: str = ""
 
 
-class Help(Request[Answer], frozen=True):
+class Help(ServerRequest[ServerAnswer], frozen=True):
     """Message to a worker from another one; ``text``: one of :mod:`plink.runtime.elastic.helping.messages`."""
 
     worker: int = -1
     text: str = ""
 
 
-class HelpResult(Request[Answer], frozen=True):
+class HelpResult(ServerRequest[ServerAnswer], frozen=True):
     """What a helper adds to a partition for a worker, to request ``id`` of that one's clock and generation."""
 
     worker: int
@@ -193,7 +193,7 @@ class HelpResult(Request[Answer], frozen=True):
     blocks: Blocks = ()
 
 
-class Announce(Request[Grant], frozen=True):
+class Announce(ServerRequest[Grant], frozen=True):
     """Announcement of an update, to partition 0, which answers when it may be sent.
 
     ``size``: bytes that will leave the sender's host. ``text``: address of that host's server and the bytes a second
@@ -209,4 +209,4 @@ class Announce(Request[Grant], frozen=True):
     text: str = ""
 
 
-Message = Answer | Read | Update | ReplicationDelta | Part | Activate | Help | HelpResult | Announce
+Message = ServerAnswer | Read | Update | ReplicationDelta | PartitionPart | Activate | Help | HelpResult | Announce

@@ -87,7 +87,7 @@ class _Form:
 _FORMS = {
     form.view: form
     for form in (
-        _Form(Kind.ANSWER, m.Answer),
+        _Form(Kind.ANSWER, m.ServerAnswer),
         _Form(Kind.ANSWER, m.UpdateAnswer, sequence="steps", before="latest_finished", last="finished"),
         _Form(Kind.ANSWER, m.Grant, sequence="others", before="transfer"),
         _Form(Kind.READ, m.Read, before="state"),
@@ -103,7 +103,7 @@ _BEFORE_OF_PARTS = {PartKind.STATE: "generation_clock", PartKind.UPDATE: "step",
 _PARTS = {
     int(kind): _Form(
         Kind.PART,
-        m.Part,
+        m.PartitionPart,
         flags="kind",
         sequence="attempt",
         version="members",
@@ -114,9 +114,9 @@ _PARTS = {
 _REQUESTS = {int(form.kind): form for form in _FORMS.values() if form.kind is not Kind.ANSWER}
 
 
-def answer_to(request: m.Request[m.AnswerKind]) -> type[m.AnswerKind]:
+def answer_to(request: m.ServerRequest[m.AnswerKind]) -> type[m.AnswerKind]:
     """Return the form of a request's answer."""
-    kind = {m.Update: m.UpdateAnswer, m.Announce: m.Grant}.get(type(request), m.Answer)
+    kind = {m.Update: m.UpdateAnswer, m.Announce: m.Grant}.get(type(request), m.ServerAnswer)
     return cast(type[m.AnswerKind], kind)
 
 
@@ -129,13 +129,13 @@ def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[i
     return result
 
 
-def send(channel: Channel, message: Message | m.Request[Any], layout: Layout, ticket: int = 0) -> None:
+def send(channel: Channel, message: Message | m.ServerRequest[Any], layout: Layout, ticket: int = 0) -> None:
     """Send a message.
 
     :param ticket: tells the requests of a connection apart; an answer has that of its request.
     :raises ConnectionLost: the connection is no more.
     """
-    form = _PARTS[message.kind] if isinstance(message, m.Part) else _FORMS[type(message)]
+    form = _PARTS[message.kind] if isinstance(message, m.PartitionPart) else _FORMS[type(message)]
     values = (*form.fields(message), *_MISSING)
     *numbers, blocks, wanted, words = form.sent(values)
     partition, status, flags, worker, generation, term, sequence, clock, before, version = numbers
@@ -161,7 +161,7 @@ def send(channel: Channel, message: Message | m.Request[Any], layout: Layout, ti
     channel.send([memoryview(header + heads + text), *arrays])
 
 
-def receive(channel: Channel, layout: Layout, answer: type[m.Answer] = m.Answer) -> tuple[Message, int]:
+def receive(channel: Channel, layout: Layout, answer: type[m.ServerAnswer] = m.ServerAnswer) -> tuple[Message, int]:
     """Receive a message, and its ticket.
 
     :param answer: form of an answer.

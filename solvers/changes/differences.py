@@ -1,0 +1,307 @@
+"""Differences of two networks: round trips, losses, rates, pairs that were measured, and routers between them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from plink.model.comparison import NetworkChange
+from plink.model.network import Matrix
+from plink.model.network_file import SharedLinkEntry
+from solvers.changes.causes import Cause, explain, network_wide
+from solvers.changes.network_change import (
+    BETTER,
+    CHANGED,
+    UNITS,
+    WORSE,
+    ChangeThresholds,
+    PairChanges,
+    describe,
+    pairs_of,
+    severity_of,
+)
+from solvers.changes.noise import Aligned, Labels, Mask, Noise, Side, chance, noise, own_noise
+
+_MAX_DRIFT_LOG = 0.1  # natural logarithm of the ratio between two probes: more is a change
+_DEFAULT_SAMPLES = 100.0  # of a pair, where a file has no number
+_BURST_FACTOR = 2.0  # of the binomial standard error: losses come in bursts
+_MAX_RATE_DRIFT_LOG = 0.2  # natural logarithm of the ratio between two probes: the precision of a few seconds of TCP
+_MIN_RATE_SHARE = 1e-3  # a rate of 0 counts as this share of the other one
+
+
+@dataclass(frozen=True)
+class RoundTrips:
+    """The changes of round trips.
+
+    ``findings``: the changes. ``pairs``: how many were compared. ``shift``: ratio of all round trips, new to old.
+    ``noise``: the median standard error of a pair's change, a share.
+    """
+
+    findings: list[NetworkChange]
+    pairs: int
+    shift: float
+    noise: float
+
+
+def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: ChangeThresholds) -> RoundTrips:
+    """Return which round trips became longer or shorter.
+
+    :param differ: pairs that were measured by another method now, shape (N, N): they are not compared.
+    :raises InputError: when the halves of the samples in a file are malformed.
+    """
+    old, new, measured = compared(aligned, differ)
+    pairs = int(np.triu(measured, 1).sum())
+    if not pairs:
+        return RoundTrips([], 0, 1.0, 0.0)
+    ratio = np.where(measured, np.log(np.where(measured, new / old, 1.0)), 0.0)
+    sides = aligned.old, aligned.new
+    shift, throughout = _shift(ratio, old, measured, groupings, limits, own_noise(measured, old, sides))
+    by = np.where(measured, ratio - shift, 0.0)
+    excess = np.abs(np.where(measured, new - old * np.exp(shift), 0.0))
+    what_noise = noise(by, measured, old, sides, _MAX_DRIFT_LOG)
+    change = PairChanges(by, measured, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
+    findings = []
+    if throughout:
+        i, j = np.nonzero(np.triu(measured, 1))
+        everything = Cause("network", tuple(range(len(measured))), (), (i, j))
+        verdict = WORSE if shift > 0 else BETTER
+        findings.append(describe(everything, aligned.names, "latency", verdict, (old, new, ratio)))
+    for sign, verdict in ((1, WORSE), (-1, BETTER)):
+        findings += [
+            describe(cause, aligned.names, "latency", verdict, (old, new, by))
+            for cause in change.causes(groupings, sign)
+            # A pair without the whole network's change did not change in the other direction.
+            if not throughout or sign * float(np.median(ratio[cause.pairs])) > change.least
+        ]
+    return RoundTrips(findings, pairs, float(np.exp(shift)), float(np.median(what_noise.sigma[np.triu(measured, 1)])))
+
+
+def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
+    """Return old and new round trips, microseconds, and the pairs that have both, shape (N, N), symmetric.
+
+    A pair's round trip is the geometric mean of its directions; a direction counts where both files have it.
+    """
+    old, new = aligned.old.latency(), aligned.new.latency()
+    measured = np.isfinite(old) & np.isfinite(new) & ~differ
+    count = measured.astype(int) + measured.T
+    means = []
+    for matrix in (old, new):
+        logs = np.where(measured, np.log(np.where(measured, matrix, 1.0)), 0.0)
+        means.append(np.where(count > 0, np.exp((logs + logs.T) / np.maximum(count, 1)), np.nan))
+    return means[0], means[1], count > 0
+
+
+def _shift(
+    ratio: Matrix, old: Matrix, measured: Mask, groupings: Sequence[Labels], limits: ChangeThresholds, own: Noise
+) -> tuple[float, bool]:
+    """Return the logarithm of the ratio of all round trips, and whether it is a change to report.
+
+    Nearly all round trips of every tier must have changed in its direction, and their median by more than the noise of
+    their own samples. A smaller shift is a drift, which most pairs must share.
+    """
+    least, values = float(np.log1p(limits.share)), ratio[np.triu(measured, 1)]
+    shift = float(np.median(values))
+    large = float(np.median(old[np.triu(measured, 1)])) * abs(np.expm1(shift)) > limits.floor_us
+    rows, columns = np.nonzero(np.triu(measured, 1))
+    large = large and own.holds(ratio, (rows, columns))
+    signs = measured & own.signs(np.sign(shift) * ratio, least)
+    if abs(shift) > least and large and network_wide(measured, signs, groupings):
+        return shift, True
+    drifting = values[np.abs(values) <= least]
+    return (float(np.median(drifting)), False) if 2 * len(drifting) > len(values) else (0.0, False)
+
+
+def losses(
+    aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: ChangeThresholds
+) -> list[NetworkChange]:
+    """Return which pairs lose more or fewer packets; nothing where a file has no losses.
+
+    :raises InputError: when a file's losses or samples are not matrices.
+    """
+    sides = [_lost(side, ~differ) for side in (aligned.old, aligned.new)]
+    if sides[0] is None or sides[1] is None:
+        return []
+    (was, sent_then), (now, sent_now) = sides[0], sides[1]
+    measured = np.isfinite(was) & np.isfinite(now)
+    np.fill_diagonal(measured, False)
+    was, now = (np.where(measured, share, 0.0) for share in (was, now))
+    both = (was * sent_then + now * sent_now) / np.maximum(1, sent_then + sent_now)
+    # At least one loss: the standard error of zero losses would be 0.
+    both = np.maximum(both, 1 / np.maximum(1, sent_then + sent_now))
+    sigma = _BURST_FACTOR * np.sqrt(both * (1 - both) * (1 / np.maximum(1, sent_then) + 1 / np.maximum(1, sent_now)))
+    by = now - was
+    change = PairChanges(by, measured, measured, limits.loss, Noise(sigma, chance(int(np.triu(measured, 1).sum()))))
+    return [
+        describe(cause, aligned.names, "loss", verdict, (was, now, by))
+        for sign, verdict in ((1, WORSE), (-1, BETTER))
+        for cause in change.causes(groupings, sign)
+    ]
+
+
+def _lost(side: Side, comparable: Mask) -> tuple[Matrix, Matrix] | None:
+    """Return the share of a pair's probes that were lost in either direction, and how many were sent.
+
+    Both have shape (N, N) and are symmetric; NaN where unmeasured, and where no probe came back.
+    """
+    forward, back, samples = (side.detail(key) for key in ("loss_forward", "loss_back", "samples"))
+    if forward is None:
+        return None
+    there = np.isfinite(forward) & np.isfinite(side.latency()) & comparable
+    came_back = 1.0 if back is None else 1 - np.nan_to_num(back)
+    share = np.clip(1 - np.where(there, 1 - forward, 1.0) * came_back, 0.0, 1.0)
+    received = np.full_like(share, _DEFAULT_SAMPLES) if samples is None else np.nan_to_num(samples)
+    sent = np.where(there, received / np.maximum(1 - share, 1e-6), 0.0)
+    lost, total = share * sent, sent + sent.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, (lost + lost.T) / total, np.nan), total
+
+
+def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
+    """Return pairs that one file has and the other lacks in both directions.
+
+    Adaptive probing leaves most pairs out on purpose: in such a file only those count whose measurement failed.
+    """
+    there = [np.isfinite(side.latency()) for side in (aligned.old, aligned.new)]
+    had, have = (mask | mask.T for mask in there)
+    findings = []
+    for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
+        if side.network.details.plan == "adaptive":
+            lacks = lacks & _failed(side, aligned.names)
+        tell = partial(describe, names=aligned.names, what="unmeasured", verdict=verdict)
+        findings += _findings(first, lacks, groupings, tell)
+    return findings
+
+
+def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
+    """Return pairs with another number of routers between them.
+
+    :raises InputError: when a file's hops are not a matrix.
+    """
+    was, now = (side.detail("hops") for side in (aligned.old, aligned.new))
+    if was is None or now is None:
+        return []
+    measured = np.isfinite(was) & np.isfinite(now)
+    changed = measured & (was != now)
+    # A pair has the values of the direction that changed.
+    old, new = (np.where(changed, item, np.where(changed.T, item.T, 0.0)) for item in (was, now))
+    measured, changed = measured | measured.T, changed | changed.T
+    np.fill_diagonal(measured, False)
+    tell = partial(describe, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
+    return _findings(measured, changed, groupings, tell)
+
+
+def _findings(
+    measured: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], NetworkChange]
+) -> list[NetworkChange]:
+    moved = measured & moved
+    if not moved.any():
+        return []
+    result, unexplained = explain(measured, moved, groupings, lambda pairs: bool(moved[pairs].all()))
+    result += pairs_of(np.triu(unexplained & moved, 1), moved.astype(float))
+    return [tell(cause) for cause in result]
+
+
+def _failed(side: Side, names: Sequence[str]) -> Mask:
+    index = {name: k for k, name in enumerate(names)}
+    mask = np.zeros((len(names), len(names)), dtype=bool)
+    for row in side.network.errors:
+        if row.source in index and row.target in index:
+            mask[index[row.source], index[row.target]] = True
+    return mask | mask.T
+
+
+def pair_rates(
+    aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresholds
+) -> tuple[list[NetworkChange], int, int]:
+    """Return changes of pairs' rates, how many pairs were compared, and how many were measured in the old file only.
+
+    A pair's rate is that of its slower direction; a direction counts where both files have it.
+    """
+    was, now = (_rates(side) for side in (aligned.old, aligned.new))
+    if was is None:
+        return [], 0, 0
+    before, after = (np.zeros_like(was, dtype=bool) if rates is None else np.isfinite(rates) for rates in (was, now))
+    lost = int(np.triu((before | before.T) & ~(after | after.T), 1).sum())
+    if now is None:
+        return [], 0, lost
+    there = before & after
+    np.fill_diagonal(there, False)
+    old, new = (np.where(there, rate, np.inf) for rate in (was, now))
+    old, new = (np.minimum(rate, rate.T) for rate in (old, new))
+    measured = (there | there.T) & (np.maximum(old, new) > 0)
+    old, new = (np.where(measured, rate, 1.0) for rate in (old, new))
+    by = np.where(
+        measured, np.log(np.maximum(old, _MIN_RATE_SHARE * new) / np.maximum(new, _MIN_RATE_SHARE * old)), 0.0
+    )
+    change = PairChanges(
+        by, measured, measured, float(np.log1p(limits.share)), noise(by, measured, old, (), _MAX_RATE_DRIFT_LOG)
+    )
+    findings = [
+        describe(cause, aligned.names, "rate", verdict, (old, new, by))
+        for sign, verdict in ((1, WORSE), (-1, BETTER))
+        for cause in change.causes(groupings, sign)
+    ]
+    return findings, int(np.triu(measured, 1).sum()), lost
+
+
+def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[NetworkChange], int, int, int]:
+    """Return changes of shared capacities, of groups that have the same hosts in both files, with three counts.
+
+    The counts: capacities that were compared, groups of the old file that have other hosts in the new one, and
+    capacities of other groups that only the old file has. A change is reported where the ranges of both files' runs do
+    not overlap.
+    """
+    before, after = _groups(aligned.old), _groups(aligned.new)
+    others = {name for members in after.keys() - before.keys() for name in members}
+    regrouped = {members for members in before.keys() - after.keys() if others.intersection(members)}
+    findings, count, lost = [], 0, 0
+    for members, row in before.items():
+        for way in ("out", "in"):
+            was, now = _figure(row, way), _figure(after.get(members), way)
+            if was is None or now is None:
+                lost += was is not None and members not in regrouped
+                continue
+            count += 1
+            (old, old_low, old_high), (new, new_low, new_high) = was, now
+            fell = old > new * (1 + limits.share) and new_high < old_low
+            rose = new > old * (1 + limits.share) and new_low > old_high
+            if fell or rose:
+                verdict = WORSE if fell else BETTER
+                findings.append(
+                    NetworkChange(
+                        what="capacity",
+                        severity=severity_of("capacity", verdict, old, new),
+                        verdict=verdict,
+                        where="uplink",
+                        hosts=members,
+                        others=(),
+                        old=round(old, 6),
+                        new=round(new, 6),
+                        unit=UNITS["capacity"],
+                        pairs=1,
+                        way=way,
+                    )
+                )
+    return findings, count, len(regrouped), lost
+
+
+def _rates(side: Side) -> Matrix | None:
+    rates = side.network.bandwidth_gbps
+    return None if rates is None else side.cut(rates)
+
+
+def _groups(side: Side) -> dict[tuple[str, ...], SharedLinkEntry]:
+    return {tuple(sorted(row.members)): row for tier in side.network.shared_links for row in tier.groups}
+
+
+def _figure(row: SharedLinkEntry | None, way: str) -> tuple[float, float, float] | None:
+    """Return a capacity and the range of its runs, Gbit/s; 0 is a measured value, None a missing one.
+
+    Where the links of others were the limit the capacity is at least so much: the range has no end.
+    """
+    value = None if row is None else row.gbps(way)
+    if row is None or value is None:
+        return None
+    low, high = row.range_gbps(way) or (value, value)
+    return value, low, np.inf if row.limited_by(way) == "others" else high
