@@ -17,7 +17,7 @@ from plink.model.units import format_us
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from solvers.ordering.progress import SearchProgress
+    from solvers.ordering.problem import SearchProgress
 
 Advance = Callable[[int, int], None]
 _MAX_COLUMNS = 100_000  # of what is no terminal

@@ -43,12 +43,12 @@ def test_both_tiers_are_found_with_their_capacities(pods: Lab, measured: Network
     racks, outer = measured.shared_links
     pod_of = {name: pods.blueprint.pod_of(rack) for name, rack in pods.racks.items()}
     for tier, of, size, gbps, limit in ((racks, pods.racks, 4, 0.06, "link"), (outer, pod_of, 8, 0.03, "others")):
-        assert [len({of[name] for name in row["members"]}) for row in tier["groups"]] == [1] * (16 // size)
-        for row in tier["groups"]:
-            assert len(row["members"]) == size
-            assert row["out_gbps"] == pytest.approx(gbps, rel=0.15)
-            assert row["in_gbps"] == pytest.approx(gbps, rel=0.15)
-            assert row["out_limited_by"] == row["in_limited_by"] == limit
+        assert [len({of[name] for name in row.members}) for row in tier.groups] == [1] * (16 // size)
+        for row in tier.groups:
+            assert len(row.members) == size
+            assert row.out_gbps == pytest.approx(gbps, rel=0.15)
+            assert row.in_gbps == pytest.approx(gbps, rel=0.15)
+            assert row.out_limited_by == row.in_limited_by == limit
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "2lha"])

@@ -153,7 +153,7 @@ def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:
         pair if cached else None,
         out_gbps,
         in_gbps,
-        tuple(tier.confidence or None for tier in network.shared_links) if fabric else (),
+        tuple(None if tier.confidence is UNSET else tier.confidence for tier in network.shared_links) if fabric else (),
     )
 
 
@@ -179,7 +179,7 @@ def _tier(tiers: Sequence[Rows], number: int, fabric: Fabric, work: CollectiveWo
             _direction(row, "out", float(capacities[0][group]), None if loads is None else float(loads[0][group])),
             _direction(row, "in", float(capacities[1][group]), None if loads is None else float(loads[1][group])),
             row.reason or "",
-            row.confidence or None,
+            None if row.confidence is UNSET else row.confidence,
         )
         for group, (members, row) in enumerate(rows)
     )

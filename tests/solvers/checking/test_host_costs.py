@@ -7,8 +7,8 @@ import pytest
 
 from plink.errors import NoAnswer
 from solvers.checking import CollectiveTiming, fit_host_costs
+from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric
-from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import cost_by_model
 from tests.solvers.synthetic import random_costs
@@ -51,26 +51,26 @@ def timings(
 def test_planted_costs_are_recovered(overhead_us: float, byte_ns: float) -> None:
     """Within 5 % under noise of 5 %, and the interval holds them."""
     costs = fit_host_costs(fabric(), timings(overhead_us, byte_ns), "contention", NOW)
-    assert costs["overhead_us"] == pytest.approx(overhead_us, rel=0.05)
-    assert costs["byte_ns"] == pytest.approx(byte_ns, rel=0.05)
-    assert costs["overhead_interval_us"] is not None
-    assert costs["byte_interval_ns"] is not None
-    assert costs["overhead_interval_us"][0] <= overhead_us <= costs["overhead_interval_us"][1]
-    assert costs["byte_interval_ns"][0] <= byte_ns <= costs["byte_interval_ns"][1]
-    assert costs["error"] < NOISE
+    assert costs.overhead_us == pytest.approx(overhead_us, rel=0.05)
+    assert costs.byte_ns == pytest.approx(byte_ns, rel=0.05)
+    assert costs.overhead_interval_us is not None
+    assert costs.byte_interval_ns is not None
+    assert costs.overhead_interval_us[0] <= overhead_us <= costs.overhead_interval_us[1]
+    assert costs.byte_interval_ns[0] <= byte_ns <= costs.byte_interval_ns[1]
+    assert costs.error < NOISE
 
 
 @pytest.mark.extended
 def test_single_slow_timings_do_not_move_the_fit() -> None:
     costs = fit_host_costs(fabric(), timings(30.0, 1.0, slow=2), "contention", NOW)
-    assert costs["overhead_us"] == pytest.approx(30.0, rel=0.05)
-    assert costs["byte_ns"] == pytest.approx(1.0, rel=0.05)
+    assert costs.overhead_us == pytest.approx(30.0, rel=0.05)
+    assert costs.byte_ns == pytest.approx(1.0, rel=0.05)
 
 
 def test_hosts_that_take_nothing_have_no_negative_costs() -> None:
     costs = fit_host_costs(fabric(), timings(0.0, 0.0), "contention", NOW)
-    assert 0 <= costs["overhead_us"] < 1
-    assert 0 <= costs["byte_ns"] < 0.05
+    assert 0 <= costs.overhead_us < 1
+    assert 0 <= costs.byte_ns < 0.05
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_a_cost_that_the_links_hide_is_none() -> None:
         cost_us = cost_by_model("ring", HOSTS, OPTIONS, costly, size, "simulated")(order)
         made.append(CollectiveTiming("ring", OPTIONS, order, size, (cost_us / 1e6,)))
     costs = fit_host_costs(slow, made, "contention", NOW)
-    assert (costs["byte_ns"], costs["byte_interval_ns"]) == (0.0, None)
-    assert costs["overhead_us"] == pytest.approx(30.0, rel=0.15)
+    assert (costs.byte_ns, costs.byte_interval_ns) == (0.0, None)
+    assert costs.overhead_us == pytest.approx(30.0, rel=0.15)

@@ -7,12 +7,19 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
+from plink.model.codec import convert
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import SharedLinkEntry
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_sigma, shared_rows
 from tests.networks import details_from
 from tests.solvers.synthetic import racks
+
+
+def links(rows: list[Any]) -> list[SharedLinkEntry]:
+    return convert(list[SharedLinkEntry], rows, "rows")
 
 
 def network(sizes: list[int], bandwidth: Any = None, **details: Any) -> tuple[Network, Any]:
@@ -118,10 +125,8 @@ def test_unmeasured_group_is_inferred() -> None:
     """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
     values, rack_of = network([4, 4])
     members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
-    values.details["shared_links"] = [
-        {"groups": [row(members[0]), row(members[1], out_gbps=None) | {"why": "no answer"}]}
-    ]
-    result = fabric_of(values)
+    links = [{"groups": [row(members[0]), row(members[1], out_gbps=None) | {"why": "no answer"}]}]
+    result = fabric_of(replace(values, details=details_from({"shared_links": links})))
     assert result.group_of[members[1]].tolist() == [1] * 4
     assert result.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 / 2.5])
     assert result.measured
@@ -155,7 +160,7 @@ def test_a_rate_of_nothing_is_no_rate() -> None:
 
 def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
     """Halves that are none confirm nothing and deny nothing."""
-    for halves in (None, "no", [[[0]], [[0]]], [1, 2]):
+    for halves in (UNSET, [[[0]], [[0]]], [1, 2]):
         assert len(set(fabric_of(network([4, 4], halves_us=halves)[0]).group_of.tolist())) == 2
     values, _ = network([4, 4])
     real = [values.latency_us.tolist()] * 2
@@ -168,12 +173,14 @@ def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
 def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
     """In the order of the file, the hosts in theirs; what is none of them keeps no later one out."""
     names = ["h0", "h1", "h2", "h3", "h4"]
-    good, later = row([3, 1]), row([4])
-    assert shared_rows([{"members": ["x"]}, good, later], names) == [([1, 3], good), ([4], later)]
+    good, later, none = links([row([3, 1]), row([4]), {"members": ["x"]}])
+    assert shared_rows([none, good, later], names) == [([1, 3], good), ([4], later)]
     # A host belongs to the first group that has it; a group that was refused for that takes none of its hosts away.
-    assert shared_rows([good, row([1, 2]), row([2, 4])], names) == [([1, 3], good), ([2, 4], row([2, 4]))]
-    assert shared_rows([{"members": ["h0", "x"]}, row([0])], names) == [([0], row([0]))]
-    assert shared_rows([row([2, 2])], names)[0][0] == [2]
+    overlapping, free = links([row([1, 2]), row([2, 4])])
+    assert shared_rows([good, overlapping, free], names) == [([1, 3], good), ([2, 4], free)]
+    unknown, alone = links([{"members": ["h0", "x"]}, row([0])])
+    assert shared_rows([unknown, alone], names) == [([0], alone)]
+    assert shared_rows(links([row([2, 2])]), names)[0][0] == [2]
 
 
 @pytest.mark.parametrize(
@@ -256,8 +263,9 @@ def test_capacity_noise_of_three_runs() -> None:
         low, middle, high = np.sort(rng.lognormal(0, 0.08, 3)).tolist()
         rows.append({"members": ["h"], "out_gbps": middle, "interval": {"out_gbps": [low, high]}})
         medians.append(middle)
-    assert rate_sigma(rows) == pytest.approx(float(np.std(np.log(medians))), rel=0.05)
-    assert rate_sigma([]) == rate_sigma([{"members": ["h"], "out_gbps": 1.0, "interval": {"out_gbps": [1.0, 1.0]}}])
+    assert rate_sigma(links(rows)) == pytest.approx(float(np.std(np.log(medians))), rel=0.05)
+    steady = {"members": ["h"], "out_gbps": 1.0, "interval": {"out_gbps": [1.0, 1.0]}}
+    assert rate_sigma([]) == rate_sigma(links([steady]))
 
 
 def test_two_hosts_have_the_rate_that_was_measured_between_them() -> None:

@@ -1,11 +1,10 @@
 """Tiers above groups: candidates by round trips, confirmed by what the links below would carry."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from plink.model.network import Matrix
+from plink.model.network_file import LimitedBy, SharedLinkEntry
 from solvers.hierarchy.shared_tiers import candidate_tiers, confirmed_rows, limited_from_above
 
 RACKS = [[0, 1], [2, 3], [4, 5], [6, 7]]
@@ -24,11 +23,10 @@ def tree(levels: dict[int, list[list[int]]], hosts: int, far_us: float = 200.0, 
     return rtt
 
 
-def row(members: list[int], out: float | None, into: float | None, limit: str | None = "link") -> dict[str, Any]:
-    return {
-        "members": [f"h{i}" for i in members], "out_gbps": out, "in_gbps": into,
-        "out_limited_by": limit, "in_limited_by": limit,
-    }  # fmt: skip
+def row(members: list[int], out: float | None, into: float | None, limit: LimitedBy | None = "link") -> SharedLinkEntry:
+    return SharedLinkEntry(
+        members=[f"h{i}" for i in members], out_gbps=out, in_gbps=into, out_limited_by=limit, in_limited_by=limit
+    )
 
 
 def test_pods_are_candidates_above_racks() -> None:
@@ -58,12 +56,12 @@ def test_a_pod_that_carries_less_than_its_racks_is_confirmed() -> None:
     """Racks of 2 Gbit/s: of pods with 2 and 3.5 out the second is as good as its racks."""
     below = [row(rack, 2.0, 2.0) for rack in RACKS]
     first, second = confirmed_rows([row(PODS[0], 2.0, 3.1), row(PODS[1], 3.5, 3.3)], below)
-    assert (first["out_limited_by"], first["in_limited_by"]) == ("link", "link")
-    assert (second["out_limited_by"], second["in_limited_by"]) == ("groups", "groups")
+    assert (first.out_limited_by, first.in_limited_by) == ("link", "link")
+    assert (second.out_limited_by, second.in_limited_by) == ("groups", "groups")
 
 
 @pytest.mark.parametrize("limit", ["hosts", "groups", None])
-def test_pods_without_a_bottleneck_of_their_own_are_no_tier(limit: str | None) -> None:
+def test_pods_without_a_bottleneck_of_their_own_are_no_tier(limit: LimitedBy | None) -> None:
     below = [row(rack, 2.0, 2.0) for rack in RACKS]
     assert confirmed_rows([row(PODS[0], 3.9, 3.8), row(PODS[1], 3.5, 3.3)], below) == []
     assert confirmed_rows([row(PODS[0], 1.0, 1.0, limit), row(PODS[1], None, None, None)], below) == []
@@ -83,23 +81,23 @@ def test_racks_that_could_not_be_measured_confirm_nothing() -> None:
 def test_two_pods_of_which_either_is_the_limit_are_a_tier() -> None:
     below = [row(rack, 2.0, 2.0) for rack in RACKS]
     pods = confirmed_rows([row(pod, 2.0, 2.0, "others") for pod in PODS], below)
-    assert [pod["out_limited_by"] for pod in pods] == ["others", "others"]
+    assert [pod.out_limited_by for pod in pods] == ["others", "others"]
     (open_pod, *_) = confirmed_rows([row(PODS[0], 3.8, 2.0, "others")], below)
-    assert (open_pod["out_limited_by"], open_pod["in_limited_by"]) == ("groups", "others")
+    assert (open_pod.out_limited_by, open_pod.in_limited_by) == ("groups", "others")
 
 
 @pytest.mark.parametrize(
     ("pod_limit", "gbps", "limit"),
     [("link", 3.0, "others"), ("others", 2.9, "others"), ("link", 2.0, "link"), ("groups", 3.0, "link")],
 )
-def test_a_rack_that_carries_what_its_pod_lets_through(pod_limit: str, gbps: float, limit: str) -> None:
+def test_a_rack_that_carries_what_its_pod_lets_through(pod_limit: LimitedBy, gbps: float, limit: str) -> None:
     """The other rack of the pod takes 1 Gbit/s, and the pod's link 2: with that much in all either may be the limit."""
     racks = [row(RACKS[0], gbps, 0.5), row(RACKS[1], 1.0, 1.0)]
     first, _ = limited_from_above(racks, [row(PODS[0], 2.0, 2.0, pod_limit), row(PODS[1], 2.0, 2.0)])
-    assert (first["out_limited_by"], first["in_limited_by"]) == (limit, "link")
+    assert (first.out_limited_by, first.in_limited_by) == (limit, "link")
 
 
 def test_a_host_that_was_lost_between_tiers_stays_with_its_rack() -> None:
     """Else the file would have a pod with a part of a rack."""
     (pod,) = confirmed_rows([row([0, 1, 3], 1.0, 1.0)], [row(rack, 2.0, 2.0) for rack in RACKS])
-    assert sorted(pod["members"]) == ["h0", "h1", "h2", "h3"]
+    assert sorted(pod.members) == ["h0", "h1", "h2", "h3"]
