@@ -133,7 +133,7 @@ coverage: setup
 links: setup
 	@$(VENV)/bin/python -m tools.links
 
-# docs/reference.md and docs/schemas, after a change to the command line or to plink/documents
+# docs/reference.md and docs/schemas, after a change to the command line or to documents in plink/model
 reference: setup
 	@$(VENV)/bin/python -m tools.reference
 	@$(VENV)/bin/python -m tools.schemas

@@ -21,7 +21,7 @@ from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.thesis_plot import ThesisPlot
 from plink.model.order import read_order
-from plink.model.plan_file import read_plan
+from plink.model.plan import read_plan
 from plink.model.storage import read_document
 from plink.model.units import format_bytes
 
@@ -279,7 +279,7 @@ def _groups_plot(groups: dict[str, Any], strips: Any) -> ThesisPlot:
 
 def main() -> int:
     """Run and record; the exit code. Words (sizes, groups, training, loopback) measure these only, the rest is kept."""
-    path = ROOT / "docs/results/aggengine.json"
+    path = ROOT / "benchmarks/records/aggengine.json"
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     wanted = words or ["loopback", "sizes", "groups", *(["training"] if _FULL else [])]
     figures = read_document(path)["figures"] if path.exists() and set(wanted) != _PARTS else {}

@@ -180,7 +180,7 @@ def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
 
 def main() -> int:
     """Run and record; the exit code. Words (2lha) measure these only, the rest is kept."""
-    path = ROOT / "docs/results/autotune.json"
+    path = ROOT / "benchmarks/records/autotune.json"
     full, words = "--full" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("--")]
     figures = read_document(path)["figures"] if path.exists() and words else {}
     for algo in words or _LABS:

@@ -252,7 +252,7 @@ def main() -> int:
     """Return the exit code: 1 when a bar is missed."""
     every = (*SHAPES, _SIMULATED)
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(every)
-    file = results.RESULTS / "bml.json"
+    file = results.RECORDS / "bml.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     for name in only:
         figures[name] = _simulate() if name == _SIMULATED else _measure(SHAPES[name])

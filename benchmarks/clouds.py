@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 from scipy.stats import spearmanr
 
+from plink.model.codec import convert
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
+from plink.model.network_file import NetworkDetails, SharedTierEntry
 from solvers.costs.fabric import Fabric, TierLinks, fabric_of
 from solvers.schedules.catalogue import Options
 
@@ -55,12 +58,17 @@ class Cloud:
         halves = self.halves(rng)
         members = tuple(Host(f"host{k}", f"10.{k >> 16}.{k >> 8 & 255}.{k & 255}") for k in range(len(self)))
         written: dict[str, Any] = {"halves_us": [to_rows(half, _DIGITS) for half in halves]}
-        return Network(Hosts(members), np.sqrt(halves[0] * halves[1]), None, written | (details or {}))
+        return Network(
+            Hosts(members),
+            np.sqrt(halves[0] * halves[1]),
+            None,
+            convert(NetworkDetails, written | (details or {}), "cloud"),
+        )
 
     def fabric(self, rtt_us: Matrix | None = None) -> Fabric:
         """Return what the cost models are told, by the true round trips or by those given (shape (N, N), symmetric)."""
         exact = replace(self, sample_sigma=0.0)
-        full = fabric_of(replace(exact.network(np.random.default_rng(0)), details={}))
+        full = fabric_of(replace(exact.network(np.random.default_rng(0)), details=NetworkDetails()))
         return full if rtt_us is None else replace(full, rtt_us=rtt_us)
 
     def _measured(self, rng: np.random.Generator, sigma: float) -> Matrix:
@@ -144,7 +152,9 @@ def network_of_cloud(cloud: Cloud, seed: int, shared_links: bool) -> Network:
                 for key, value in (("gbps", gbps), ("one_flow_gbps", _HOST_GBPS), ("limited_by", "link"))
             })  # fmt: skip
         tiers.append({"groups": groups})
-    return replace(network, details={**network.details, "shared_links": tiers})
+    return replace(
+        network, details=structs.replace(network.details, shared_links=convert(list[SharedTierEntry], tiers, "cloud"))
+    )
 
 
 def orders_of(cloud: Cloud, number: int, rng: np.random.Generator, disturbed: int = _DISTURBED) -> list[Order]:

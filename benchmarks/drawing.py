@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from plink.features.report.colours import MARKS, group_colour
 from plink.model.storage import write_text
-from plink.report.canvas import Picture, axes, drawing, figure, inline, title
-from plink.report.colours import MARKS, PAGE, group_colour
+from plink.pictures import PAGE, Picture, axes, drawing, figure, inline, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

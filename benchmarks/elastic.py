@@ -366,7 +366,7 @@ def _brief(figures: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Run and record; the exit code."""
-    path = ROOT / "docs/results/elastic.json"
+    path = ROOT / "benchmarks/records/elastic.json"
     parts = {"stages": _stages, "scaling": _scaling, "elastic": _elastic, "faults": _faults}
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     # What a short run leaves out is kept as it was recorded.

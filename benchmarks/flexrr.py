@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.results import RESULTS
+from benchmarks.results import RECORDS
 from benchmarks.stragglers import ideal, uneven_costs
 from benchmarks.timing.hindered_app import (
     GRAINS,
@@ -120,7 +120,7 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
 
 def main() -> int:
     """Measure and record; the exit code."""
-    file, on_lab = RESULTS / "flexrr.json", "--lab" in sys.argv
+    file, on_lab = RECORDS / "flexrr.json", "--lab" in sys.argv
     order = [*PATTERNS, *(name + _ON_LAB for name in PATTERNS)]
     names = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(PATTERNS)
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() else {}

@@ -22,6 +22,7 @@ from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.embedding import _KINDS, _SIGMA, _cloud
 from benchmarks.record import Bar, record, seeds_of
 from plink.model.network import Matrix
+from plink.model.network_file import NetworkDetails
 from solvers.affinity import paia
 from solvers.embedding.embed import Embedding, embed
 from solvers.grouping.balanced import (
@@ -98,7 +99,7 @@ def racks_recovered(seeds: int) -> int:
     for seed in range(seeds):
         cloud = three_tier(_HOSTS, seed, "powers", noise_sigma=0.05, sample_sigma=0.05)
         measured = cloud.sample(np.random.default_rng((seed, 1)))
-        network = replace(cloud.network(np.random.default_rng(0)), latency_us=measured, details={})
+        network = replace(cloud.network(np.random.default_rng(0)), latency_us=measured, details=NetworkDetails())
         exact += sorted(cluster(network, seed=seed).groups) == _members(cloud.rack_of)
     return exact
 

@@ -347,7 +347,7 @@ def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
 
 def main() -> int:
     """Measure, record, compare with the bars."""
-    path = results.RESULTS / "hub.json"
+    path = results.RECORDS / "hub.json"
     figures = json.loads(path.read_text())["figures"] if path.exists() else {}
     wanted = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(_PARTS)
     configuration = {

@@ -151,7 +151,7 @@ def main() -> int:
     """Run and record; the exit code."""
     parts = [f"{algo}, {name}" for algo in ALGORITHMS for name in LABS]
     only = [part for part in parts if "--only" not in sys.argv or sys.argv[sys.argv.index("--only") + 1] in part]
-    file = results.RESULTS / "lab-clock.json"
+    file = results.RECORDS / "lab-clock.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     for name, options in LABS.items():
         algorithms = [algo for algo in ALGORITHMS if f"{algo}, {name}" in only]

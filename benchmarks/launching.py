@@ -115,7 +115,7 @@ def _done(run: Any) -> None:
 def main() -> int:
     """Run and record; the exit code. Words name clients to measure again, ``many`` the 64 hosts; the rest is kept."""
     wanted = [word.lower() for word in sys.argv[1:]]
-    path = ROOT / "docs/results/launching.json"
+    path = ROOT / "benchmarks/records/launching.json"
     recorded = read_document(path)["figures"] if wanted and path.exists() else {"gains": {}}
     gains = {**recorded["gains"], **(_gains(wanted) if wanted != ["many"] else {})}
     many = recorded["many"] if "many" in recorded and wanted and "many" not in wanted else _many()

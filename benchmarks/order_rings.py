@@ -14,14 +14,14 @@ import numpy as np
 from benchmarks.clouds import three_tier
 from benchmarks.plain_annealing import fingerprint, recorded_run
 from benchmarks.record import Bar, record, seeds_of
-from benchmarks.results import RESULTS
+from benchmarks.results import RECORDS
 from plink.model.network import Matrix
 from solvers.costs.patterns import ring_pattern
 from solvers.latency import ring_cost
 from solvers.ordering.problem import ProgressCallback, SearchBudget
 from solvers.ordering.ring import search_bottleneck, search_ring
 
-BASELINES = RESULTS / "order-rings-baselines.json"
+BASELINES = RECORDS / "order-rings-baselines.json"
 _TSP_S = 60
 _TSP_SCALE = 65535  # its longest distance: whole numbers of 16 bits
 _SEEDS = {64: 10, 256: 10, 1024: 10, 4096: 10}

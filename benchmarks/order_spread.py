@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.clouds import three_tier
 from benchmarks.labs import lab
 from benchmarks.record import Bar, record
-from benchmarks.results import RESULTS
+from benchmarks.results import RECORDS
 from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo
 from plink.model.storage import read_document
@@ -117,7 +117,7 @@ def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
 def main() -> int:
     """Run and record; the exit code. ``--quick``: three orders of 1 MB, to see that it works; nothing is recorded."""
     quick, words = "--quick" in sys.argv, [word for word in sys.argv[1:] if not word.startswith("--")]
-    path = RESULTS / "order-spread.json"
+    path = RECORDS / "order-spread.json"
     figures: dict[str, Any] = read_document(path)["figures"] if words and path.exists() else {}
     if not words or "paper" in words:
         fabric = three_tier(_HOSTS, 0).fabric()

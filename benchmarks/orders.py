@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.plain_annealing import SWAPS, annealed, fingerprint, recorded_run
 from benchmarks.record import Bar, record, seeds_of
-from benchmarks.results import RESULTS
+from benchmarks.results import RECORDS
 from plink.features.order.algorithms import rank_groups
 from solvers.costs.by_name import NAMES, cost_function_for, pattern_for
 from solvers.costs.fabric import Fabric
@@ -27,7 +27,7 @@ from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudg
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options
 
-BASELINES = RESULTS / "orders-baselines.json"
+BASELINES = RECORDS / "orders-baselines.json"
 _ALGORITHMS = ("halving-doubling", "double-binary-tree", "bcube", "2lha")
 _SEEDS = {64: 10, 512: 10}
 _KNOWN_SEEDS = 10
@@ -151,7 +151,7 @@ def reordered(folder: Path, hosts: int, words: list[str], environment: dict[str,
     command = [sys.executable, "-m", "plink", "reorder", str(network), *words, "-o", str(folder / "order.json")]
     began = time.monotonic()
     child = subprocess.Popen(
-        command, env=os.environ | (environment or {}), stderr=subprocess.PIPE, cwd=RESULTS.parent.parent, text=True
+        command, env=os.environ | (environment or {}), stderr=subprocess.PIPE, cwd=RECORDS.parent.parent, text=True
     )
     assert child.stderr is not None
     errors = child.stderr.read()

@@ -233,7 +233,7 @@ def main() -> int:
     """Run and record; the exit code."""
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     wanted = words or [*SHAPES, *_PARTS]
-    path = ROOT / "docs/results/pipeline-lab.json"
+    path = ROOT / "benchmarks/records/pipeline-lab.json"
     figures: dict[str, Any] = read_document(path)["figures"] if words and path.exists() else {}
     if set(wanted) - {"cost"}:
         with lab("--racks", "1", "--hosts-per-rack", "4", "--host-rate", "200mbit") as bench:

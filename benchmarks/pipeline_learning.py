@@ -273,7 +273,7 @@ def main() -> int:
     torch.set_num_threads(1)
     seeds = seeds_of({0: _SEEDS})[0]
     names = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(APPS)
-    path = results.RESULTS / "pipeline-learning.json"
+    path = results.RECORDS / "pipeline-learning.json"
     recorded = json.loads(path.read_text())["figures"] if "--only" in sys.argv else {}
     began = time.process_time()
     measured = {name: figures_of(name, seeds) for name in names}

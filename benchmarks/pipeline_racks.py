@@ -390,7 +390,7 @@ def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
 def main() -> int:
     """Run and record; the exit code."""
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    path = ROOT / "docs/results/pipeline-racks.json"
+    path = ROOT / "benchmarks/records/pipeline-racks.json"
     figures: dict[str, Any] = read_document(path)["figures"] if words and path.exists() else {}
     measured: list[str] = []
     code = 0

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -21,7 +22,15 @@ Result = TypeVar("Result")
 def _commit() -> str:
     """Of what was measured; results that another benchmark has just written do not make it dirty."""
     commit = _git("describe", "--always")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)docs/results")
+    changed = _git(
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ":/",
+        ":(exclude,top)docs/results",
+        ":(exclude,top)benchmarks/records",
+    )
     return f"{commit}{'-dirty' if changed else ''}" if commit else "unknown"
 
 
@@ -106,6 +115,14 @@ def _parts(path: Path, stamp: dict[str, Any], parts: Collection[str], measured: 
     return {part: stamps[part] for part in parts if part in stamps}
 
 
+def packed(document: dict[str, Any]) -> str:
+    """Return the document as JSON whose innermost lists and objects take a line each, as a row of a table does."""
+    text = json.dumps(document, indent=2)
+    for innermost in (r"\[\n[^\[\]{}]+\n *\]", r"\{\n[^\[\]{}]+\n *\}"):
+        text = re.sub(innermost, lambda match: re.sub(r"\n *", " ", match[0]), text)
+    return text + "\n"
+
+
 def record(
     name: str,
     configuration: dict[str, Any],
@@ -113,10 +130,10 @@ def record(
     bars: Sequence[Bar] = (),
     measured: Collection[str] | None = None,
 ) -> int:
-    """Write ``docs/results/NAME.json`` and what else shows its figures (:mod:`benchmarks.theses`); print it and how the
-    bars were met. ``measured``: which of the figures are of this run, where others were kept from earlier ones. The
-    exit code: 1 when a bar was missed."""
-    path = results.RESULTS / f"{name}.json"
+    """Write ``benchmarks/records/NAME.json`` and what else shows its figures (:mod:`benchmarks.theses`); print it and
+    how the bars were met. ``measured``: which of the figures are of this run, where others were kept from earlier ones.
+    The exit code: 1 when a bar was missed."""
+    path = results.RECORDS / f"{name}.json"
     stamp = {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -130,7 +147,7 @@ def record(
         "bars": [bar.to_json() for bar in bars],
         "figures": figures,
     }
-    text = json.dumps(document, indent=2) + "\n"
+    text = packed(document)
     path.write_text(text)
     print(text)
     theses.refresh(name)

@@ -132,7 +132,7 @@ def main() -> int:
         return 1
     clouds = seeds_of({HOSTS: CLOUDS})[HOSTS]
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(ALGORITHMS)
-    file = results.RESULTS / "referee.json"
+    file = results.RECORDS / "referee.json"
     figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() and "--only" in sys.argv else {}
     code = 0
     for algo in only:  # an hour is not lost with the last one

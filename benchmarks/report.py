@@ -15,12 +15,12 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
-from plink.features.report.gather import ReportRequest, report_data_of
-from plink.features.report.host_map import fitted_map
-from plink.report.page import page
-from plink.report.report_data import ReportData, Route
+from plink.features.report.data import ReportData, Route
+from plink.features.report.page import page
+from plink.features.report.request import ReportRequest
+from plink.features.report.run import report_data_of, with_map
 from solvers.grouping.even import leaves
-from tests.report.chromium import PROGRAM, chromium
+from tests.features.report.chromium import PROGRAM, chromium
 
 _HOSTS = (64, 512)
 _TIMES = 9
@@ -33,7 +33,7 @@ def facts_for(hosts: int) -> ReportData:
     network = cloud.network(np.random.default_rng(0))
     order = leaves(cloud.rtt_us)
     hops = np.stack([order, np.roll(order, 1)], axis=1)
-    data = report_data_of(network, ReportRequest(), lambda data: fitted_map(network, data))
+    data = with_map(network, report_data_of(network, ReportRequest()), ReportRequest())
     return replace(data, route=Route("ring", order, hops, None))
 
 

@@ -1,5 +1,6 @@
-"""Where what benchmarks measured is kept."""
+"""Where what benchmarks measured is kept: pages and plots, and the records behind them."""
 
 from pathlib import Path
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
+RECORDS = Path(__file__).parent / "records"

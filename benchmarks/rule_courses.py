@@ -24,7 +24,7 @@ from plink.model.rules.asp import ASP
 from plink.model.rules.dssp import DSSP
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.model.rules.ordered import Ordered
-from plink.runtime.elastic.worker.staleness_credits import StalenessCredits, WorkerClock
+from plink.runtime.elastic.worker.dynamic_staleness import StalenessCredits, WorkerClock
 from plink.runtime.elastic.worker.zipline import barrier
 from solvers.elastic.placement.data import quickest
 from solvers.elastic.speeds import UNEVEN_CLOCKS

@@ -204,7 +204,7 @@ def _over(row: dict[str, Any], rule: str) -> float:
 
 def main() -> int:
     """Measure and record; the exit code."""
-    file, names = results.RESULTS / "rules.json", [*_SPEEDS, *_JOBS, "bits"]
+    file, names = results.RECORDS / "rules.json", [*_SPEEDS, *_JOBS, "bits"]
     only = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else names
     figures = json.loads(file.read_text())["figures"] if only != names else {}
     figures |= {name: measured(name) for name in only}

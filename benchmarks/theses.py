@@ -51,7 +51,7 @@ def plots_of(benchmark: str) -> dict[str, ThesisPlot]:
 
 
 def _document(benchmark: str) -> dict[str, Any] | None:
-    path = results.RESULTS / f"{benchmark.replace('_', '-')}.json"
+    path = results.RECORDS / f"{benchmark.replace('_', '-')}.json"
     return read_document(path) if path.exists() else None
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from plink.report.canvas import Picture
+from plink.pictures import Picture
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 import plink
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from plink.features.measure.shared_links import find_tiers
+from plink.model.codec import convert
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import SharedTierEntry
 from probes.measurements import Measurements
 
 _ALGORITHMS = ("ring", "halving-doubling", "2lha")
@@ -53,7 +57,7 @@ def clouds_exact(clouds: int) -> int:
     return exact
 
 
-def _tree(bench: BenchLab, network: Network) -> list[dict[str, Any]]:
+def _tree(bench: BenchLab, network: Network) -> list[SharedTierEntry]:
     """Return the true tiers of the lab, as a file has them."""
     names = network.hosts.names
     rack_of = np.array([bench.racks[bench.names.index(name)] for name in names])
@@ -63,21 +67,21 @@ def _tree(bench: BenchLab, network: Network) -> list[dict[str, Any]]:
         row = {"out_gbps": gbps, "in_gbps": gbps, "out_one_flow_gbps": _HOST, "in_one_flow_gbps": _HOST}
         groups = [[names[k] for k in np.flatnonzero(labels == label)] for label in np.unique(labels)]
         tiers.append({"groups": [{"members": members, **row} for members in groups]})
-    return tiers
+    return convert(list[SharedTierEntry], tiers, "tree")
 
 
-def _with_tiers(network: Network, tiers: list[dict[str, Any]]) -> Network:
-    return replace(network, details=network.details | {"shared_links": tiers})
+def _with_tiers(network: Network, tiers: list[SharedTierEntry]) -> Network:
+    return replace(network, details=structs.replace(network.details, shared_links=tiers))
 
 
 def _without_pods(network: Network) -> Network:
     """Return a network whose round trips show racks and nothing else: the same between any two of them."""
-    (tier,) = network.details["shared_links"]
+    (tier,) = network.shared_links
     names = network.hosts.names
-    rack = np.array([next(k for k, row in enumerate(tier["groups"]) if name in row["members"]) for name in names])
+    rack = np.array([next(k for k, row in enumerate(tier.groups) if name in row.members) for name in names])
     rtt, inside = network.latency_us, rack[:, None] == rack
     far = float(np.nanmedian(rtt[~inside]))
-    details = {key: value for key, value in network.details.items() if key not in ("halves_us", "percentiles_us")}
+    details = structs.replace(network.details, halves_us=UNSET, percentiles_us=UNSET)
     return replace(network, latency_us=np.where(inside, rtt, far), details=details)
 
 
@@ -85,10 +89,10 @@ def _worst_error(bench: BenchLab, network: Network) -> float:
     """Return the largest relative error of a capacity; 1 where the groups are not the true ones."""
     errors = []
     for tier, true in zip(network.shared_links, _tree(bench, network), strict=False):
-        expected = {frozenset(row["members"]): row for row in true["groups"]}
-        for row in tier["groups"]:
-            truth = expected.get(frozenset(row["members"]))
-            errors += [abs((row[key] or 0.0) / truth[key] - 1) if truth else 1.0 for key in ("out_gbps", "in_gbps")]
+        expected = {frozenset(row.members): row for row in true.groups}
+        for row in tier.groups:
+            truth = expected.get(frozenset(row.members))
+            errors += [abs((row.gbps(way) or 0.0) / truth.gbps(way) - 1) if truth else 1.0 for way in ("out", "in")]
     return max(errors, default=1.0) if len(network.shared_links) == 2 else 1.0
 
 
@@ -98,7 +102,7 @@ def orders_on(bench: BenchLab, network: Network) -> dict[str, Any]:
     These are the measured tree, the true one, racks with all round trips (which show pods, too), and racks only.
     """
     true = _with_tiers(network, _tree(bench, network))
-    racks = _with_tiers(network, network.details["shared_links"][:1])
+    racks = _with_tiers(network, network.shared_links[:1])
     sources = {"measured": network, "true": true, "racks": racks, "racks only": _without_pods(racks)}
     result: dict[str, Any] = {}
     for algo in _ALGORITHMS:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from plink.model.transfers.aggregation import Aggregator
+from benchmarks.transfer_aggregation import Aggregator
 from plink.model.transfers.free_capacity import FreeCapacity
-from plink.model.transfers.ordering import Order, Update
+from plink.model.transfers.ordering import Order, WaitingUpdate
 
 # Links of M 7, and how often each is so wide in its setting N2.
 RATES_BYTES_S = (1.25e8, 3.125e8, 4.125e8, 6.25e8, 1.25e9)
@@ -21,7 +21,7 @@ _N2 = (0, 0.1, 0.1, 0.1, 0.7)
 class Batch:
     """H hosts: way k is host k's way out, way H + k its way in, way 2 H the server's way in."""
 
-    updates: tuple[Update, ...]
+    updates: tuple[WaitingUpdate, ...]
     rates_bytes_s: tuple[float, ...]
 
     @property
@@ -44,7 +44,7 @@ def random_batch(number: int, rng: np.random.Generator, hosts: int | None = None
     """Return what M 7.4 measures: deadlines Uniform(1, 2 |U|), on |U|/2 hosts; rates as in its setting N2."""
     hosts = hosts or max(1, number // 2)
     rates = rng.choice(RATES_BYTES_S, 2 * hosts, p=_N2)
-    updates = tuple(Update(k % hosts, 1e8, int(rng.integers(1, 2 * number + 1))) for k in range(number))
+    updates = tuple(WaitingUpdate(k % hosts, 1e8, int(rng.integers(1, 2 * number + 1))) for k in range(number))
     return Batch(updates, (*rates.tolist(), RATES_BYTES_S[-1]))
 
 

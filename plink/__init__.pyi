@@ -10,6 +10,8 @@ from plink.features.advise.request import AdviseRequest as AdviseRequest
 from plink.features.advise.request import BalanceRequest as BalanceRequest
 from plink.features.advise.run import Advice as Advice
 from plink.features.advise.run import advise as advise
+from plink.features.advise.tuner import TunerRow as TunerRow
+from plink.features.advise.tuner import tuner_rows as tuner_rows
 from plink.features.analyse.request import ClusterRequest as ClusterRequest
 from plink.features.analyse.request import EmbedRequest as EmbedRequest
 from plink.features.analyse.run import cluster as cluster
@@ -44,7 +46,7 @@ from plink.features.pipeline.train import profile_pipeline as profile_pipeline
 from plink.features.pipeline.train import train_pipeline as train_pipeline
 from plink.features.plan.request import PlanRequest as PlanRequest
 from plink.features.plan.run import plan as plan
-from plink.features.report.gather import ReportRequest as ReportRequest
+from plink.features.report.request import ReportRequest as ReportRequest
 from plink.features.report.run import render_report as render_report
 from plink.features.schedule.request import ScheduleRequest as ScheduleRequest
 from plink.features.schedule.run import schedule as schedule
@@ -84,7 +86,7 @@ from plink.model.pipeline.plan_file import read_pipeline as read_pipeline
 from plink.model.pipeline.profile import ModelProfile as ModelProfile
 from plink.model.pipeline.profile import read_profile as read_profile
 from plink.model.plan import Plan as Plan
-from plink.model.plan_file import read_plan as read_plan
+from plink.model.plan import read_plan as read_plan
 from plink.model.schedule_file import read_schedule as read_schedule
 from plink.model.spot.market_file import read_market_file as read_market_file
 from plink.model.spot.price_files import read_spot_histories as read_spot_histories

@@ -24,15 +24,15 @@ class FlowReference:
         names = measurements.hosts.names
         index = {name: host for host, name in enumerate(names)}
         self._sent, self._received = np.full(len(names), np.nan), np.full(len(names), np.nan)
-        for row in measurements.details.get("host_flows", ()):
-            if not row["both_ways"]:
-                for rates, host in ((self._sent, index[row["from"]]), (self._received, index[row["to"]])):
-                    rates[host] = np.fmax(rates[host], row["gbps"])
+        for row in measurements.details.host_flows or ():
+            if not row.both_ways:
+                for rates, host in ((self._sent, index[row.source]), (self._received, index[row.target])):
+                    rates[host] = np.fmax(rates[host], row.gbps)
         self._links = list[tuple[npt.NDArray[np.bool_], float, float]]()  # members, and one flow out of and into them
-        for tier in measurements.details.get("shared_links", ()):
-            for row in tier["groups"]:
-                out, into = (row.get(f"{way}_one_flow_gbps") or math.inf for way in ("out", "in"))
-                self._links.append((np.isin(names, row["members"]), out, into))
+        for tier in measurements.details.shared_links or ():
+            for link in tier.groups:
+                out, into = (link.one_flow_gbps(way) or math.inf for way in ("out", "in"))
+                self._links.append((np.isin(names, link.members), out, into))
         self._vain_repeats = 0
 
     def _expected(self, source: int, sink: int) -> float:

@@ -8,12 +8,12 @@ on links that groups of hosts share.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
+from plink.model.network_file import FlowEntry
 from probes.disjoint_pairs import disjoint, nearest_pairs
 from probes.methods import FlowLimits, run_flows
 from probes.round_robin import Pair, as_pairs
@@ -76,12 +76,12 @@ def _nearest_unmet(hosts: npt.NDArray[np.intp], distance: Matrix, closed: npt.ND
 
 def exchange_flows(
     session: ProbeSession, pairs: Sequence[Pair], settings: FlowSettings, errors: dict[Pair, str]
-) -> list[dict[str, Any]]:
+) -> list[FlowEntry]:
     """Measure disjoint pairs at the same time, and return rows of ``host_flows`` in the network file.
 
     :param errors: receives why flows from the first host of a pair to the second could not be measured.
     """
-    names, rows = session.measurements.hosts.names, list[dict[str, Any]]()
+    rows = list[FlowEntry]()
 
     def task(pair: Pair) -> ProbeTask:
         return ProbeTask(
@@ -93,14 +93,14 @@ def exchange_flows(
     time.sleep(DRAIN_S)
     # Flows wait for the network, not for cores: hosts that share a kernel exchange theirs at the same time, too.
     session.scheduler.run([task(pair) for pair in pairs], cores_per_task=0)
-    return [{**row, "from": names[row["from"]], "to": names[row["to"]]} for row in rows]
+    return rows
 
 
 def _exchange(
-    session: ProbeSession, pair: Pair, settings: FlowSettings, rows: list[dict[str, Any]], errors: dict[Pair, str]
+    session: ProbeSession, pair: Pair, settings: FlowSettings, rows: list[FlowEntry], errors: dict[Pair, str]
 ) -> RequestBatches:
     """Measure one pair: a flow each way, then both at once if both came through."""
-    a, b = pair
+    (a, b), names = pair, session.measurements.hosts.names
     limits = FlowLimits(settings.seconds, settings.max_bytes, settings.accept_s)
     for senders in ((a,), (b,), (a, b)):
         ways = [(sender, a + b - sender) for sender in senders]
@@ -112,7 +112,7 @@ def _exchange(
             errors.update(dict.fromkeys(ways, str(error)))
             continue
         rows += [
-            {"from": sender, "to": receiver, "gbps": round(rate, 6), "both_ways": len(senders) == 2}
+            FlowEntry(source=names[sender], target=names[receiver], gbps=round(rate, 6), both_ways=len(senders) == 2)
             for sender, receiver, rate in rates
         ]
         for way in ways:

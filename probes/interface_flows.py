@@ -8,7 +8,8 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 
-from plink.documents.network import InterfacesEntry
+from msgspec import UNSET, structs
+
 from probes.host_flows import DRAIN_S, FlowSettings
 from probes.methods import FlowLimits, run_flows
 from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
@@ -54,12 +55,12 @@ def measure_interfaces(
 
     :param keep_going: asked before each round; nothing is kept when it says no.
     """
-    entry: InterfacesEntry | None = session.measurements.details.get("interfaces")
-    if entry is None or "out_gbps" in entry:
+    entry = session.measurements.details.interfaces
+    if entry is UNSET or entry.out_gbps is not UNSET:
         return
     sent: Rates = {}
     received: Rates = {}
-    rounds = port_rounds(entry["switches"])
+    rounds = port_rounds(entry.switches)
     for done, pairs in enumerate(rounds, 1):
         if not keep_going():
             return
@@ -72,10 +73,11 @@ def measure_interfaces(
         session.scheduler.run(tasks, cores_per_task=0)
         advance(done, len(rounds))
     if sent:
-        entry["out_gbps"], entry["in_gbps"] = (
-            [[rates.get((host, k)) for k in range(len(names))] for host, names in enumerate(entry["names"])]
+        out_gbps, in_gbps = (
+            [[rates.get((host, k)) for k in range(len(names))] for host, names in enumerate(entry.names)]
             for rates in (sent, received)
         )
+        session.measurements.add(interfaces=structs.replace(entry, out_gbps=out_gbps, in_gbps=in_gbps))
 
 
 def _exchange(
@@ -83,8 +85,8 @@ def _exchange(
 ) -> RequestBatches:
     """Measure a flow each way between two interfaces; one that fails has no rate."""
     ports = dict(pair)  # by host
-    entry: InterfacesEntry = session.measurements.details["interfaces"]
-    own = entry.get("addresses")
+    entry = session.measurements.details.interfaces
+    own = entry.addresses if entry else UNSET
     addresses = {host: own[host][interface] for host, interface in pair} if own else {}
     (a, _), (b, _) = pair
     for sender in (a, b):

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from plink.documents.network import InterfacesEntry
+from plink.model.network_file import InterfacesEntry
 from probes.agent.routes import MAX_ADDRESSES
 from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
@@ -107,28 +108,26 @@ def interfaces_from_routes(
             if interface is not None and peer != host:
                 by[host][peer] = used[host].index(interface)
                 relays[host][peer] = owners.get(gateway) if gateway else None
-    return {
-        "names": [used.get(host, []) for host in range(n_hosts)],
-        "used": by,
-        "relays": relays,
-        "switches": _switches(main, owners, routes, own, used),
-        "addresses": [
+    return InterfacesEntry(
+        names=[used.get(host, []) for host in range(n_hosts)],
+        used=by,
+        relays=relays,
+        switches=_switches(main, owners, routes, own, used),
+        addresses=[
             [
                 next((address for address, name in own.get(host, {}).items() if name == interface), None)
                 for interface in used.get(host, [])
             ]
             for host in range(n_hosts)
         ],
-    }
+    )
 
 
 def with_rates_of(previous: InterfacesEntry | None, entry: InterfacesEntry) -> InterfacesEntry:
     """Return the entry with the rates of an earlier run that is resumed, if it found the same interfaces."""
-    if previous is None or any(previous.get(key) != entry.get(key) for key in ("names", "switches")):
+    if previous is None or (previous.names, previous.switches) != (entry.names, entry.switches):
         return entry
-    if "out_gbps" in previous and "in_gbps" in previous:
-        entry["out_gbps"], entry["in_gbps"] = previous["out_gbps"], previous["in_gbps"]
-    return entry
+    return structs.replace(entry, out_gbps=previous.out_gbps, in_gbps=previous.in_gbps)
 
 
 def use_one_of_several(
@@ -154,8 +153,8 @@ def _switches(
     routes: Mapping[int, _Routes],
     own: Mapping[int, Mapping[str, str | None]],
     used: Mapping[int, list[str]],
-) -> list[list[list[int]]]:
-    """Return classes of [host, interface] that reach each other without a router or relay."""
+) -> list[list[tuple[int, int]]]:
+    """Return classes of (host, interface) that reach each other without a router or relay."""
     ports = [(host, name) for host, names in sorted(used.items()) for name in names]
     index = {port: k for k, port in enumerate(ports)}
     edges = []
@@ -175,7 +174,7 @@ def _switches(
     rows, columns = np.array(edges).T
     graph = coo_array((np.ones(len(edges)), (rows, columns)), shape=(len(ports), len(ports)))
     _, label = connected_components(graph, directed=False)
-    classes: dict[int, list[list[int]]] = {}
+    classes: dict[int, list[tuple[int, int]]] = {}
     for (host, name), component in zip(ports, label.tolist(), strict=True):
-        classes.setdefault(component, []).append([host, used[host].index(name)])
+        classes.setdefault(component, []).append((host, used[host].index(name)))
     return [ports for ports in classes.values() if len(ports) > 1]

@@ -1,20 +1,23 @@
 """Results of measurements: matrices that fill round by round, and the network file that holds them."""
 
 import datetime
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network, matrix_from_json, to_rows
+from plink.model.network_file import MachineIdentity, NetworkDetails, PairError
 from probes.agent.summary import PERCENTILES
 
 _MAIN = PERCENTILES.index(10)
 # How a pair was measured: indices in a matrix; the file has these names.
 METHODS = ("", "stamp", "icmp", "tcp")
 CLOCKS = ("", "user", "kernel")
+_CONTINUED = ("host_flows", "host_flow_errors", "interfaces", "shared_links", "host_costs", "predicted_us")
 NOT_TRIED = "not tried: the budget was spent"
 _MAX_VALUE = 1 << 53  # microseconds, or packets: an agent's number above it is invalid
 
@@ -37,8 +40,12 @@ class Measurements:
         self.bandwidth: Matrix | None = None
         self.errors: dict[tuple[int, int], str] = {}
         self.bandwidth_errors: dict[tuple[int, int], str] = {}
-        self.machines: list[Mapping[str, Any] | None] = [None] * n
-        self.details: dict[str, Any] = {}
+        self.machines: list[MachineIdentity | None] = [None] * n
+        self.details = NetworkDetails()
+
+    def add(self, **keys: Any) -> None:
+        """Set other keys of the network file."""
+        self.details = structs.replace(self.details, **keys)
 
     @property
     def latency(self) -> Matrix:
@@ -101,25 +108,25 @@ class Measurements:
         """Return the network with all results, as it is written to disk."""
         np.fill_diagonal(self.latency, 0.0)
         names = self.hosts.names
-        details: dict[str, Any] = {
-            **self.details,
-            "measured_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "percentiles_us": {str(p): to_rows(self.percentiles[p]) for p in PERCENTILES if p != 10},
-            "halves_us": [to_rows(half) for half in self.halves],
-            "jitter_us": to_rows(self.jitter),
-            "loss_forward": to_rows(self.loss_forward, digits=6),
-            "loss_back": to_rows(self.loss_back, digits=6),
-            "samples": self.samples.tolist(),
-            "clock_steps": self.clock_steps.tolist(),
-            "hops": [[None if value != value else int(value) for value in row] for row in self.hops.tolist()],
-            "methods": list(METHODS),
-            "method_used": self.method.tolist(),
-            "clocks": list(CLOCKS),
-            "clock_used": self.clock.tolist(),
-            "machines": self.machines,
-            "errors": _rows(names, self.errors),
-            **({"bandwidth_errors": _rows(names, self.bandwidth_errors)} if self.bandwidth is not None else {}),
-        }
+        details = structs.replace(
+            self.details,
+            measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            percentiles_us={str(p): to_rows(self.percentiles[p]) for p in PERCENTILES if p != 10},
+            halves_us=[to_rows(half) for half in self.halves],
+            jitter_us=to_rows(self.jitter),
+            loss_forward=to_rows(self.loss_forward, digits=6),
+            loss_back=to_rows(self.loss_back, digits=6),
+            samples=self.samples.tolist(),
+            clock_steps=self.clock_steps.tolist(),
+            hops=[[None if value != value else int(value) for value in row] for row in self.hops.tolist()],
+            methods=list(METHODS),
+            method_used=self.method.tolist(),
+            clocks=list(CLOCKS),
+            clock_used=self.clock.tolist(),
+            machines=self.machines,
+            errors=_rows(names, self.errors),
+            bandwidth_errors=UNSET if self.bandwidth is None else _rows(names, self.bandwidth_errors),
+        )
         return Network(self.hosts, self.latency.copy(), self.bandwidth, details)
 
 
@@ -144,8 +151,8 @@ def _is_valid(result: dict[str, Any]) -> bool:
     )
 
 
-def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[dict[str, str]]:
-    return [{"from": names[i], "to": names[j], "why": error} for (i, j), error in sorted(errors.items())]
+def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[PairError]:
+    return [PairError(source=names[i], target=names[j], reason=error) for (i, j), error in sorted(errors.items())]
 
 
 def measurements_from(network: Network) -> Measurements:
@@ -157,7 +164,7 @@ def measurements_from(network: Network) -> Measurements:
         value = network.detail(key)
         return _empty(n) if value is None else value
 
-    for p, rows in details.get("percentiles_us", {}).items():
+    for p, rows in (details.percentiles_us or {}).items():
         if p in map(str, PERCENTILES):
             measurements.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.location}: percentiles_us.{p}")
     measurements.percentiles[10] = network.latency_us.copy()
@@ -171,16 +178,12 @@ def measurements_from(network: Network) -> Measurements:
     measurements.method = np.nan_to_num(matrix("method_used")).astype(np.int8)
     measurements.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
     measurements.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
-    measurements.details = {
-        key: details[key]
-        for key in ("host_flows", "host_flow_errors", "interfaces", "shared_links", "host_costs", "predicted_us")
-        if key in details
-    }
+    measurements.details = NetworkDetails(**{key: getattr(details, key) for key in _CONTINUED})
     measurements.machines = list(network.machines)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     for error in network.errors:
-        if error["from"] in index and error["to"] in index:
-            measurements.record_error(index[error["from"]], index[error["to"]], error["why"])
+        if error.source in index and error.target in index:
+            measurements.record_error(index[error.source], index[error.target], error.reason)
     return measurements
 
 

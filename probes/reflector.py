@@ -13,8 +13,9 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+from plink.model.stamp import StampResult
 from plink.transport.addresses import family_of
 from probes import timestamps
 from probes.agent.summary import summary
@@ -94,10 +95,8 @@ class ReflectorAddress:
     port: int = PORT
 
 
-def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: float, ssid: int) -> dict[str, Any]:
-    """Probe any STAMP reflector, one packet at a time, and return the summary of :mod:`probes.agent.summary`.
-
-    ``sent`` and ``clock`` are added to it.
+def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: float, ssid: int) -> StampResult:
+    """Probe any STAMP reflector, one packet at a time, and return the summary of its round trips.
 
     :raises OSError: when there is no route to it.
     """
@@ -115,7 +114,8 @@ def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: fl
                 stamped += kernel_sent_ns is not None and t4_ns > 0
                 round_trips.append(abs(t4_ns) - (kernel_sent_ns or sent_ns) - ns_between(t2, t3))
             time.sleep(interval_s)
-    return {"sent": count, "clock": "kernel" if 2 * stamped > len(round_trips) else "user", **summary(round_trips)}
+    clock: Literal["kernel", "user"] = "kernel" if 2 * stamped > len(round_trips) else "user"
+    return StampResult(target=f"{target.address}:{target.port}", sent=count, clock=clock, **summary(round_trips))
 
 
 def _probe(

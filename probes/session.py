@@ -2,13 +2,14 @@
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
 from plink.model.hosts import Hosts
+from plink.model.network_file import MachineIdentity
 from plink.transport.connector import Connector
 from plink.transport.fleet import Fleet
 from plink.transport.peers import sample_peers
@@ -155,9 +156,9 @@ def _is_valid(report: dict[str, Any]) -> bool:
     )
 
 
-def _host_identity(report: dict[str, Any]) -> dict[str, Any]:
+def _host_identity(report: Mapping[str, Any]) -> MachineIdentity:
     """Return what identifies a host, so that a launch can check that it reaches the same machine again."""
-    return {key: report[key] for key in ("hostname", "boot_id", "address", "addresses", "cores", "python")}
+    return MachineIdentity(**{key: report[key] for key in MachineIdentity.__struct_fields__})
 
 
 def measure_all(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from plink.model.network_file import SharedLinkEntry
 from probes.boundary_pairs import HostGroup, Pair, TierGroups, pairs_across, pairs_between
 from probes.group_runs import MIN_GROWTH, STEADY_SHARE, WAYS, FlowRun, GroupRuns, Side, is_unsteady
 from probes.limit_tests import Capacities, LimitTest, carried, flows_to_fill, limit_tests, may_gain
@@ -49,7 +50,7 @@ def shared_links(
     settings: SharedLinkSettings,
     on_done: Callable[[int, int], None],
     keep_going: Callable[[], bool] = lambda: True,
-) -> list[dict[str, Any]]:
+) -> list[SharedLinkEntry]:
     """Measure the capacity into and out of every group, and return the rows of one tier of ``shared_links``.
 
     A value that could not be measured is None; the row's ``why`` has the reason. A single group has no boundary and
@@ -328,41 +329,41 @@ def _row(
     groups: Sequence[HostGroup],
     runs: GroupRuns,
     tested: Collection[int],
-) -> dict[str, Any]:
+) -> SharedLinkEntry:
     """Return the row of a group."""
     names = session.measurements.hosts.names
-    row: dict[str, Any] = {"members": [names[host] for host in group], "interval": {}}
+    figures: dict[str, Any] = {"interval": {}}
     capacities = runs.capacities()
     for way, far_way in zip(WAYS, reversed(WAYS), strict=True):
         capacity = capacities.get((group[0], way))
         key = f"{way}_gbps"
-        row[key] = None if capacity is None else round(capacity.gbps, 6)
-        row["interval"][key] = None if capacity is None else [round(capacity.low, 6), round(capacity.high, 6)]
-        row[f"{way}_flows"] = 0 if capacity is None else capacity.flows
-        row[f"{way}_limited_by"] = None if capacity is None else capacity.limited_by
-        row[f"{way}_one_flow_gbps"] = None if capacity is None else round(capacity.one_flow, 6)
         if capacity is None:
-            row["why"] = runs.errors.get(group[0], "no pair of hosts was left to measure it")
-        elif capacity.limited_by == "link":
+            figures |= {key: None, f"{way}_flows": 0, f"{way}_limited_by": None, f"{way}_one_flow_gbps": None}
+            figures["interval"][key] = None
+            figures["reason"] = runs.errors.get(group[0], "no pair of hosts was left to measure it")
+            continue
+        limited_by = capacity.limited_by
+        if limited_by == "link":
             others = sum(
                 max(carried(capacities, other[0], far_way), tier.known_gbps.get((other[0], far_way), 0.0))
                 for other in groups
                 if other is not group
             )
             if group[0] not in tested or _MIN_GAIN * capacity.gbps > others:
-                row[f"{way}_limited_by"] = "others"
-    return row
+                limited_by = "others"
+        figures |= {key: round(capacity.gbps, 6), f"{way}_flows": capacity.flows, f"{way}_limited_by": limited_by}
+        figures[f"{way}_one_flow_gbps"] = round(capacity.one_flow, 6)
+        figures["interval"][key] = (round(capacity.low, 6), round(capacity.high, 6))
+    return SharedLinkEntry(members=[names[host] for host in group], **figures)
 
 
-def _log_unsteady(row: dict[str, Any]) -> None:
+def _log_unsteady(row: SharedLinkEntry) -> None:
     """Say that runs of a group differ by more than noise."""
     for way in WAYS:
-        low, high = row["interval"].get(f"{way}_gbps") or (1.0, 1.0)
+        low, high = row.range_gbps(way) or (1.0, 1.0)
         if low < STEADY_SHARE * high:
-            _log.info(
-                "%d hosts with %s, %s: %.4g to %.4g Gbit/s, as if others sent meanwhile; the best counts",
-                len(row["members"]), row["members"][0], way, low, high,
-            )  # fmt: skip
+            span = f"{low:.4g} to {high:.4g} Gbit/s, as if others sent meanwhile; the best counts"
+            _log.info(f"{len(row.members)} hosts with {row.members[0]}, {way}: {span}")
 
 
 def _remaining(session: ProbeSession, groups: Sequence[HostGroup]) -> list[HostGroup]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import PositiveInt, Quantity
+from plink.model.types import PositiveInt, Quantity
 
 
 @dataclass(frozen=True)

@@ -273,17 +273,17 @@ def fit_host_costs(
     overhead, byte = _intervals(fit.x, fit.jac, errors(fit.x))
     x = np.where([overhead is None, byte is None], 0.0, fit.x)  # what changes no time is none
     message_us, per_byte_ns = scales.tolist()
-    return {
-        "overhead_us": round(float(x[0]) * message_us, 4),
-        "overhead_interval_us": _scaled(overhead, message_us),
-        "byte_ns": round(float(x[1]) * per_byte_ns, 5),
-        "byte_interval_ns": _scaled(byte, per_byte_ns),
-        "algorithms": list(dict.fromkeys(timing.algo for timing in timings)),
-        "timings": len(timings),
-        "error": round(float(np.median(np.abs(errors(x)))), 4),
-        "measured_at": now,
-        "model": model,
-        "fitted": tuple(
+    return CalibratedHosts(
+        overhead_us=round(float(x[0]) * message_us, 4),
+        overhead_interval_us=_scaled(overhead, message_us),
+        byte_ns=round(float(x[1]) * per_byte_ns, 5),
+        byte_interval_ns=_scaled(byte, per_byte_ns),
+        algorithms=list(dict.fromkeys(timing.algo for timing in timings)),
+        timings=len(timings),
+        error=round(float(np.median(np.abs(errors(x)))), 4),
+        measured_at=now,
+        model=model,
+        fitted=tuple(
             FittedTiming(
                 algo=timing.algo,
                 size_bytes=timing.size_bytes,
@@ -292,7 +292,7 @@ def fit_host_costs(
             )
             for timing, fitted_us in zip(timings, costs(x).tolist(), strict=True)
         ),
-    }
+    )
 
 
 def _scaled(interval: tuple[float, float] | None, unit: float) -> list[float] | None:

@@ -20,13 +20,13 @@ from benchmarks.catalogue import ENTRIES, NAMES
 from benchmarks.flexrr import MODES
 from benchmarks.helping_courses import WORKERS, course_of
 from benchmarks.record import Bar, record
-from benchmarks.results import RESULTS
+from benchmarks.results import RECORDS, RESULTS
 from benchmarks.run import chosen
 from benchmarks.stale import forget_stale
 from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorker, Steady, ideal
 from plink.model.hosts import read_hosts
 from plink.model.spot.market_file import read_market_file
-from plink.report.colours import PAGE
+from plink.pictures import PAGE
 from solvers.spot.scaling import Application, Scaling
 
 
@@ -41,7 +41,7 @@ def test_metric_passes_or_misses_its_bar() -> None:
 def test_a_missed_bar_is_written_and_printed_and_is_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(benchmarks.results, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmarks.results, "RECORDS", tmp_path)
     good, bad = Bar("seconds", 1.5, at_most=2.0), Bar("share", 0.5, at_least=0.9)
     assert record("x", {}, {"s": 1.5}, [good]) == 0
     assert record("x", {}, {"s": 1.5}, [good, bad, Bar("lost", math.nan, at_least=1.0)]) == 1
@@ -148,7 +148,7 @@ def test_compiled_loops_older_than_what_they_call_are_forgotten(tmp_path: Path) 
 
 
 def test_autotune_figures_follow_from_its_recorded_steps() -> None:
-    document = json.loads((RESULTS / "autotune.json").read_text())
+    document = json.loads((RECORDS / "autotune.json").read_text())
     row = document["figures"]["2lha"]
     tuned, without = ({"steps": row["steps_s"][name]} for name in ("with", "without"))
     validated = autotune._validate({**tuned, "stretches": row["stretches"]}, without)
@@ -159,7 +159,7 @@ def test_autotune_figures_follow_from_its_recorded_steps() -> None:
 def test_parts_keep_what_they_were_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a part that is kept from a file of before parts were stamped nothing is claimed: which run it is of, the file
     does not say."""
-    monkeypatch.setattr(benchmarks.results, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmarks.results, "RECORDS", tmp_path)
     old = {"commit": "old", "date": "2026-11-01", "machine": {"cores": 4, "kernel": "6.1"}}
     (tmp_path / "x.json").write_text(json.dumps({**old, "figures": {"a": 1, "b": 1}}))
     for commit, measured in (("new", {"b", "d"}), ("newest", {"c"})):

@@ -1,7 +1,7 @@
 """Check that names and messages use the field's words: ``python -m tools.retired_words [PATH...]``.
 
 plink had words of its own for what MPI, PyTorch and Slurm have names for. The words below stay out of the names that
-the code defines and of the texts that it shows. docs/architecture.md has a glossary of the words that are used.
+the code defines and of the texts that it shows. docs/glossary.md has the words that are used.
 """
 
 import argparse
@@ -34,14 +34,13 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("plink/features/elastic/run.py", "why"): "key of a log line, docs/formats.md",
     ("plink/features/elastic/summary.py", "why"): "key of plink.elastic-summary",
     ("plink/model/elastic/summary.py", "why"): "key of plink.elastic and plink.elastic-summary",
-    ("plink/documents/network.py", "why"): "key of a failed measurement in plink.network",
-    ("plink/documents/run.py", "why"): "key of plink.run",
+    ("plink/model/run.py", "why"): "key of plink.run",
     ("plink/records/elastic_log.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/decisions.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/progress.py", "why"): "key of a log line, docs/formats.md",
     ("solvers/elastic/resuming.py", "why"): "key of a log line, docs/formats.md",
     ("tests/solvers/costs/test_fabric.py", "why"): "key of a shared link in plink.network",
-    ("tests/features/report/test_bandwidth_data.py", "why"): "key of a shared link in plink.network",
+    ("tests/features/report/test_bandwidths.py", "why"): "key of a shared link in plink.network",
 }
 # Files that quote retired words: this list, and its test.
 QUOTING = ("tools/retired_words.py", "tests/test_retired_words.py")

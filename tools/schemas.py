@@ -1,6 +1,6 @@
 """Publish plink's documents as JSON Schemas in docs/schemas: ``make reference``.
 
-Types and bounds are those of :mod:`plink.documents`; descriptions are the texts below the fields there. A test holds
+Types and bounds are those of :mod:`plink.model`; descriptions are the texts below the fields there. A test holds
 docs/schemas against what this gives.
 """
 
@@ -14,9 +14,8 @@ from typing import Any, TypedDict, get_args, get_type_hints, is_typeddict
 
 import msgspec
 
-import plink.documents
 import plink.model
-from plink.documents.codec import schema_name
+from plink.model.codec import schema_name
 from plink.model.document import Document
 from plink.model.storage import render_document
 
@@ -67,13 +66,12 @@ _CONDITIONS: dict[str, dict[str, Any]] = {
 def documents() -> dict[str, type]:
     """Return each kind of document by its name, like ``order``."""
     kinds = {}
-    for package in (plink.documents, plink.model):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            for kind in vars(importlib.import_module(module.name)).values():
-                is_document = is_typeddict(kind) and kind.__name__.endswith("Document")
-                is_document |= isinstance(kind, type) and issubclass(kind, Document) and kind is not Document
-                if is_document and kind.__module__ == module.name:
-                    kinds[schema_name(kind).removeprefix("plink.").partition("/")[0]] = kind
+    for module in pkgutil.walk_packages(plink.model.__path__, "plink.model."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            is_document = is_typeddict(kind) and kind.__name__.endswith("Document")
+            is_document |= isinstance(kind, type) and issubclass(kind, Document) and kind is not Document
+            if is_document and kind.__module__ == module.name:
+                kinds[schema_name(kind).removeprefix("plink.").partition("/")[0]] = kind
     return kinds
 
 

@@ -9,114 +9,114 @@ from typing import Annotated, Any
 import typer
 
 from plink import __version__
-from plink.cli import completion, file_defaults, metavars, verbosity
+from plink.cli import config, values, verbosity
 
 # The list of commands by group: where each is, and what the list says of it. First those that everybody needs.
 GROUPS = {
     "Measure, order, launch": {
         "doctor": (
-            "features.diagnose.command:doctor",
+            "diagnose.command:doctor",
             "Diagnose hosts and the network between them, with the evidence and what to do (exit code 1 on findings).",
         ),
         "probe": (
-            "features.measure.command:probe",
+            "measure.command:probe",
             "Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts "
             "share.",
         ),
         "reorder": (
-            "features.order.command:reorder",
+            "order.command:reorder",
             "Find the rank order that is cheapest for a collective on the measured network.",
         ),
         "launch": (
-            "features.launch.command:launch",
+            "launch.command:launch",
             "Run a program as the ranks of a job, in plink's order, and verify the placement of every rank first.",
         ),
         "compare": (
-            "features.compare.command:compare",
+            "compare.command:compare",
             "Run a program in the given order and in plink's, alternately, and report the speed-up (an A/B test).",
         ),
         "report": (
-            "features.report.command:report",
+            "report.command:report",
             "Render the network as an HTML page: one file that opens offline.",
         ),
         "lab": (
-            "lab:app",
+            "lab.command:app",
             "An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.",
         ),
         "demo": (
-            "demo:demo",
+            "lab.demo:demo",
             "Emulate a cloud on this machine, probe it, reorder, and time a PyTorch all-reduce in both orders (needs "
             "root).",
         ),
     },
     "Decide": {
         "advise": (
-            "features.advise.command:advise",
+            "advise.command:advise",
             "Recommend the fastest algorithm and rank order for each message size on the measured network.",
         ),
         "cost": (
-            "features.cost.command:cost",
+            "cost.command:cost",
             "Show what a collective costs on the measured network, by round and bottleneck.",
         ),
         "plan": (
-            "features.plan.command:plan",
+            "plan.command:plan",
             "Plan a job: order, groups, who aggregates which chunk, schedule and environment.",
         ),
         "diff": (
-            "features.diagnose.command:diff",
+            "diagnose.command:diff",
             "Compare two probes: which hosts and links got slower beyond noise (exit code 1 on regressions).",
         ),
-        "topology": ("features.topology.command:app", "Where the hosts are in the network, for other programs."),
+        "topology": ("topology.command:app", "Where the hosts are in the network, for other programs."),
     },
     "Jobs": {
         "submit": (
-            "features.launch.submit:submit",
+            "launch.submit:submit",
             "Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.",
         ),
         "manifests": (
-            "features.launch.manifests:manifests",
+            "launch.manifests:manifests",
             "Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.",
         ),
-        "runs": ("features.runs.command:app", "List the jobs that `plink launch` ran here, the latest first."),
+        "runs": ("runs.command:app", "List the jobs that `plink launch` ran here, the latest first."),
         "elastic": (
-            "features.elastic.command:app",
+            "elastic.command:app",
             "Train on machines that may be taken away (AgileML): run a job, see and steer it, draw and "
             "sum up what it did.",
         ),
         "spot": (
-            "features.spot.command:app",
+            "spot.command:app",
             "Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain), and "
             "rent them.",
         ),
         "pipeline": (
-            "features.pipeline.command:app",
+            "pipeline.command:app",
             "Split a model over hosts as a pipeline: profile it, plan the stages, prove the plan.",
         ),
     },
     "For experts": {
         "embed": (
-            "features.analyse.command:embed",
+            "analyse.command:embed",
             "Embed the hosts in a space whose distances are the round trips without their noise.",
         ),
         "cluster": (
-            "features.analyse.command:cluster",
+            "analyse.command:cluster",
             "Cluster hosts near each other into balanced groups for hierarchical aggregation.",
         ),
         "schedule": (
-            "features.schedule.command:app",
+            "schedule.command:app",
             "Make a collective's schedule: which rank sends what to which rank in which round.",
         ),
         "check": (
-            "features.check.command:check",
+            "check.command:check",
             "Validate the cost model against measured times, and measured distances against true locations.",
         ),
         "reflector": (
-            "reflector:reflector",
+            "measure.stamp:reflector",
             "Answer STAMP probes (RFC 8762, unauthenticated), never with more bytes than were received.",
         ),
-        "stamp": ("reflector:stamp", "Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated)."),
+        "stamp": ("measure.stamp:stamp", "Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated)."),
         "info": (
-            "features.info.command:info",
+            "info.command:info",
             "Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this "
             "machine.",
         ),
@@ -140,9 +140,10 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    config: Annotated[
+    config_file: Annotated[
         Path | None,
         typer.Option(
+            "--config",
             metavar="FILE",
             help="Defaults of options; else plink.toml or pyproject.toml (table tool.plink) here, else your own.",
         ),
@@ -154,10 +155,8 @@ def _main(
     """
     if context.resilient_parsing:
         return
-    from plink.cli.config import defaults_from
-
     if not verbosity.helping():
-        context.default_map = defaults_from(config, command)
+        context.default_map = config.defaults_from(config_file, command)
 
 
 @cache
@@ -178,18 +177,16 @@ def command(requested: str | None = None) -> Any:
             app.command(name, help=summary, rich_help_panel=_PANELS[name])(_not_requested)
     group: Any = typer.main.get_command(app)
     group.commands = {name: group.commands[name] for name in COMMANDS}  # Typer lists groups after all others
-    file_defaults.attach(group)
+    config.attach(group)
     verbosity.attach(group)
-    completion.attach(group)
-    metavars.attach(group)
+    values.attach(group)
     return group
 
 
 def _add(app: typer.Typer, name: str, location: str) -> None:
     """Add a command or a group of commands."""
     module, _, attribute = location.partition(":")
-    package = "plink" if module.startswith("features.") else "plink.cli"
-    target = getattr(import_module(f"{package}.{module}"), attribute)
+    target = getattr(import_module(f"plink.features.{module}"), attribute)
     if attribute == _GROUP:
         app.add_typer(target, name=name, rich_help_panel=_PANELS[name])
     elif name in _PROGRAM_FIRST:

@@ -6,20 +6,34 @@ a time, and others later; all that is to last between clocks is in the tables. S
 that belong to shard and clock.
 """
 
+import io
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from plink.elastic.objective import Objective
 from plink.elastic.optimisers import Optimiser
 from plink.elastic.params import Params
 from plink.elastic.tables import Table, Values
-from plink.errors import InputError
+from plink.errors import InputError, PlinkError
+from plink.model.storage import check_writable, write_bytes
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The objective over some items: its sum and their number (or weight).
+
+    The objective of an iteration is the mean over all shards; less is better.
+    """
+
+    total: float
+    weight: float
+
 
 RESERVED = "plink."  # how the names of plink's own tables begin
 
@@ -156,3 +170,23 @@ def check_app(app: App[Items]) -> None:
             raise InputError(location, f"optimisers[{name!r}] is {optimiser!r}, which must be an Sgd, Adam or AdamW")
         if name not in floats:
             raise InputError(location, f"optimisers[{name!r}]: tables of floats are {', '.join(floats) or 'none'}")
+
+
+def unwritable(path: str) -> str | None:
+    """Return why the result file cannot be written, for a person; None: it can be."""
+    try:
+        check_writable(Path(path).absolute())
+    except PlinkError as error:
+        return str(error)
+    return None
+
+
+def save_arrays(path: str, **arrays: Any) -> Path:
+    """Save arrays as NumPy's npz under exactly that name, and return the path.
+
+    :raises PlinkError: when it cannot be written; an older file of that name is then still as it was.
+    """
+    target, file = Path(path).absolute(), io.BytesIO()
+    np.savez(file, **arrays)
+    write_bytes(target, file.getvalue())
+    return target

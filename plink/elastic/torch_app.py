@@ -17,14 +17,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from plink.elastic.app import App, Items
+from plink.elastic.app import App, Items, Objective
 from plink.elastic.app_error import AppError, Result, called
-from plink.elastic.objective import Objective
 from plink.elastic.optimisers import Adam, Optimiser, Sgd
 from plink.elastic.params import Params
 from plink.elastic.tables import Table, Values
-from plink.elastic.torch_models import Models, Replica, seeded
-from plink.elastic.torch_tables import Slots
+from plink.elastic.torch_models import Models, Replica, Slots, seeded
 from plink.errors import InputError, PlinkError
 
 WEIGHTS, SIZES = "weights", "sizes"

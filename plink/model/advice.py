@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Fingerprint, NonNegative, Positive, PositiveInt, Share
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.types import Count, Fingerprint, NonNegative, Positive, PositiveInt, Share
 
 
 class LineInSize(Part, frozen=True, kw_only=True):

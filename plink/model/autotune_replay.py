@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Name, NonNegative
 from plink.model.document import Document, Part
+from plink.model.types import Count, Name, NonNegative
 
 _ACTIONS = ["watch", "wait", "resend", "quicktune", "finetune", "return", "done"]
 

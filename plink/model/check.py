@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, structs
 
-from plink.documents.codec import decode, schema_name
-from plink.documents.network import HostCostsEntry
-from plink.documents.types import Count, NonNegative, PositiveInt, Quantity, Share
 from plink.errors import InputError
+from plink.model.codec import decode, schema_name
 from plink.model.demo import DemoTimes
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.network_file import HostCostsEntry
 from plink.model.storage import name_of, read_document
+from plink.model.types import Count, NonNegative, PositiveInt, Quantity, Share
 
 US_PER_S = 1e6
 RankCorrelation = Annotated[float, Meta(ge=-1, le=1)]
@@ -119,7 +119,7 @@ class FittedTiming(Part, frozen=True, kw_only=True):
     """Time by the cost model with the fitted costs, microseconds."""
 
 
-class CalibratedHosts(HostCostsEntry):
+class CalibratedHosts(HostCostsEntry, frozen=True, kw_only=True):
     """Costs of hosts with the timings that they were fitted to."""
 
     model: Literal["alpha-beta", "contention"]

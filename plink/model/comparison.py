@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Fingerprint, NonNegative, Positive, PositiveInt
 from plink.model.diagnosis import Severity
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.types import Count, Fingerprint, NonNegative, Positive, PositiveInt
 
 
 class ComparedFile(Part, frozen=True, kw_only=True):

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.network import HostCostsEntry
-from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt, Share
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.network_file import HostCostsEntry
+from plink.model.types import Count, Fingerprint, NonNegative, PositiveInt, Share
 
 CostModel = Annotated[str, Meta(extra_json_schema={"enum": ["latency", "alpha-beta", "contention", "simulated"]})]
 

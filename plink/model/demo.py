@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import HostName, NonNegative, Positive, PositiveInt, Quantity
 from plink.model.document import Document
+from plink.model.types import HostName, NonNegative, Positive, PositiveInt, Quantity
 
 _Samples = Annotated[tuple[Quantity, ...], Meta(min_length=1)]
 

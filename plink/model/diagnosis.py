@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from plink.documents.types import Count, HostName, Name, NonNegative
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.hostlist import fold_hostlist
+from plink.model.types import Count, HostName, Name, NonNegative
 
 _SEVERE_RATIO = 2.0  # of what is usual
 _SEVERE_LOSS = 0.01  # of the probes: TCP's rate falls with the square root of it (Mathis 1997)

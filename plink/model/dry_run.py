@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from plink.documents.types import Count, NonNegative
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.types import Count, NonNegative
 
 
 class LaunchCommand(Part, frozen=True):

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Matrix, NonNegative, PositiveInt, Share
 from plink.model.document import Document, Part
+from plink.model.types import Count, Matrix, NonNegative, PositiveInt, Share
 
 
 class SmoothingVerdict(Part, frozen=True, kw_only=True):

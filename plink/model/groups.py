@@ -5,12 +5,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.codec import convert
-from plink.documents.types import Fingerprint, HostName, NonNegative, PositiveInt, Share
 from plink.errors import InputError
+from plink.model.codec import convert
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.host_names import check_name
 from plink.model.storage import name_of, parse_document, read_text
+from plink.model.types import Fingerprint, HostName, NonNegative, PositiveInt, Share
 
 Names = Annotated[tuple[HostName, ...], Meta(min_length=1)]
 

@@ -8,17 +8,22 @@ the addresses exist only inside that emulated lab.
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, to_builtins
 
 from plink.errors import InputError, UsageError
+from plink.model.codec import convert
+from plink.model.document import Part, Unset
 from plink.model.host_names import check_lab_name, check_name
 from plink.model.hostfile import KEYS, HostLine, parse_line
 from plink.model.hostlist import MAX_HOSTS
 from plink.model.storage import name_of, read_text
+from plink.model.types import HostName, Name, NonNegative, Positive
 
 TIERS = ("reliable", "transient")
 HUB = "hub"
@@ -28,6 +33,34 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}")
 _PRICE = re.compile(r"\d{1,12}(\.\d{1,30})?", re.ASCII)
 _LAB_LINE = re.compile(r"#\s*plink-lab:\s*(\S+)\s*")
 _log = logging.getLogger("plink.hosts")
+
+
+class HostEntry(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """One host."""
+
+    name: HostName
+    """Name, unique in the file."""
+    address: HostName | None = None
+    """Where it is reached: a name or a numeric address; default: its name."""
+    slots: Annotated[int, Meta(ge=1, le=65536)] | None = None
+    """Ranks it takes; default 1."""
+    role: Literal["rank", "hub"] | None = None
+    """A hub takes no ranks, and adds up for those of other hosts; default rank."""
+    tier: Literal["reliable", "transient"] | None = None
+    """Whether the provider may take it back at any time; default reliable."""
+    user: str | None = None
+    """SSH user, where it is not SSH's default."""
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    """SSH port, where it is not SSH's default."""
+    key: Name | None = None
+    """SSH key file, where it is not SSH's default."""
+    price: NonNegative | None = None
+    """What it costs, money per hour, where that was given."""
+    gbps: Positive | None = None
+    """What a hub's link carries each way, Gbit/s, where that was given."""
+
+
+HostEntries = Annotated[tuple[HostEntry, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -47,13 +80,15 @@ class Host:
     role: str = "rank"
     gbps: float | None = None
 
+    def entry(self) -> HostEntry:
+        """Return it as it stands in the ``hosts`` list of a file; SSH settings and the price only where given."""
+        keys = ("name", "address", "tier", "user", "port", "key", "price", "gbps")
+        fields: dict[str, Any] = {key: getattr(self, key) for key in keys}
+        return HostEntry(**fields, **({"role": HUB} if self.role == HUB else {"slots": self.slots}))
+
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the ``hosts`` list of a network file; SSH settings and the price only where given."""
-        document: dict[str, Any] = {"name": self.name, "address": self.address}
-        document |= {"slots": self.slots} if self.role != HUB else {"role": HUB}
-        document["tier"] = self.tier
-        optional = {"user": self.user, "port": self.port, "key": self.key, "price": self.price, "gbps": self.gbps}
-        return document | {key: value for key, value in optional.items() if value is not None}
+        """Return its entry as JSON."""
+        return to_builtins(self.entry())  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -87,6 +122,10 @@ class Hosts:
     def hubs(self) -> tuple[Host, ...]:
         """Hosts with the role of a hub."""
         return tuple(host for host in self if host.role == HUB)
+
+    def entries(self) -> tuple[HostEntry, ...]:
+        """Return the hosts as they stand in a file."""
+        return tuple(host.entry() for host in self)
 
     def by_name(self) -> dict[str, Host]:
         """Return each host under its name."""
@@ -209,24 +248,24 @@ def render_hosts(hosts: Hosts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def hosts_from_json(value: object, lab: object, location: str) -> Hosts:
+def hosts_from_json(value: object, lab: str | None, location: str) -> Hosts:
     """Parse hosts from the ``hosts`` list (and ``lab`` key) of a JSON document.
 
     :raises InputError: naming the entry, like ``cloud.json: hosts[3].slots``.
     """
-    if not isinstance(value, list) or not value:
-        raise InputError(f"{location}: hosts", 'a list of objects like {"name": "node-1"} was expected, at least one')
+    return hosts_of(convert(HostEntries, value, location, "hosts"), lab, location)
+
+
+def hosts_of(entries: Sequence[HostEntry], lab: str | Unset | None, location: str) -> Hosts:
+    """Return hosts from the entries of a document, which ``location`` names in errors.
+
+    :raises InputError: naming the entry.
+    """
     members: dict[str, Host] = {}
-    for index, entry in enumerate(value):
-        entry_location = f"{location}: hosts[{index}]"
-        if not isinstance(entry, dict) or "name" not in entry:
-            raise InputError(entry_location, 'an object with a "name" was expected')
-        host = _make_host(
-            check_name(entry["name"], entry_location),
-            {k: entry[k] for k in KEYS if entry.get(k) is not None},
-            entry_location,
-        )
+    for index, entry in enumerate(entries):
+        place = f"{location}: hosts[{index}]"
+        host = _make_host(entry.name, {key: value for key in KEYS if (value := getattr(entry, key)) is not None}, place)
         if host.name in members:
-            raise InputError(entry_location, f"host {host.name!r} is listed twice")
+            raise InputError(place, f"host {host.name!r} is listed twice")
         members[host.name] = host
-    return Hosts(tuple(members.values()), None if lab is None else check_lab_name(lab, f"{location}: lab"))
+    return Hosts(tuple(members.values()), check_lab_name(lab, f"{location}: lab") if lab else None)

@@ -10,27 +10,28 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs, to_builtins
 
-from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import (
+from plink.errors import InputError
+from plink.model.codec import decode, undeclared
+from plink.model.document import UNSET
+from plink.model.hosts import Host, Hosts, hosts_of
+from plink.model.network_file import (
     FlowEntry,
-    Halves,
     HostCostsEntry,
     InterfacesEntry,
     MachineIdentity,
-    NetworkDocument,
+    NetworkDetails,
+    NetworkFile,
     PairError,
     SharedTierEntry,
 )
-from plink.errors import InputError
-from plink.model.hosts import Host, Hosts, hosts_from_json
 from plink.model.network_table import SMALLEST, parse_table
 from plink.model.printed import instead_of_json
 from plink.model.storage import file_and_fragment, name_of, parse_document, read_text, write_document
 
 _log = logging.getLogger("plink.network")
-SCHEMA = schema_name(NetworkDocument)
-_OWN_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")
+_FIRST_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")  # as a person wants to see them
 
 Matrix = npt.NDArray[np.float64]
 
@@ -40,16 +41,18 @@ class Network:
     """Measurements between N hosts.
 
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
-    unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
-    holds every other key of the file (percentiles, loss, samples, method, errors, time) as it was read; ``location``
-    names the file in errors about them. Matrices are read-only copies: what is worked out of them is kept.
+    unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``:
+    the rest of the file (percentiles, loss, samples, method, errors, time), whose matrices are yet to be checked;
+    ``location`` names the file in errors about them; ``others``: its keys that plink does not know. Matrices are
+    read-only copies: what is worked out of them is kept.
     """
 
     hosts: Hosts
     latency_us: Matrix
     bandwidth_gbps: Matrix | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    details: NetworkDetails = field(default_factory=NetworkDetails)
     location: str = "network"
+    others: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "latency_us", _read_only(self.latency_us))
@@ -84,7 +87,7 @@ class Network:
     def host_identities(self) -> dict[str, dict[str, Any]]:
         """Identity of the machine behind each name (``hostname``, ``addresses``), as far as known."""
         identities = zip(self.hosts.names, self.machines, strict=True)
-        return {name: {**machine} for name, machine in identities if machine is not None}
+        return {name: to_builtins(machine) for name, machine in identities if machine is not None}
 
     def detail(self, key: str) -> Matrix | None:
         """Return one of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has
@@ -92,7 +95,7 @@ class Network:
 
         :raises InputError: when its shape or a value is wrong, naming file and key.
         """
-        value = self.details.get(key)
+        value = getattr(self.details, key) or None
         return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.location}: {key}")
 
     def halves(self) -> tuple[Matrix, Matrix] | None:
@@ -101,50 +104,40 @@ class Network:
 
         :raises InputError: when they are no two such matrices.
         """
-        if self.details.get("halves_us") is None:
+        if self.details.halves_us is UNSET:
             return None
-        halves, location = (
-            convert(Halves, self.details["halves_us"], self.location, "halves_us"),
-            f"{self.location}: halves_us",
+        location = f"{self.location}: halves_us"
+        first, second = (
+            matrix_from_json(half, len(self.hosts), f"{location}[{k}]") for k, half in enumerate(self.details.halves_us)
         )
-        first, second = (matrix_from_json(half, len(self.hosts), f"{location}[{k}]") for k, half in enumerate(halves))
         return first, second
 
-    @cached_property
+    @property
     def errors(self) -> list[PairError]:
-        """Round trips that could not be measured, with a reason each.
+        """Round trips that could not be measured, with a reason each."""
+        return self.details.errors or []
 
-        :raises InputError: when they are no such list.
-        """
-        return convert(list[PairError], self.details.get("errors", []), self.location, "errors")
-
-    @cached_property
+    @property
     def host_flows(self) -> list[FlowEntry]:
-        """Flows of every host with a few partners; empty where none were measured.
+        """Flows of every host with a few partners; empty where none were measured."""
+        return self.details.host_flows or []
 
-        :raises InputError: when it is no such list.
-        """
-        return convert(list[FlowEntry], self.details.get("host_flows", []), self.location, "host_flows")
-
-    @cached_property
+    @property
     def host_flow_errors(self) -> list[PairError]:
-        """Pairs of hosts whose flows could not be measured, with a reason each.
-
-        :raises InputError: when they are no such list.
-        """
-        return convert(list[PairError], self.details.get("host_flow_errors", []), self.location, "host_flow_errors")
+        """Pairs of hosts whose flows could not be measured, with a reason each."""
+        return self.details.host_flow_errors or []
 
     @cached_property
     def shared_links(self) -> list[SharedTierEntry]:
         """Capacity of what groups of hosts share, by tiers, the innermost first.
 
-        :raises InputError: when it is no such list, or a group holds only a part of a group of a tier below.
+        :raises InputError: when a group holds only a part of a group of a tier below.
         """
-        tiers = convert(list[SharedTierEntry], self.details.get("shared_links", []), self.location, "shared_links")
+        tiers = self.details.shared_links or []
         for number, outer in enumerate(tiers):
-            parts = [set(row["members"]) for tier in tiers[:number] for row in tier["groups"]]
-            for k, group in enumerate(outer["groups"]):
-                members = set(group["members"])
+            parts = [set(row.members) for tier in tiers[:number] for row in tier.groups]
+            for k, group in enumerate(outer.groups):
+                members = set(group.members)
                 for part in parts:
                     inside, outside = part & members, part - members
                     if inside and outside:
@@ -158,58 +151,54 @@ class Network:
     def interfaces(self) -> InterfacesEntry | None:
         """Which interface each host uses towards each other one; None where each uses one.
 
-        :raises InputError: when it is not so, or an interface or host is named that is not there.
+        :raises InputError: when an interface or host is named that is not there.
         """
-        if self.details.get("interfaces") is None:
+        entry = self.details.interfaces
+        if entry is UNSET:
             return None
-        entry = convert(InterfacesEntry, self.details["interfaces"], self.location, "interfaces")
         n, location = len(self.hosts), f"{self.location}: interfaces"
-        if len(entry["names"]) != n:
-            raise InputError(f"{location}.names", f"{len(entry['names'])} entries, one a host is expected: {n}")
-        limits = {"used": [len(names) for names in entry["names"]], "relays": [n] * n}
+        if len(entry.names) != n:
+            raise InputError(f"{location}.names", f"{len(entry.names)} entries, one a host is expected: {n}")
+        limits = {"used": [len(names) for names in entry.names], "relays": [n] * n}
         for key, limit in limits.items():
-            matrix = matrix_from_json(entry[key], n, f"{location}.{key}")  # type: ignore[literal-required]
+            matrix = matrix_from_json(getattr(entry, key), n, f"{location}.{key}")
             for host in range(n):
                 if np.nanmax(np.nan_to_num(matrix[host], nan=-1.0)) >= limit[host]:
                     raise InputError(f"{location}.{key}[{host}]", f"numbers below {limit[host]} are expected")
-        ports = [(host, interface) for switch in entry["switches"] for host, interface in switch]
+        ports = [(host, interface) for switch in entry.switches for host, interface in switch]
         for host, interface in ports:
-            if host >= n or interface >= len(entry["names"][host]):
+            if host >= n or interface >= len(entry.names[host]):
                 raise InputError(f"{location}.switches", f"there is no interface {interface} of host {host}")
         if len(set(ports)) != len(ports):
             raise InputError(f"{location}.switches", "an interface is on two switches")
         for key in ("addresses", "out_gbps", "in_gbps"):
-            rows = entry.get(key)
-            if rows is not None and [len(row) for row in rows] != [len(names) for names in entry["names"]]:  # type: ignore[attr-defined]
+            rows = getattr(entry, key) or []
+            if rows and [len(row) for row in rows] != [len(names) for names in entry.names]:
                 raise InputError(f"{location}.{key}", "one value for each interface in names is expected")
         return entry
 
-    @cached_property
+    @property
     def host_costs(self) -> HostCostsEntry | None:
-        """What hosts take for each message and byte; None where that was not fitted.
+        """What hosts take for each message and byte; None where that was not fitted."""
+        return self.details.host_costs or None
 
-        :raises InputError: when they are no such figures.
-        """
-        value = self.details.get("host_costs")
-        return None if value is None else convert(HostCostsEntry, value, self.location, "host_costs")
-
-    @cached_property
+    @property
     def machines(self) -> list[MachineIdentity | None]:
-        """Report of each of the N hosts about itself, None where the file has none.
-
-        :raises InputError: when it is no such list.
-        """
-        machines = convert(list[MachineIdentity | None], self.details.get("machines", []), self.location, "machines")
+        """Report of each of the N hosts about itself, None where the file has none."""
+        machines = self.details.machines or []
         return machines if len(machines) == len(self.hosts) else [None] * len(self.hosts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as written to disk."""
-        document: dict[str, Any] = {"schema": SCHEMA, "hosts": [host.to_json() for host in self.hosts]}
-        if self.hosts.lab is not None:
-            document["lab"] = self.hosts.lab
-        document["latency_us"] = to_rows(self.latency_us)
-        document["bandwidth_gbps"] = None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6)
-        return document | self.details
+        document = NetworkFile(
+            hosts=self.hosts.entries(),
+            lab=self.hosts.lab or UNSET,
+            latency_us=to_rows(self.latency_us),
+            bandwidth_gbps=None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6),
+            **structs.asdict(self.details),
+        ).to_json()
+        first = {key: document[key] for key in _FIRST_KEYS if key in document}
+        return first | document | self.others
 
     def fingerprint(self) -> str:
         """Short hash of names and measured values: which network an order was solved for."""
@@ -280,23 +269,18 @@ def network_from_json(document: dict[str, Any], location: str) -> Network:
     """
     if "schema" not in document:
         raise InputError(location, f"not a network: it has no schema; {SMALLEST}")
-    checked = decode(NetworkDocument, document, location)
-    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
-    latency = matrix_from_json(checked["latency_us"], len(hosts), f"{location}: latency_us")
+    file = decode(NetworkFile, document, location)
+    hosts = hosts_of(file.hosts, file.lab, location)
+    latency = matrix_from_json(file.latency_us, len(hosts), f"{location}: latency_us")
     if np.any(np.nan_to_num(np.diagonal(latency)) != 0):
         i = int(np.flatnonzero(np.nan_to_num(np.diagonal(latency)))[0])
         raise InputError(f"{location}: latency_us[{i}][{i}]", "a host's distance to itself must be 0")
     np.fill_diagonal(latency, 0.0)
-    bandwidth = checked.get("bandwidth_gbps")
-    return Network(
-        hosts=hosts,
-        latency_us=latency,
-        bandwidth_gbps=None
-        if bandwidth is None
-        else matrix_from_json(bandwidth, len(hosts), f"{location}: bandwidth_gbps"),
-        details={key: value for key, value in document.items() if key not in _OWN_KEYS},
-        location=location,
-    )
+    bandwidth = None
+    if file.bandwidth_gbps:
+        bandwidth = matrix_from_json(file.bandwidth_gbps, len(hosts), f"{location}: bandwidth_gbps")
+    details = NetworkDetails(**{key: getattr(file, key) for key in NetworkDetails.__struct_fields__})
+    return Network(hosts, latency, bandwidth, details, location, undeclared(NetworkFile, document))
 
 
 def read_network(path: str | Path) -> Network:

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from plink.documents.codec import decode
-from plink.documents.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 from plink.errors import InputError
+from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.embedding import SmoothingVerdict
 from plink.model.hosts import Hosts, parse_hosts
 from plink.model.storage import name_of, parse_document, read_text
+from plink.model.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 
 # An order may cost any multiple of another one: more than so many is no measurement.
 GainShare = Annotated[float, Meta(gt=-1e6, lt=1e6)]
@@ -166,9 +166,17 @@ def order_from_json(document: dict[str, Any], location: str) -> RankOrder:
     :raises InputError: when the schema or a key is wrong.
     """
     order = decode(RankOrder, document, location)
+    check_order(order, location)
+    return order
+
+
+def check_order(order: RankOrder, location: str) -> None:
+    """Refuse an order that has a host twice.
+
+    :raises InputError: naming it.
+    """
     if repeated := [name for name, times in Counter(order.hosts).items() if times > 1]:
         raise InputError(f"{location}: hosts", f"{repeated[0]!r} is listed twice")
-    return order
 
 
 def read_order(path: str | Path) -> RankOrder:

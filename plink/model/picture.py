@@ -4,9 +4,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.network import HostCostsEntry
-from plink.documents.types import Count, NonNegative, PositiveInt, Share
 from plink.model.document import Document, Part
+from plink.model.network_file import HostCostsEntry
+from plink.model.types import Count, NonNegative, PositiveInt, Share
 
 
 class TierSpread(Part, frozen=True, kw_only=True):

@@ -6,22 +6,86 @@ in round t has been read (as with ``MPI_Sendrecv``). Nobody has to wait for a wh
 which transfers each one really waits for, and a rank applies and reads one chunk in the order of rounds.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta, field
 
 from plink.errors import UsageError
-from plink.model.storage import write_document
+from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.types import Count, PositiveInt
 
-SCHEMA = "plink.schedule/1"
-COLLECTIVES = ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce")
-OPERATIONS = ("reduce", "copy")
+Collective = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce"]
+Operation = Literal["reduce", "copy"]
+Timing = Literal["rounds", "chain", "pipeline"]
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 Indices = npt.NDArray[np.int32]
+_MAX_RANKS = 1 << 20
+_Rank = Annotated[int, Meta(ge=0, lt=_MAX_RANKS)]
+_Round = Annotated[int, Meta(ge=0, le=2147483646)]
+
+
+class ScheduledTransfer(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """What one rank sends to another in a round."""
+
+    id: int | str | Unset = UNSET
+    """How others name it; its place in this list when missing."""
+    round: _Round | Unset = UNSET
+    """When; missing in all transfers: the longest chain of `after` that leads to it."""
+    source: _Rank = field(name="from")
+    """The rank that sends."""
+    target: _Rank = field(name="to")
+    """The rank that receives, another one."""
+    chunk: Count
+    """The first chunk that is sent."""
+    chunks: PositiveInt = 1
+    """How many, from there on."""
+    op: Operation
+    """reduce: added to what stands at the target; copy: replaces it."""
+    after: Sequence[int | str] | None = None
+    """The transfers that it waits for: those that wrote what it carries, and where it adds to a copy, that copy. Null
+    where there are rounds: what follows from these."""
+
+
+class ScheduleFile(Document, frozen=True, kw_only=True, tag="plink.schedule/1"):
+    """Who sends what to whom, and when.
+
+    Written by `plink schedule`, read by `plink schedule verify` and `count`; anybody's are welcome. A transfer of
+    round t carries what stood at its source when all rounds before t were done, and is applied after everything
+    that its target itself sends in round t has been read. Ranks and chunks count from 0.
+    """
+
+    algo: str = "unnamed"
+    """Name of the algorithm."""
+    collective: Collective = "all-reduce"
+    """What it does."""
+    ranks: Annotated[int, Meta(ge=2, le=_MAX_RANKS)]
+    """How many take part."""
+    chunks: Annotated[int, Meta(ge=1, le=1048576)]
+    """Into how many chunks of equal size the vector is cut."""
+    owners: Annotated[list[_Rank], Meta(min_length=1)] | Unset | None = UNSET
+    """For every chunk the rank that has it at the beginning (all-gather, broadcast) or ends with it (reduce-scatter,
+    reduce); not needed for an all-reduce."""
+    contributors: (
+        Annotated[Sequence[_Rank], Meta(min_length=1, extra_json_schema={"uniqueItems": True})] | Unset | None
+    ) = UNSET
+    """The ranks that have something to add and want the result; all of them when missing or null. What stands at the
+    others in the beginning is zero."""
+    groups: Sequence[Sequence[_Rank]] | Unset | None = UNSET
+    """For two-level aggregation: the ranks of each group."""
+    fan_out: PositiveInt | Unset = UNSET
+    """For a tree: children of a node."""
+    timing: Timing | Unset = UNSET
+    """How its rounds add up under the cost model latency; rounds when missing."""
+    transfers: list[ScheduledTransfer]
+    """The transfers, in any order."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +96,12 @@ class Schedule:
     ``first[m] + count[m] - 1`` in that round; ``copies[m]`` tells whether it replaces what stands at the target or is
     added to it. ``owners``, shape (C,): for every chunk the rank that has it at the beginning (all-gather, broadcast)
     or ends with it (reduce-scatter, reduce); None for an all-reduce. ``after``: what a file said each transfer waits
-    for, as (offsets of shape (M + 1,), transfers); None when that follows from the rounds.
+    for, as (offsets of shape (M + 1,), transfers); None when that follows from the rounds. The rest is as in
+    :class:`ScheduleFile`.
     """
 
     algo: str
-    collective: str
+    collective: Collective
     ranks: int
     chunks: int
     round: Indices
@@ -47,7 +112,10 @@ class Schedule:
     copies: npt.NDArray[np.bool_]
     owners: Indices | None = None
     after: tuple[npt.NDArray[np.int64], Indices] | None = None
-    details: dict[str, Any] = field(default_factory=dict)
+    contributors: Sequence[int] | None = None
+    groups: Sequence[Sequence[int]] | None = None
+    fan_out: int | None = None
+    timing: Timing | None = None
 
     def __len__(self) -> int:
         return len(self.round)
@@ -69,32 +137,45 @@ class Schedule:
         operation = OPERATIONS[int(self.copies[m])]
         return f"transfer {m} (round {self.round[m]}, rank {self.source[m]} -> {self.target[m]}, {what}, {operation})"
 
+    def file(self, with_waits: bool = True) -> ScheduleFile:
+        """Return the document. ``with_waits``: it says what transfers wait for where that follows from the rounds.
+        That takes half of its bytes, and seconds to find."""
+        waits = awaited(self) if with_waits and self.after is None else self.after
+        columns = (self.round, self.source, self.target, self.first, self.count, self.copies)
+        return ScheduleFile(
+            algo=self.algo,
+            collective=self.collective,
+            ranks=self.ranks,
+            chunks=self.chunks,
+            owners=UNSET if self.owners is None else self.owners.tolist(),
+            contributors=UNSET if self.contributors is None else self.contributors,
+            groups=UNSET if self.groups is None else self.groups,
+            fan_out=UNSET if self.fan_out is None else self.fan_out,
+            timing=UNSET if self.timing is None else self.timing,
+            transfers=[
+                ScheduledTransfer(
+                    id=m,
+                    round=when,
+                    source=source,
+                    target=target,
+                    chunk=chunk,
+                    chunks=count,
+                    op=OPERATIONS[copy],
+                    after=None if waits is None else waits[1][waits[0][m] : waits[0][m + 1]].tolist(),
+                )
+                for m, (when, source, target, chunk, count, copy) in enumerate(
+                    zip(*(column.tolist() for column in columns), strict=True)
+                )
+            ],
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the document as written to disk, one transfer a line."""
-        offsets, needed = self.after if self.after is not None else awaited(self)
-        columns = zip(
-            *(a.tolist() for a in (self.round, self.source, self.target, self.first, self.count, self.copies)),
-            strict=True,
-        )
-        return {
-            "schema": SCHEMA,
-            "algo": self.algo,
-            "collective": self.collective,
-            "ranks": self.ranks,
-            "chunks": self.chunks,
-            **({} if self.owners is None else {"owners": self.owners.tolist()}),
-            **self.details,
-            "transfers": [
-                {"id": m, "round": t, "from": a, "to": b, "chunk": chunk}
-                | ({"chunks": count} if count != 1 else {})
-                | {"op": OPERATIONS[copy], "after": needed[offsets[m] : offsets[m + 1]].tolist()}
-                for m, (t, a, b, chunk, count, copy) in enumerate(columns)
-            ],
-        }
+        return self.file().to_json()
 
     def write(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
-        write_document(path, self.to_json())
+        self.file().write(path)
 
 
 def make_schedule(
@@ -102,12 +183,12 @@ def make_schedule(
     ranks: int,
     chunks: int,
     transfers: npt.ArrayLike,
-    collective: str = "all-reduce",
+    collective: Collective = "all-reduce",
     owners: Indices | None = None,
-    **details: Any,
+    **more: Any,
 ) -> Schedule:
     """Return a schedule from (round, source, target, first chunk, number of chunks, copy?) rows, or from an array of
-    shape (M, 6); sorted by round, order kept within one.
+    shape (M, 6); sorted by round, order kept within one. ``more``: other fields of the schedule.
 
     :raises UsageError: for fewer than two ranks.
     """
@@ -117,7 +198,7 @@ def make_schedule(
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
     when, source, target, first, count = (np.ascontiguousarray(rows[:, k]) for k in range(5))
     copies = rows[:, 5] != 0
-    return Schedule(algo, collective, ranks, chunks, when, source, target, first, count, copies, owners, None, details)
+    return Schedule(algo, collective, ranks, chunks, when, source, target, first, count, copies, owners, **more)
 
 
 def mirrored(schedule: Schedule) -> Schedule:
@@ -126,36 +207,28 @@ def mirrored(schedule: Schedule) -> Schedule:
     What a reduce-scatter or reduce gathered at the owners of the chunks, its mirror image hands out again.
     """
     back = slice(None, None, -1)
-    return Schedule(
-        schedule.algo,
-        {"reduce-scatter": "all-gather", "reduce": "broadcast"}[schedule.collective],
-        schedule.ranks,
-        schedule.chunks,
-        (schedule.rounds - 1 - schedule.round[back]).astype(np.int32),
-        schedule.target[back].copy(),
-        schedule.source[back].copy(),
-        schedule.first[back].copy(),
-        schedule.count[back].copy(),
-        np.ones(len(schedule), dtype=bool),
-        schedule.owners,
-        None,
-        schedule.details,
+    return replace(
+        schedule,
+        collective="all-gather" if schedule.collective == "reduce-scatter" else "broadcast",
+        round=(schedule.rounds - 1 - schedule.round[back]).astype(np.int32),
+        source=schedule.target[back].copy(),
+        target=schedule.source[back].copy(),
+        first=schedule.first[back].copy(),
+        count=schedule.count[back].copy(),
+        copies=np.ones(len(schedule), dtype=bool),
+        after=None,
     )
 
 
 def forward_and_reverse(reduction: Schedule, back: Schedule | None = None) -> Schedule:
     """Return the all-reduce of a reduce-scatter (or reduce) and its reverse, or of another all-gather ``back``."""
     back = back or mirrored(reduction)
-    joined = [
-        np.concatenate([getattr(reduction, name), getattr(back, name)])
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(reduction, name), getattr(back, name)])
         for name in ("source", "target", "first", "count", "copies")
-    ]
+    }
     rounds = np.concatenate([reduction.round, back.round + np.int32(reduction.rounds)])
-    source, target, first, count, copies = joined
-    return Schedule(
-        reduction.algo, "all-reduce", reduction.ranks, reduction.chunks, rounds, source, target, first, count, copies,
-        None, None, reduction.details,
-    )  # fmt: skip
+    return replace(reduction, collective="all-reduce", round=rounds, owners=None, after=None, **joined)
 
 
 def expanded(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,41 +1,89 @@
-"""Read schedules from files; every transfer is validated."""
+"""Read schedules from files; every transfer is validated. Schedules by size of message (``plink.aggregation/2``)."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
-from plink.documents.codec import decode
-from plink.documents.schedule import ScheduleDocument, Transfer
 from plink.errors import InputError
-from plink.model.schedule import Indices, Schedule
+from plink.model.codec import decode
+from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.schedule import Indices, Schedule, ScheduledTransfer, ScheduleFile
 from plink.model.storage import name_of, read_document
+from plink.model.types import Count
 
-_OWN_KEYS = ("schema", "algo", "collective", "ranks", "chunks", "owners", "transfers")
 # Transfers times their chunks: two arrays of that length are made of it. Halving-doubling of 4,096 ranks has 2**25.
 MAX_MOVES = 1 << 26
 _MAX_LISTED_TRANSFERS = 12  # transfers of a cycle that a message lists
 
 
+_Bytes = Annotated[int, Meta(ge=1, le=1 << 40)]
+
+
+class SizeClassEntry(Part, frozen=True, kw_only=True):
+    """The schedule of messages up to a size."""
+
+    up_to_bytes: Annotated[int, Meta(ge=1, le=1 << 62)] | None
+    """The largest message of the class; null for the last class, which has no limit."""
+    algo: str
+    """A name for it; gloo where there is no schedule."""
+    schedule: ScheduleFile | Unset | None = UNSET
+    """A plink.schedule/1 document of an all-reduce, of as many ranks in every class; null: Gloo does it."""
+
+
+class AggregationFile(Document, frozen=True, kw_only=True, tag="plink.aggregation/2"):
+    """By which schedule ranks all-reduce which messages.
+
+    By which schedule the ranks of a group all-reduce messages of which size (docs/aggengine.md). Read where
+    PLINK_PLAN names it.
+    """
+
+    channels: Annotated[int, Meta(ge=1, le=16)] | Unset = UNSET
+    """Channels per rank, each a thread with its own connections, that share an all-reduce; default 2."""
+    chunk_bytes: _Bytes | Unset = UNSET
+    """Minimum bytes of a chunk of the schedule while a message has several; default 16384."""
+    segment_bytes: _Bytes | Unset = UNSET
+    """Bytes of a large message in one segment of all its chunks; default 1048576."""
+    segments: Annotated[int, Meta(ge=1, le=1048576)] | Unset = UNSET
+    """Segments of a smaller message, while each has min_segment_bytes; default 8."""
+    min_segment_bytes: _Bytes | Unset = UNSET
+    """Minimum bytes of each segment of such a message; default 262144."""
+    smallest_bytes: Annotated[int, Meta(ge=0, le=1 << 62)] | Unset | None = UNSET
+    """Smaller messages go to Gloo. Null, or not there: from which size on the schedules are faster is measured when a
+    group begins."""
+    ring: Annotated[tuple[Count, ...], Meta(extra_json_schema={"uniqueItems": True})] | Unset = UNSET
+    """All ranks in the sequence in which Gloo's ring is to go round them, so that large messages go by it where a
+    measurement finds that faster. Empty, or not there, or with smallest_bytes: it is not tried."""
+    classes: Annotated[tuple[SizeClassEntry, ...], Meta(min_length=1)]
+    """By size, ascending."""
+
+
 def schedule_from_json(document: Mapping[str, Any], location: str) -> Schedule:
-    """Return a schedule from its JSON document, anybody's; ``location`` names the file in errors.
+    """Return a schedule from its JSON document, anybody's.
+
+    :raises InputError: as :func:`schedule_from`.
+    """
+    return schedule_from(decode(ScheduleFile, document, location), location)
+
+
+def schedule_from(file: ScheduleFile, location: str) -> Schedule:
+    """Return a schedule from its document; ``location`` names the file in errors.
 
     ``round`` may be missing: it is then the longest chain of ``after`` that leads to a transfer. ``after`` may be
     missing if there are rounds.
 
     :raises InputError: naming the transfer that is wrong: an unknown rank or chunk, a cycle, an unknown ``after``.
     """
-    checked = decode(ScheduleDocument, document, location)
-    collective = checked.get("collective", "all-reduce")
-    ranks, chunks, rows = checked["ranks"], checked["chunks"], checked["transfers"]
-    owners = _owners(checked.get("owners"), collective, ranks, chunks, location)
-    contributors = checked.get("contributors") or []
+    ranks, chunks, rows = file.ranks, file.chunks, file.transfers
+    owners = _owners(file, location)
+    contributors = file.contributors or []
     if len(set(contributors)) < len(contributors) or any(rank >= ranks for rank in contributors):
         raise InputError(f"{location}: contributors", f"expected ranks from 0 to {ranks - 1}, each once")
     ids: dict[int | str, int] = {}
     for m, row in enumerate(rows):
-        name = row.get("id", m)
+        name = m if row.id is UNSET else row.id
         if name in ids:
             raise InputError(f"{location}: transfers[{m}].id", f"{name!r} is taken")
         ids[name] = m
@@ -57,10 +105,23 @@ def schedule_from_json(document: Mapping[str, Any], location: str) -> Schedule:
         )
     source, target, first, count = (np.ascontiguousarray(table[:, k]) for k in range(4))
     return Schedule(
-        checked.get("algo", "unnamed"), collective, ranks, chunks,
-        np.array(rounds, dtype=np.int32)[order], source, target, first, count, table[:, 4] != 0,
-        owners, explicit, {key: value for key, value in document.items() if key not in _OWN_KEYS},
-    )  # fmt: skip
+        file.algo,
+        file.collective,
+        ranks,
+        chunks,
+        np.array(rounds, dtype=np.int32)[order],
+        source,
+        target,
+        first,
+        count,
+        table[:, 4] != 0,
+        owners,
+        explicit,
+        file.contributors or None,
+        file.groups or None,
+        file.fan_out or None,
+        file.timing or None,
+    )
 
 
 def read_schedule(path: str | Path) -> Schedule:
@@ -71,40 +132,40 @@ def read_schedule(path: str | Path) -> Schedule:
     return schedule_from_json(read_document(path), name_of(path))
 
 
-def _owners(owners: list[int] | None, collective: str, ranks: int, chunks: int, location: str) -> Indices | None:
-    if collective == "all-reduce":
+def _owners(file: ScheduleFile, location: str) -> Indices | None:
+    if file.collective == "all-reduce":
         return None
-    if owners is None or len(owners) != chunks or any(rank >= ranks for rank in owners):
-        raise InputError(f"{location}: owners", f"a {collective} needs the owner of each chunk, {chunks} ranks")
+    owners = file.owners or []
+    if len(owners) != file.chunks or any(rank >= file.ranks for rank in owners):
+        reason = f"a {file.collective} needs the owner of each chunk, {file.chunks} ranks"
+        raise InputError(f"{location}: owners", reason)
     return np.array(owners, dtype=np.int32)
 
 
-def _move(row: Transfer, location: str, ranks: int, chunks: int) -> tuple[int, int, int, int, bool]:
-    source, target, first, count = row["from"], row["to"], row["chunk"], row.get("chunks", 1)
-    for key, value, limit in (("from", source, ranks), ("to", target, ranks), ("chunk", first, chunks)):
+def _move(row: ScheduledTransfer, location: str, ranks: int, chunks: int) -> tuple[int, int, int, int, bool]:
+    for key, value, limit in (("from", row.source, ranks), ("to", row.target, ranks), ("chunk", row.chunk, chunks)):
         if value >= limit:
             raise InputError(f"{location}.{key}", f"{value} is not a number from 0 to {limit - 1}")
-    if source == target:
-        raise InputError(location, f"rank {source} sends to itself")
-    if first + count > chunks:
-        raise InputError(f"{location}.chunks", f"{count} is not a number from 1 to {chunks - first}")
-    return source, target, first, count, row["op"] == "copy"
+    if row.source == row.target:
+        raise InputError(location, f"rank {row.source} sends to itself")
+    if row.chunk + row.chunks > chunks:
+        raise InputError(f"{location}.chunks", f"{row.chunks} is not a number from 1 to {chunks - row.chunk}")
+    return row.source, row.target, row.chunk, row.chunks, row.op == "copy"
 
 
-def _after(row: Transfer, ids: dict[int | str, int], location: str) -> list[int] | None:
-    names = row.get("after")
-    if names is None:
+def _after(row: ScheduledTransfer, ids: dict[int | str, int], location: str) -> list[int] | None:
+    if row.after is None:
         return None
-    if unknown := [name for name in names if name not in ids]:
+    if unknown := [name for name in row.after if name not in ids]:
         raise InputError(f"{location}.after", f"there is no transfer {unknown[0]!r}")
-    return [ids[name] for name in names]
+    return [ids[name] for name in row.after]
 
 
-def _rounds(rows: list[Transfer], after: list[list[int] | None], location: str) -> list[int]:
+def _rounds(rows: list[ScheduledTransfer], after: list[list[int] | None], location: str) -> list[int]:
     """Return the given rounds, or the longest chain; with both, a transfer must be later than what it waits for."""
     waits = [line or [] for line in after]
-    if all("round" in row for row in rows):
-        rounds = [row["round"] for row in rows]
+    rounds = [row.round for row in rows if row.round is not UNSET]
+    if len(rounds) == len(rows):
         for m, line in enumerate(waits):
             late = next((k for k in line if rounds[k] >= rounds[m]), None)
             if late is not None:
@@ -115,9 +176,8 @@ def _rounds(rows: list[Transfer], after: list[list[int] | None], location: str) 
                 )
         # Numbers with gaps are the same order.
         return [int(k) for k in np.unique(rounds, return_inverse=True)[1]] if rounds else []
-    if any("round" in row for row in rows) or any(line is None for line in after):
-        key = "round" if any("round" in row for row in rows) else "after"
-        m = next(m for m, row in enumerate(rows) if row.get(key) is None)
+    if rounds or any(line is None for line in after):
+        m = next(m for m, row in enumerate(rows) if (row.round is UNSET if rounds else row.after is None))
         raise InputError(f"{location}: transfers[{m}]", "give `round` in all transfers, or `after` in all of them")
     levels = [-1] * len(rows)
     unmet = [len(line) for line in waits]

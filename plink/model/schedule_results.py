@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Name, NonNegative
 from plink.model.document import Document
+from plink.model.types import Count, Name, NonNegative
 
 _PerRank = Annotated[tuple[NonNegative, ...], Meta(min_length=2)]
 

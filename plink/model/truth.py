@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from plink.documents.codec import schema_name
 from plink.errors import InputError
+from plink.model.codec import schema_name
 from plink.model.groups import Groups, parse_groups
 from plink.model.hosts import Hosts
 from plink.model.storage import json_values, name_of, read_text

@@ -171,3 +171,12 @@ def format_time(seconds: float) -> str:
     :func:`format_duration`."""
     scale, unit = time_unit(seconds)
     return f"{seconds * scale:.3g} {unit}" if seconds < 99.95 else format_duration(seconds)
+
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def count(number: int, what: str, many: str | None = None) -> str:
+    """Return a number of things, up to twelve in words: ``three tiers``, ``one host``."""
+    word = _NUMBERS[number] if number < len(_NUMBERS) else f"{number:,}"
+    return f"{word} {what if number == 1 else many or what + 's'}"

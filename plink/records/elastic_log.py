@@ -17,10 +17,10 @@ from typing import Annotated, Any, BinaryIO, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from plink.documents.codec import convert
-from plink.documents.types import Quantity
 from plink.errors import InputError, PlinkError
+from plink.model.codec import convert
 from plink.model.elastic.fields import UpdateCounts
+from plink.model.types import Quantity
 
 SCHEMA = "plink.elastic-log/1"
 NAME = "elastic.jsonl"

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from plink.errors import PlinkError
-from plink.model.pipeline.rank_report import SCHEMA, rank_report_from_json
+from plink.model.codec import decode, schema_name
+from plink.model.pipeline.rank_report import RankReport
 
 NAME = "pipeline.jsonl"
-_BEGIN = f'{{"schema": "{SCHEMA}"'
+_BEGIN = f'{{"schema": "{schema_name(RankReport)}"'
 
 
 def is_report(line: str) -> bool:
@@ -20,11 +20,11 @@ class PipelineLog:
     """Take the ranks' reports out of a job's output, and keep them. ``latest``: by rank."""
 
     def __init__(self) -> None:
-        self.latest: dict[int, dict[str, Any]] = {}
+        self.latest: dict[int, RankReport] = {}
         self.write_error: str | None = None
 
     @property
-    def reports(self) -> list[dict[str, Any]]:
+    def reports(self) -> list[RankReport]:
         """The latest report of each rank, in rank order."""
         return [self.latest[rank] for rank in sorted(self.latest)]
 
@@ -37,12 +37,12 @@ class PipelineLog:
             return False
         try:
             document = json.loads(line)
-            report: dict[str, Any] = dict(rank_report_from_json(document, NAME))
+            report = decode(RankReport, document, NAME)
             text = json.dumps(document)  # what was printed may have other line ends in it
         except (ValueError, RecursionError, PlinkError):
             return False
-        if report["type"] not in ("timeline", "evaluation"):
-            self.latest[report["rank"]] = report
+        if report.type not in ("timeline", "evaluation"):
+            self.latest[report.rank] = report
         if self.write_error is None:
             try:
                 with (folder / NAME).open("a") as file:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
+from plink.model.codec import convert
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import read_document, write_document
 

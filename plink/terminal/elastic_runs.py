@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.documents.codec import decode
 from plink.errors import UsageError
+from plink.model.codec import decode
 from plink.model.elastic.status import JobControl
 from plink.model.storage import read_document
 from plink.records import workspace

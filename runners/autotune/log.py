@@ -13,8 +13,8 @@ from typing import Annotated, Any, TextIO, TypedDict
 import numpy as np
 from msgspec import Meta
 
-from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
+from plink.model.codec import convert
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic
 from solvers.autotune.trajectory import AutotuneSettings, ObservedInterval, TuningDecision, imbalance
 

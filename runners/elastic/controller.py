@@ -1,21 +1,173 @@
 """The elasticity controller: the state machine of :mod:`solvers.elastic` with a clock and a line to the supervisor.
 
-It is a process: JSON lines from the supervisor on standard input, to the supervisor on standard output. One thread,
-which never waits. All that it knows can be had again from the hosts: it may be killed at any time, and another goes on.
+It is a child process of the supervisor: JSON lines on standard input and output. One thread, which never waits. All
+that it knows can be had again from the hosts: one that dies or stands still is killed, and another goes on. Nobody
+waits for it: messages to it are queued, for a thread that writes them.
 """
 
+import contextlib
 import json
 import os
 import select
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
-from runners.elastic.wire import decode, encode
+import msgspec
+
+from plink.model.elastic.codec import Envelope, decode_message, encode_request
+from solvers.elastic import commands, events, extensions
 from solvers.elastic.events import Tick
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import State, initial
 from solvers.elastic.step import step
+
+_HEARTBEAT_TIMEOUT_S = 4.0
+_START_TIMEOUT_S = 60.0  # to import what it needs, on a busy machine
+_END_TIMEOUT_S = 2.0
+_MAX_QUEUED_MESSAGES = 500_000  # messages that it has not taken: a minute of what a thousand hosts say
+# It imports from where this process does, and never from the folder it is started in: a job's may hold a `runners` too.
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.elastic.controller import main; main()"
+
+
+class ControllerProcess:
+    """Child process of the controller.
+
+    :param on_message: gets its messages, and None when it is gone; from a thread of its own.
+    :param errors: a file for what it prints.
+    """
+
+    def __init__(self, on_message: Callable[[dict[str, Any] | None], None], errors: Path | None) -> None:
+        stderr: Any = subprocess.DEVNULL if errors is None else errors.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        if errors is not None:
+            stderr.close()
+        self._on_message = on_message
+        self.pid = self._process.pid
+        self._last_heartbeat_s, self._has_started = time.monotonic(), False
+        self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
+        self._writer = threading.Thread(target=self._write_all, name="plink-to-controller", daemon=True)
+        self._writer.start()
+        threading.Thread(target=self._listen, name="plink-controller", daemon=True).start()
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Queue a message to the controller; lost if it is. One that is too far behind is ended: another asks the hosts
+        anew."""
+        if self._waiting.qsize() < _MAX_QUEUED_MESSAGES:
+            self._waiting.put(json.dumps(message).encode() + b"\n")
+        else:
+            self.kill()
+
+    @property
+    def silent(self) -> bool:
+        """Return whether its heartbeat is overdue."""
+        timeout_s = _HEARTBEAT_TIMEOUT_S if self._has_started else _START_TIMEOUT_S
+        return time.monotonic() - self._last_heartbeat_s > timeout_s
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """End the process: it ends by itself, or is killed."""
+        self._waiting.put(None)
+        try:
+            self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._writer.join()  # whose pipe nobody reads now
+
+    def _write_all(self) -> None:
+        """Write all queued messages. Only this thread uses the pipe: who closed it from another would wait for what is
+        being written."""
+        pipe = self._process.stdin
+        assert pipe
+        with contextlib.suppress(OSError):
+            while (line := self._waiting.get()) is not None:
+                pipe.write(line)
+                pipe.flush()
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+    def _listen(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout as lines:
+            for line in lines:
+                self._last_heartbeat_s, self._has_started = time.monotonic(), True
+                with contextlib.suppress(ValueError):  # whoever is killed may be in the middle of a line
+                    message = json.loads(line)
+                    if message.get("type") != "alive":
+                        self._on_message(message)
+        self._process.wait()
+        self._waiting.put(None)
+        self._on_message(None)
+
+
+# Under these names; what else there is never travels.
+_TYPES: dict[str, type[Any]] = {
+    "start": events.JobStarted,
+    "restart": events.ControllerRestarted,
+    "joined": events.HostsJoined,
+    "lost": events.HostsLost,
+    "evict": events.EvictionNotice,
+    "get_status": events.StatusRequested,
+    "get_checkpoint": events.CheckpointRequested,
+    "host_message": events.HostMessage,
+    "alive": events.SupervisorAlive,
+    "send": commands.Send,
+    "drop": commands.DropHost,
+    "say": commands.Say,
+    "status": commands.StatusAnswer,
+    "checkpoint": commands.CheckpointAnswer,
+    "start_reliable_hosts": commands.StartReliableHosts,
+    "end": commands.EndJob,
+    "log": commands.LogLine,
+    "note": commands.Note,
+    **extensions.EVENTS,
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+
+
+@dataclass(frozen=True)
+class RequestLine:
+    """A request on its way to a host, as it is sent on."""
+
+    host: int
+    body: dict[str, Any]
+
+
+def encode(item: Any, term: int = 0) -> dict[str, Any]:
+    """Return an event, a command or a log entry as it travels. ``term``: of the controller that sends requests."""
+    if isinstance(item, commands.Send):
+        request = encode_request(Envelope(item.request, term, item.id))
+        return {"type": "send", "host": item.host, "request": request}
+    return {"type": _NAMES[type(item)], **msgspec.to_builtins(item, str_keys=True)}
+
+
+def decode(body: dict[str, Any]) -> Any:
+    """Return the event, command or log entry of an object; a request stays as it goes on to its host."""
+    kind = _TYPES[body["type"]]
+    fields = {name: value for name, value in body.items() if name != "type"}
+    if kind is commands.Send:
+        return RequestLine(fields["host"], fields["request"])
+    if kind is events.HostMessage:
+        return events.HostMessage(fields["host"], decode_message(fields["message"]))
+    return msgspec.convert(fields, kind, str_keys=True)
+
 
 _HEARTBEAT_INTERVAL_S = 0.5
 _READ_BYTES = 1 << 16
@@ -30,7 +182,7 @@ class Controller:
 
     def __init__(
         self, write: Callable[[dict[str, Any]], None], settings: Settings, term: int, clock: Callable[[], float]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._write, self._clock = write, clock
         self.state: State = initial(settings, term, clock())
 

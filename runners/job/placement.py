@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.model.hosts import Hosts
+from plink.model.run import RankEntry
 from plink.transport.addresses import canonical
 
 
@@ -56,16 +57,16 @@ class RankLocation:
         """Return what messages call it: ``rank 3`` or ``hub-0``."""
         return process_name(self.rank, self.hub)
 
-    def to_json(self) -> dict[str, Any]:
+    def entry(self) -> RankEntry:
         """Return it as an entry of ``plink.run/1``."""
-        return {
-            "rank": self.rank,
-            "host": self.host,
-            "hostname": self.hostname,
-            "addresses": list(self.addresses),
-            "pid": self.pid,
-            "wrong": self.problem,
-        }
+        return RankEntry(
+            rank=self.rank,
+            host=self.host,
+            hostname=self.hostname,
+            addresses=self.addresses,
+            pid=self.pid,
+            wrong=self.problem,
+        )
 
 
 def assign_ranks(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.model.run import RunFailure, RunRecord, VerifiedPlacement
 from runners.job.placement import RankLocation, process_name
 
 TIMED_OUT = 124  # as timeout(1) has it
@@ -60,30 +61,33 @@ class RunResult:
     timed_out: bool = False
     exits: Mapping[int, int] = field(default_factory=dict)
 
+    def record(self) -> RunRecord:
+        """Return the document that is printed, and kept."""
+        failure = self.failure
+        return RunRecord(
+            id=self.id,
+            exit_code=self.exit_code,
+            seconds=round(self.seconds, 3),
+            proof=VerifiedPlacement(
+                held=not any(location.problem for location in self.locations),
+                ranks=tuple(location.entry() for location in self.locations),
+            ),
+            timed_out=self.timed_out,
+            exits={str(rank): code for rank, code in sorted(self.exits.items())},
+            failure=None
+            if failure is None
+            else RunFailure(
+                rank=failure.rank,
+                host=failure.host,
+                code=failure.code,
+                last_lines=failure.last_lines,
+                cause=failure.cause,
+            ),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the document ``plink.run/1``."""
-        failure = self.failure
-        return {
-            "schema": "plink.run/1",
-            "id": self.id,
-            "exit_code": self.exit_code,
-            "seconds": round(self.seconds, 3),
-            "proof": {
-                "held": not any(location.problem for location in self.locations),
-                "ranks": [location.to_json() for location in self.locations],
-            },
-            "timed_out": self.timed_out,
-            "exits": {str(rank): code for rank, code in sorted(self.exits.items())},
-            "failure": None
-            if failure is None
-            else {
-                "rank": failure.rank,
-                "host": failure.host,
-                "code": failure.code,
-                "last_lines": list(failure.last_lines),
-                "cause": failure.cause,
-            },
-        }
+        return self.record().to_json()
 
 
 def new_id() -> str:

@@ -3,17 +3,19 @@
 import ipaddress
 import os
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from plink.documents.codec import convert
-from plink.errors import InputError, UsageError, no_choice
+from plink.errors import InputError, UsageError
+from plink.model.codec import convert
 from plink.model.document import UNSET
 from plink.model.host_names import check_lab_name
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
+from plink.model.request import FeatureRequest, Option, Text
 from plink.model.topology.flat import Truth
+from plink.model.units import parse_duration, parse_rate
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")
@@ -24,33 +26,51 @@ PREFIX = "plink."
 Topology = Literal["racks", "bcube", "rails"]
 
 
+DEFAULT_NAME = "lab"
+_INTERFACES_PANEL = "Several interfaces a host"
+# A rate in bits per second, typed like 200mbit.
+Rate = Annotated[int, Text("RATE", parse_rate, lambda rate: f"{rate / 1e6:g}mbit")]
+_Microseconds = Annotated[int, Text("TIME", lambda text: round(parse_duration(text) * 1e6))]
+_Folders = Annotated[tuple[str, ...], Text("PATH[=HOSTS]", tuple, repeated=True)]
+
+
 @dataclass(frozen=True)
-class LabSettings:
+class LabSettings(FeatureRequest):
     """Settings of ``plink lab up``. Rates in bits per second, ``uplink_delay_us`` one way.
 
     ``topology``: racks behind routers; a BCube of ``base`` to the power of ``levels`` hosts with ``levels`` interfaces
-    of ``host_rate`` each; or ``hosts_per_rack`` hosts on ``rails`` switches, an interface on each.
-
-    ``pods``: groups of as many racks each, behind routers of their own with an uplink of ``pod_rate``; 0 for none.
-    ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
-    a folder of their own; elsewhere all share this machine's files.
+    of ``host_rate`` each; or ``hosts_per_rack`` hosts on ``rails`` switches, an interface on each. ``pods``: groups of
+    as many racks each, behind routers of their own. ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as
+    ``node-[01-03],node-07``); hosts share all other files of this machine.
     """
 
-    name: str
-    racks: int = 4
-    hosts_per_rack: int = 4
-    host_rate: int = 200_000_000
-    uplink_rate: int = 200_000_000
-    uplink_delay_us: int = 0
-    mtu: int = 9000
-    seed: int = 0
-    private_folders: tuple[str, ...] = ()
-    pods: int = 0
-    pod_rate: int = 200_000_000
-    topology: Topology = "racks"
-    base: int = 3
-    levels: int = 2
-    rails: int = 2
+    name: str = DEFAULT_NAME
+    racks: Annotated[int, Option("Number of racks.")] = 4
+    hosts_per_rack: Annotated[int, Option("Hosts in each.")] = 4
+    host_rate: Annotated[Rate, Option("What each host can send, and receive.")] = 200_000_000
+    uplink_rate: Annotated[Rate, Option("What each rack can send, and receive.")] = 200_000_000
+    uplink_delay_us: Annotated[
+        _Microseconds, Option("Delay added on uplinks, each way (needs the kernel's netem).", ("--uplink-delay",))
+    ] = 0
+    mtu: Annotated[int, Option("Largest packet in bytes.")] = 9000
+    seed: Annotated[int, Option("Assigns hosts to racks.")] = 0
+    private_folders: Annotated[
+        _Folders, Option("A private folder of each host (or of each of these); repeatable.", ("--private-folder",))
+    ] = ()
+    pods: Annotated[int, Option("Divide the racks between so many pods, each with an uplink; 0: none.")] = 0
+    pod_rate: Annotated[Rate, Option("What each pod can send, and receive.")] = 200_000_000
+    topology: Annotated[
+        Topology,
+        Option(
+            "Racks of hosts, or hosts with several interfaces.", choices=get_args(Topology), panel=_INTERFACES_PANEL
+        ),
+    ] = "racks"
+    base: Annotated[int, Option("Ports of a BCube's switches.", panel=_INTERFACES_PANEL)] = 3
+    levels: Annotated[int, Option("Levels of a BCube: the interfaces of a host.", panel=_INTERFACES_PANEL)] = 2
+    rails: Annotated[
+        int, Option("Rails, each with an interface of all hosts (--hosts-per-rack).", panel=_INTERFACES_PANEL)
+    ] = 2
+    gpu: Annotated[bool, Option("All hosts share this machine's GPU; NCCL uses the lab's links.")] = False
 
     @property
     def interfaces(self) -> int:
@@ -65,9 +85,8 @@ class LabSettings:
         return self.hosts_per_rack * (self.racks if self.topology == "racks" else 1)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_lab_name(self.name, "--name")
-        if self.topology not in get_args(Topology):
-            raise no_choice("--topology", self.topology, get_args(Topology))
         if not 1 <= self.interfaces <= _MAX_INTERFACES:
             option = "--levels" if self.topology == "bcube" else "--rails"
             raise UsageError(f"{option} {self.interfaces}: a host has 1 to {_MAX_INTERFACES} interfaces")
@@ -207,15 +226,11 @@ class Blueprint:
             return f"{hosts} on {settings.rails} rails"
         return f"{hosts} in {settings.racks} racks{f' in {settings.pods} pods' if self.pods else ''}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the document for the lab's state folder."""
-        return {"settings": asdict(self.settings), "places": [asdict(place) for place in self.places]}
-
 
 def draw(settings: LabSettings) -> Blueprint:
     """Draw a lab: racks of hosts and addresses at random, the same for the same seed.
 
-    >>> [place.name for place in draw(Settings("a", racks=1, hosts_per_rack=2)).places]
+    >>> [place.name for place in draw(LabSettings("a", racks=1, hosts_per_rack=2)).places]
     ['node-01', 'node-02']
     """
     rng = random.Random(settings.seed)
@@ -232,26 +247,20 @@ def draw(settings: LabSettings) -> Blueprint:
         digits = list(product(range(settings.base), repeat=settings.levels))
         rng.shuffle(digits)
     width = max(2, len(str(n)))
-    return Blueprint(
-        settings,
-        tuple(
-            Place(
-                f"node-{i + 1:0{width}d}", addresses[i], *ports[i], digits[i],
-                tuple(addresses[n + extra * i : n + extra * (i + 1)]),
-            )
-            for i in range(n)
-        ),
-    )  # fmt: skip
+    places = (
+        Place(f"node-{i + 1:0{width}d}", addresses[i], *ports[i], digits[i], tuple(addresses[n + extra * i :][:extra]))
+        for i in range(n)
+    )
+    return Blueprint(settings, tuple(places))
 
 
 def from_json(document: dict[str, Any], location: str) -> Blueprint:
-    """The blueprint that :meth:`Blueprint.to_json` wrote; ``location`` names its file.
+    """Return the blueprint of a lab's state folder; ``location`` names its file.
 
     :raises InputError: when it is damaged.
     """
     try:
-        settings = convert(LabSettings, document.get("settings"), location)
-        return Blueprint(settings, tuple(convert(list[Place], document.get("places"), location)))
+        return convert(Blueprint, document, location)
     except (InputError, UsageError):
         raise InputError(location, "it is damaged; run `plink lab down` and `plink lab up`") from None
 

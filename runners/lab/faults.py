@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import asdict
+from typing import Any
 
 from plink.errors import PlinkError, UsageError
-from runners.lab import impairments, kernel, links, racks, sshd, switches
+from plink.model.lab import HostStatus, LabStatus, LinkStatus
+from runners.lab import impairments, kernel, links, sshd
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.links import Cable
 from runners.lab.state import LabState
@@ -18,51 +20,18 @@ MAX_LOAD_S = 600
 _LOAD_PORT = 5990
 
 
-@dataclass(frozen=True)
-class HostStatus:
-    """Status of one host; rates in bits per second, ``loss`` 0 to 1 each way."""
-
-    name: str
-    address: str
-    alive: bool
-    connected: bool
-    rate: int
-    loss: float = 0.0
-    delay_us: int = 0
-
-
-@dataclass(frozen=True)
-class LinkStatus:
-    """Status of the uplink of a rack or pod, of a switch, or of an interface of a host that has several.
-
-    A switch is connected when one of its ports is; its rate is that of its slowest port.
-    """
-
-    name: str
-    connected: bool
-    rate: int
-    loss: float = 0.0
-    delay_us: int = 0
-
-
-def _cables(blueprint: Blueprint) -> dict[str, list[Cable]]:
-    """Return the cables of each target of a fault, by name."""
-    return (racks.cables if blueprint.settings.topology == "racks" else switches.cables)(blueprint)
-
-
 def _find(blueprint: Blueprint, target: str) -> list[Cable]:
     """Return the cables of a host, an interface (``node-03/eth1``), a switch, or the uplink of a rack or pod.
 
     :raises UsageError: when the lab has no such part.
     """
-    by_target = _cables(blueprint)
+    by_target = links.cables(blueprint)
     if cables := by_target.get(target):
         return cables
     kinds = [f"hosts are {blueprint.places[0].name} to {blueprint.places[-1].name}"]
-    for kind, names in (
-        ("racks", blueprint.racks), ("pods", blueprint.pods), ("switches", blueprint.switches),
-        ("interfaces", [name for name in by_target if "/" in name]),
-    ):  # fmt: skip
+    interfaces = [name for name in by_target if "/" in name]
+    parts = {"racks": blueprint.racks, "pods": blueprint.pods, "switches": blueprint.switches, "interfaces": interfaces}
+    for kind, names in parts.items():
         kinds += [f"{kind} {names[0]} to {names[-1]}"] if names else []
     raise UsageError(f"lab {blueprint.settings.name!r} has no {target!r}; {', '.join(kinds)}")
 
@@ -79,12 +48,7 @@ def _place(blueprint: Blueprint, target: str) -> Place | None:
 def shape(blueprint: Blueprint, target: str, rate: int) -> None:
     """Limit what a host, an interface of it, a switch, or the uplink of a rack or pod, can send and receive."""
     for cable in _find(blueprint, target):
-        _limit(cable, rate)
-
-
-def _limit(cable: Cable, rate: int) -> None:
-    for namespace, device in (cable.near, cable.far):
-        kernel.tc(links.shape(device, rate, cable.delay_us), namespace)
+        links.limit(cable, rate)
 
 
 def impair(
@@ -126,20 +90,20 @@ def kill(blueprint: Blueprint, target: str) -> None:
     if _place(blueprint, target) is None:
         raise UsageError(f"{target} is no host: kill hosts, or `cut {target}`")
     for name in (target, f"{target}/mgmt0"):
-        if name in _cables(blueprint):
+        if name in links.cables(blueprint):
             cut(blueprint, name)
     kernel.kill_all(blueprint.namespace(target))
 
 
 def heal(blueprint: Blueprint, state: LabState) -> None:
     """Undo every fault: plug links in, reset rates, start dead hosts, end cross traffic."""
-    all_cables = {cable for cables in _cables(blueprint).values() for cable in cables}
+    all_cables = {cable for cables in links.cables(blueprint).values() for cable in cables}
     impairments.remove_all(state, list(all_cables))
     for cable in all_cables:
         namespace, device = cable.far
         kernel.ip([f"link set {device} up", *cable.routes], namespace)
         if cable.rate != links.NO_LIMIT:
-            _limit(cable, cable.rate)
+            links.limit(cable, cable.rate)
     for name in blueprint.racks:
         kernel.ip(["route flush type blackhole"], blueprint.namespace(name))
     for place in blueprint.places:
@@ -206,26 +170,32 @@ def _command(pid: int) -> str:
         return file.read()
 
 
-def status(blueprint: Blueprint, state: LabState) -> tuple[list[LinkStatus], list[HostStatus]]:
+def status(blueprint: Blueprint, state: LabState) -> LabStatus:
     """Return the status of links (racks, pods, switches, then interfaces of hosts) and of hosts, as the kernel reports
     it."""
-    by_target = _cables(blueprint)
+    by_target = links.cables(blueprint)
     namespaces = {cable.far[0] for cables in by_target.values() for cable in cables}
     devices, wrong = {namespace: _devices(namespace) for namespace in namespaces}, impairments.impairments(state)
 
-    def link(target: str) -> LinkStatus:
-        ports = [cable.far for cable in by_target[target]]
-        connected = any(device in devices[namespace][0] for namespace, device in ports)
-        rate, planted = min(devices[namespace][1].get(device, 0) for namespace, device in ports), wrong.get(target)
-        return LinkStatus(target, connected, rate, *((planted.loss, planted.delay_us) if planted else ()))
+    def seen(target: str) -> dict[str, Any]:
+        ports, planted = [cable.far for cable in by_target[target]], wrong.get(target, impairments.Impairment())
+        return {
+            "name": target,
+            "connected": any(device in devices[namespace][0] for namespace, device in ports),
+            "rate": min(devices[namespace][1].get(device, 0) for namespace, device in ports),
+            **asdict(planted),
+        }
 
-    hosts = []
-    for place in blueprint.places:
-        host, alive = link(place.name), sshd.process(blueprint, place.name, state) is not None
-        hosts.append(HostStatus(place.name, place.address, alive, host.connected, host.rate, host.loss, host.delay_us))
+    hosts = tuple(
+        HostStatus(
+            address=place.address, alive=sshd.process(blueprint, place.name, state) is not None, **seen(place.name)
+        )
+        for place in blueprint.places
+    )
     names = {place.name for place in blueprint.places}
     targets = [target for target in by_target if target not in names and not target.endswith("/mgmt0")]
-    return [link(target) for target in sorted(targets, key=lambda target: "/" in target)], hosts
+    parts = tuple(LinkStatus(**seen(target)) for target in sorted(targets, key=lambda target: "/" in target))
+    return LabStatus(name=state.name, links=parts, hosts=tuple(hosts))
 
 
 def _devices(namespace: str) -> tuple[set[str], dict[str, int]]:

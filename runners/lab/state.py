@@ -3,15 +3,21 @@
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plink.errors import PlinkError, UsageError
 from plink.model.host_names import check_lab_name
 from plink.model.storage import read_document, write_document
 from runners.lab.blueprint import Blueprint, from_json
-from runners.ssh.settings import Identity
+
+if TYPE_CHECKING:
+    from runners.ssh.settings import Identity
 
 LABS = Path("/run/plink/labs")
 
@@ -26,9 +32,6 @@ def need_root(what: str) -> None:
 
 
 def _argv() -> list[str]:
-    import shlex
-    import sys
-
     # `python -m plink` stands in argv as the path of a file that cannot be run by itself.
     module = sys.argv[0].endswith("__main__.py")
     return [
@@ -44,13 +47,19 @@ class LabState:
         self.folder = LABS / name
         self.hosts_file = self.folder / "hosts.txt"
         self.truth_file = self.folder / "truth.json"
-        self.identity = Identity(key=self.folder / "id_ed25519", known_hosts=self.folder / "known_hosts")
         self.etc_hosts = self.folder / "etc_hosts"
         self._lab = self.folder / "lab.json"
 
     def file(self, part: str, kind: str) -> Path:
         """A file of one host: ``host_key``, ``sshd.conf``, ``sshd.log``, ``sshd.pid``, ``load.pid``."""
         return self.folder / f"{part}.{kind}"
+
+    @property
+    def identity(self) -> "Identity":
+        """The key that its hosts accept, and their keys."""
+        from runners.ssh.settings import Identity  # brings paramiko
+
+        return Identity(key=self.folder / "id_ed25519", known_hosts=self.folder / "known_hosts")
 
     def is_up(self) -> bool:
         """Whether the lab was brought up whole."""
@@ -66,7 +75,7 @@ class LabState:
 
     def finish(self, blueprint: Blueprint) -> None:
         """Mark the lab as whole."""
-        write_document(self._lab, blueprint.to_json())
+        write_document(self._lab, asdict(blueprint))
 
     def unmark(self) -> None:
         """From now on the lab counts as half up: what takes it down may be ended midway."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
+from plink.model.codec import convert
 from plink.model.spot.journal import InstanceEnd
 from plink.model.spot.market_file import AwsTable
 from plink.model.spot.prices import LINUX

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from plink.documents.codec import convert
-from plink.documents.types import Name
 from plink.errors import InputError
+from plink.model.codec import convert
 from plink.model.document import UNSET, Part, Unset
 from plink.model.spot.prices import LINUX, Instant, Market, Price
+from plink.model.types import Name
 from runners.spot.child_command import MAX_SHOWN_CHARACTERS, run_command
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 

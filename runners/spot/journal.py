@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
+from plink.model.codec import convert
 from plink.model.spot.journal import (
     KINDS,
     SCHEMA,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from plink.documents.types import HostName, Name
 from plink.errors import PlinkError
 from plink.model.spot.journal import InstanceEnd
 from plink.model.spot.prices import Instant, Market
+from plink.model.types import HostName, Name
 
 ProviderFailure = Literal["capacity", "limit", "throttled", "credentials", "invalid", "unavailable"]
 RUN_TAG, TOKEN_TAG, LEASE_TAG = "plink-run", "plink-token", "plink-lease"

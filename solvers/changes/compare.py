@@ -33,10 +33,10 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     if len(aligned.names) < 2:
         shared = f"one host ({aligned.names[0]})" if aligned.names else "no host"
         raise NoAnswer(f"{old.location} and {new.location} share {shared}, by name; a comparison needs two at least")
-    assumed = [bool(network.details.get("assumed_from")) for network in (old, new)]
+    assumed = [bool(network.details.assumed_from) for network in (old, new)]
     if assumed[0] != assumed[1]:
         which = old if assumed[0] else new
-        raise NoAnswer(f"{which.location} was not measured but assumed from {which.details['assumed_from']}; probe it")
+        raise NoAnswer(f"{which.location} was not measured but assumed from {which.details.assumed_from}; probe it")
     differ = np.zeros((len(aligned.names), len(aligned.names)), dtype=bool)
     notes = []
     for what, key, used in (("method", "methods", "method_used"), ("clock", "clocks", "clock_used")):
@@ -88,7 +88,7 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
 
 def _file(network: Network) -> ComparedFile:
     return ComparedFile(
-        file=network.location, measured_at=network.details.get("measured_at"), network=network.fingerprint()
+        file=network.location, measured_at=network.details.measured_at or None, network=network.fingerprint()
     )
 
 

@@ -3,16 +3,16 @@
 Changes of pairs are told by their causes (:mod:`solvers.changes.causes`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.network import Matrix
+from plink.model.network_file import SharedLinkEntry
 from solvers.changes.causes import Cause, Pairs, explain, network_wide
 from solvers.changes.noise import Aligned, Labels, Mask, Noise, Side, chance, noise, own_noise
 
@@ -253,7 +253,7 @@ def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange
     had, have = (mask | mask.T for mask in there)
     findings = []
     for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
-        if side.network.details.get("plan") == "adaptive":
+        if side.network.details.plan == "adaptive":
             lacks = lacks & _failed(side, aligned.names)
         tell = partial(describe, names=aligned.names, what="unmeasured", verdict=verdict)
         findings += _findings(first, lacks, groupings, tell)
@@ -293,8 +293,8 @@ def _failed(side: Side, names: Sequence[str]) -> Mask:
     index = {name: k for k, name in enumerate(names)}
     mask = np.zeros((len(names), len(names)), dtype=bool)
     for row in side.network.errors:
-        if row["from"] in index and row["to"] in index:
-            mask[index[row["from"]], index[row["to"]]] = True
+        if row.source in index and row.target in index:
+            mask[index[row.source], index[row.target]] = True
     return mask | mask.T
 
 
@@ -345,7 +345,7 @@ def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
     findings, count, lost = [], 0, 0
     for members, row in before.items():
         for way in ("out", "in"):
-            was, now = _figure(row, way), _figure(after.get(members, {}), way)
+            was, now = _figure(row, way), _figure(after.get(members), way)
             if was is None or now is None:
                 lost += was is not None and members not in regrouped
                 continue
@@ -378,17 +378,17 @@ def _rates(side: Side) -> Matrix | None:
     return None if rates is None else side.cut(rates)
 
 
-def _groups(side: Side) -> dict[tuple[str, ...], Mapping[str, Any]]:
-    return {tuple(sorted(row["members"])): row for tier in side.network.shared_links for row in tier["groups"]}
+def _groups(side: Side) -> dict[tuple[str, ...], SharedLinkEntry]:
+    return {tuple(sorted(row.members)): row for tier in side.network.shared_links for row in tier.groups}
 
 
-def _figure(row: Mapping[str, Any], way: str) -> tuple[float, float, float] | None:
+def _figure(row: SharedLinkEntry | None, way: str) -> tuple[float, float, float] | None:
     """Return a capacity and the range of its runs, Gbit/s; 0 is a measured value, None a missing one.
 
     Where the links of others were the limit the capacity is at least so much: the range has no end.
     """
-    value = row.get(f"{way}_gbps")
-    if value is None:
+    value = None if row is None else row.gbps(way)
+    if row is None or value is None:
         return None
-    low, high = row.get("interval", {}).get(f"{way}_gbps") or (value, value)
-    return float(value), float(low), np.inf if row.get(f"{way}_limited_by") == "others" else float(high)
+    low, high = row.range_gbps(way) or (value, value)
+    return value, low, np.inf if row.limited_by(way) == "others" else high

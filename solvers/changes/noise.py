@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError
+from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from solvers.changes.causes import Pairs
 from solvers.ordering.cross_validation import students_quantile
@@ -69,7 +70,7 @@ class Side:
 
         :raises InputError: when an index is beyond the list of methods or clocks.
         """
-        words, numbers = self.network.details.get(key), self.detail(used)
+        words, numbers = getattr(self.network.details, key), self.detail(used)
         if not isinstance(words, list) or numbers is None:
             return None
         if np.nan_to_num(numbers).max(initial=0) >= len(words):
@@ -115,8 +116,9 @@ def _addresses(side: Side) -> list[str]:
     """Return each host's address, as the host or else the hosts file reports it; a name is not an address."""
     addresses = []
     for k in side.at.tolist():
-        host, machine = side.network.hosts.members[k], side.network.machines[k] or {}
-        addresses.append(machine.get("address", host.address if host.address != host.name else ""))
+        host, machine = side.network.hosts.members[k], side.network.machines[k]
+        by_machine = machine.address if machine else UNSET
+        addresses.append(by_machine or (host.address if host.address != host.name else ""))
     return addresses
 
 

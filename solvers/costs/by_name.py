@@ -1,7 +1,8 @@
 """Costs by the name of an algorithm: the catalogue's, and those that a library combines of several.
 
 A library's measured time is likely to be in an interval of two independent parts: rates as another probe might measure
-them, and the model's own error, as calibrated where libraries ran on labs (docs/results/prediction-intervals.json).
+them, and the model's own error, as calibrated where libraries ran on labs
+(benchmarks/records/prediction-intervals.json).
 """
 
 import math

@@ -232,7 +232,7 @@ def timing_of(schedule: Schedule) -> str:
 
     :raises UsageError: for an unknown one.
     """
-    timing = schedule.details.get("timing", "rounds")
+    timing = schedule.timing or "rounds"
     if timing not in TIMING_MODELS:
         raise UsageError(f"timing {timing!r}: choose one of {', '.join(TIMING_MODELS)}")
     return str(timing)

@@ -6,15 +6,16 @@ tier below, over an oversubscription. Data centres have 1 to 5 at a rack's switc
 VL2, section 2.1), so that any one figure may be wrong by a factor of two for one group and not for another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
+from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
+from plink.model.network_file import SharedLinkEntry
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
 from solvers.hierarchy.shared_tiers import candidate_tiers
@@ -31,7 +32,8 @@ _MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
 _MIN_CONFIDENCE = 0.5
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
-Row = Mapping[str, Any]  # of a tier of `Network.shared_links`
+
+Row = SharedLinkEntry
 
 
 def tiers_from(rtt_us: Matrix, group_of: Labels) -> list[Labels]:
@@ -215,7 +217,7 @@ def fabric_of(network: Network) -> Fabric:
     if paths is None or not paths.has_relays:
         return replace(fabric, paths=paths)
     no_limit = np.full(len(fabric.group_out_gbps), np.inf)
-    measured = fabric.measured or fabric.rate_gbps is not None or entry.get("out_gbps") is not None
+    measured = fabric.measured or fabric.rate_gbps is not None or entry.out_gbps is not UNSET
     return replace(
         fabric,
         paths=paths,
@@ -259,10 +261,10 @@ def _fabric_of_groups(network: Network) -> Fabric:
     if pair is not None:
         pair = np.where(pair > 0, pair, np.nan)  # nothing came through: no rate that a time could be worked out from
         pair = pair if np.isfinite(pair).any() else None
-    tiers = [shared_rows(tier["groups"], network.hosts.names) for tier in network.shared_links]
+    tiers = [shared_rows(tier.groups, network.hosts.names) for tier in network.shared_links]
     rows, outer = (tiers[0], tiers[1:]) if tiers else ([], [])
     measured = any(_is_measured(row) and not is_uncertain(row) for _, row in rows)
-    if not measured and not (rows and "assumed_from" in network.details):
+    if not measured and not (rows and network.details.assumed_from):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
     alone = np.full(n, np.nan)
@@ -315,7 +317,7 @@ def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[n
     for number, (members, row) in enumerate(rows):
         group_of[members] = number
         for way, gbps in limits.items():
-            gbps.append(_capacity(row, way) if row.get(f"{way}_gbps") else np.inf)
+            gbps.append(_capacity(row, way) if row.gbps(way) else np.inf)
     shared_out, shared_in = (np.full(int(group_of.max()) + 1, np.inf) for _ in limits)
     shared_out[: len(rows)], shared_in[: len(rows)] = limits["out"], limits["in"]
     return TierLinks(group_of, shared_out, shared_in)
@@ -330,8 +332,8 @@ def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], 
     groups: list[tuple[list[int], Row]] = []
     grouped: set[int] = set()
     for row in rows:
-        if index.keys() >= set(row["members"]):
-            group = {index[name] for name in row["members"]}
+        if index.keys() >= set(row.members):
+            group = {index[name] for name in row.members}
             if not group & grouped:
                 grouped |= group
                 groups.append((sorted(group), row))
@@ -340,21 +342,21 @@ def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], 
 
 def is_uncertain(row: Row) -> bool:
     """Return whether a group is rather another one, by its ``confidence``: orders do not use what it shares."""
-    return float(row.get("confidence", 1.0)) < _MIN_CONFIDENCE
+    return float(1.0 if row.confidence is UNSET else row.confidence) < _MIN_CONFIDENCE
 
 
 def _is_measured(row: Row) -> bool:
     """Return whether both directions were measured."""
-    return bool(row.get("out_gbps") and row.get("in_gbps"))
+    return bool(row.out_gbps and row.in_gbps)
 
 
 def rate_sigma(rows: Sequence[Row]) -> float:
     """Return the relative standard deviation of a capacity, the median of three runs, by the ranges of all groups'."""
     squares = [
-        ((high - low) / _RMS_RANGE_OF_THREE / row[key]) ** 2
+        ((ends[1] - ends[0]) / _RMS_RANGE_OF_THREE / gbps) ** 2
         for row in rows
-        for key, (low, high) in ((key, ends) for key, ends in row.get("interval", {}).items() if ends)
-        if row.get(key)
+        for way in ("out", "in")
+        if (ends := row.range_gbps(way)) and (gbps := row.gbps(way))
     ]
     return max(MIN_RATE_SIGMA, _MEDIAN_OF_THREE * float(np.sqrt(np.mean(squares)))) if squares else MIN_RATE_SIGMA
 
@@ -362,14 +364,14 @@ def rate_sigma(rows: Sequence[Row]) -> float:
 def _capacity(row: Row, way: str) -> float:
     """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit, or the
     group is uncertain. Where the links of all other groups were the limit, it is what they carry together."""
-    has_limit = row.get(f"{way}_limited_by") not in ("hosts", "groups") and not is_uncertain(row)
-    return float(row[f"{way}_gbps"]) if has_limit else float("inf")
+    has_limit = row.limited_by(way) not in ("hosts", "groups") and not is_uncertain(row)
+    return float(row.gbps(way) or 0.0) if has_limit else float("inf")
 
 
 def _one_flow(row: Row) -> float:
     """Return the rate of one flow alone, which is that of a host."""
-    alone = max(row.get(f"{way}_one_flow_gbps") or 0.0 for way in ("out", "in"))
-    return float(alone or max(row[f"{way}_gbps"] / (row.get(f"{way}_flows") or 1) for way in ("out", "in")))
+    alone = max(row.one_flow_gbps(way) or 0.0 for way in ("out", "in"))
+    return alone or max((row.out_gbps or 0.0) / (row.out_flows or 1), (row.in_gbps or 0.0) / (row.in_flows or 1))
 
 
 def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vector] | None) -> tuple[Vector, Vector]:

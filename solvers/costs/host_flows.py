@@ -60,9 +60,9 @@ def flows_of(network: Network) -> list[Flow]:
     """
     index = {name: k for k, name in enumerate(network.hosts.names)}
     return [
-        Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"])
+        Flow(index[row.source], index[row.target], row.gbps, row.both_ways)
         for row in network.host_flows
-        if row["from"] in index and row["to"] in index
+        if row.source in index and row.target in index
     ]
 
 
@@ -73,9 +73,9 @@ def failed_flows_of(network: Network) -> list[tuple[int, int]]:
     """
     index = {name: k for k, name in enumerate(network.hosts.names)}
     return [
-        (index[row["from"]], index[row["to"]])
+        (index[row.source], index[row.target])
         for row in network.host_flow_errors
-        if row["from"] in index and row["to"] in index
+        if row.source in index and row.target in index
     ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.network import InterfacesEntry
+from plink.model.network_file import InterfacesEntry
 
 Vector = npt.NDArray[np.float64]
 Hosts = npt.NDArray[np.intp]
@@ -119,22 +119,22 @@ def interface_paths(
 
     :param host_gbps: two of shape (N,): what hosts send, and receive, by one flow. :param pair_gbps: shape (N, N).
     """
-    counts = np.array([max(1, len(names)) for names in entry["names"]])
+    counts = np.array([max(1, len(names)) for names in entry.names])
     if counts.max(initial=1) < 2:
         return None
     n, first = len(hosts), np.cumsum(counts) - counts
     host_of = np.repeat(np.arange(n), counts)
     names = [
         f"{host}/{interface}" if interface else host
-        for host, interfaces in zip(hosts, entry["names"], strict=True)
+        for host, interfaces in zip(hosts, entry.names, strict=True)
         for interface in (interfaces or [""])
     ]
-    used, relays = (_indices(entry[key], n) for key in ("used", "relays"))
+    used, relays = (_indices(rows, n) for rows in (entry.used, entry.relays))
     out, into = _walk(np.maximum(used, 0), relays, first, _ports(entry, n, first))
     rates = []
     direct = np.ones((n, n), dtype=bool) if len(out) == 1 else out[1] < 0
     for key, path, of_host in zip(("out_gbps", "in_gbps"), (out, into), host_gbps, strict=True):
-        rate = _measured(entry.get(key), counts)  # type: ignore[arg-type]
+        rate = _measured(getattr(entry, key) or None, counts)
         best = np.full(len(rate), np.nan)
         if pair_gbps is not None:
             measured = direct & (pair_gbps > 0) & (path[0] >= 0)
@@ -161,8 +161,8 @@ def _indices(rows: Sequence[Sequence[float | None]], n: int) -> npt.NDArray[np.i
 def _ports(entry: InterfacesEntry, n: int, first: npt.NDArray[np.int64]) -> tuple[Hosts, npt.NDArray[np.int64]]:
     """Return the switch of each interface, shape (B,), -1 for none, and the interface of each host on each switch,
     shape (S + 1, N), -1 for none; its last row is of no switch."""
-    switches = entry["switches"]
-    switch_of = np.full(int(first[-1]) + max(1, len(entry["names"][-1])), -1, dtype=np.intp)
+    switches = entry.switches
+    switch_of = np.full(int(first[-1]) + max(1, len(entry.names[-1])), -1, dtype=np.intp)
     port_of = np.full((len(switches) + 1, n), -1, dtype=np.int64)
     for number, ports in enumerate(switches):
         for host, interface in ports:

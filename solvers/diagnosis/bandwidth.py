@@ -183,16 +183,16 @@ def slow_shared_links(rows: Sequence[Row], names: list[str]) -> list[SlowLink]:
     groups = shared_rows(rows, names)
     links = []
     for way in ("out", "in"):
-        measured = [(members, row, rate) for members, row in groups if (rate := row.get(f"{way}_gbps"))]
+        measured = [(members, row, rate) for members, row in groups if (rate := row.gbps(way))]
         if len(measured) < _MIN_GROUPS:
             continue
         for at, (members, row, rate) in enumerate(measured):
             other_groups = measured[:at] + measured[at + 1 :]
             usual = float(np.median([other for _, _, other in other_groups]))
             usual_per_host = float(np.median([other / len(group) for group, _, other in other_groups]))
-            _, highest = row.get("interval", {}).get(f"{way}_gbps") or (0.0, 0.0)
+            _, highest = row.range_gbps(way) or (0.0, 0.0)
             highest_rate = max(rate, highest)
-            is_full = row.get(f"{way}_limited_by") == "link"
+            is_full = row.limited_by(way) == "link"
             if (
                 is_full
                 and highest_rate < SLOW_SHARE * usual

@@ -213,7 +213,7 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
     ]
     named = {finding.hosts[0] for finding in findings}
     findings += [finding for finding in rate_findings(network) if finding.hosts[0] not in named]
-    for link in itertools.chain(*(slow_shared_links(tier["groups"], names) for tier in network.shared_links)):
+    for link in itertools.chain(*(slow_shared_links(tier.groups, names) for tier in network.shared_links)):
         usual = format_gbps(link.usual_gbps)
         evidence = f"together they get {format_gbps(link.gbps)} {link.way}, other groups {usual} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
@@ -225,10 +225,10 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
 def uncertain_groups(network: Network) -> list[Finding]:
     """Return groups with shared links that are found in few resamples of the round trips."""
     shares = {
-        tuple(row["members"]): row["confidence"]
+        tuple(row.members): row.confidence or 0.0
         for tier in network.shared_links
-        for row in tier["groups"]
-        if is_uncertain(row) and len(row["members"]) > 1
+        for row in tier.groups
+        if is_uncertain(row) and len(row.members) > 1
     }
     if not shares:
         return []
@@ -307,12 +307,12 @@ def _partitions(network: Network) -> tuple[list[Finding], npt.NDArray[np.bool_]]
     index = {name: i for i, name in enumerate(names)}
     measured, failed = np.isfinite(network.latency_us), np.zeros((len(names),) * 2, dtype=bool)
     reasons = {}
-    lost = {name for row in network.errors for name in (row["from"], row["to"]) if row["why"].startswith(f"{name}: ")}
+    lost = {name for row in network.errors for name in (row.source, row.target) if row.reason.startswith(f"{name}: ")}
     for row in network.errors:
-        ends = index.get(row["from"], -1), index.get(row["to"], -1)
-        if min(ends) >= 0 and lost.isdisjoint((row["from"], row["to"])) and not row["why"].startswith("not tried"):
+        ends = index.get(row.source, -1), index.get(row.target, -1)
+        if min(ends) >= 0 and lost.isdisjoint((row.source, row.target)) and not row.reason.startswith("not tried"):
             failed[ends] = failed[ends[::-1]] = True
-            reasons[min(ends), max(ends)] = row["why"]
+            reasons[min(ends), max(ends)] = row.reason
     measured |= measured.T
     np.fill_diagonal(measured, False)
     failed &= ~measured
@@ -348,8 +348,8 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
     """Yield the pairs without a round trip, but those that are ``explained``, shape (N, N)."""
     names = network.hosts.names
     unmeasured = np.isnan(network.latency_us) & ~explained
-    errors = {(row["from"], row["to"]): row["why"] for row in network.errors}
-    if network.details.get("plan") == "adaptive":  # most pairs are unmeasured by design
+    errors = {(row.source, row.target): row.reason for row in network.errors}
+    if network.details.plan == "adaptive":  # most pairs are unmeasured by design
         index = {name: i for i, name in enumerate(names)}
         failed = [(index[a], index[b]) for a, b in errors if a in index and b in index]
         reported = np.zeros_like(unmeasured)

@@ -55,7 +55,7 @@ def expected_gbps(network: Network, source: Indices, target: Indices) -> Vector:
     fabric = fabric_of(network)
     if fabric.paths is not None and fabric.paths.has_relays:
         return _over_interfaces(fabric, source, target, expected)
-    rows = [[row for row in tier["groups"] if not is_uncertain(row)] for tier in network.shared_links]
+    rows = [[row for row in tier.groups if not is_uncertain(row)] for tier in network.shared_links]
     tiers = [shared_rows(tier, network.hosts.names) for tier in rows]
     for groups in tiers:
         group_of = -1 - np.arange(n)
@@ -75,10 +75,10 @@ def expected_gbps(network: Network, source: Indices, target: Indices) -> Vector:
 
 def _share(row: Row, way: str, pair: Vector) -> Vector:
     """Return what each of some flows that cross a group's link at once has; NaN where that was not measured."""
-    rate, one_flow = row.get(f"{way}_gbps"), row.get(f"{way}_one_flow_gbps") or np.inf
+    rate, one_flow = row.gbps(way), row.one_flow_gbps(way) or np.inf
     if not rate:
         return pair / max(1, len(pair))
-    is_full = row.get(f"{way}_limited_by") not in ("hosts", "groups")
+    is_full = row.limited_by(way) not in ("hosts", "groups")
     return np.full(len(pair), min(one_flow, rate / max(1, len(pair)) if is_full else np.inf))
 
 

@@ -10,8 +10,14 @@ from pathlib import PurePosixPath
 from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Truncate, WriteCheckpoint
-from plink.model.elastic.results import CheckpointWritten, Result
+from plink.model.elastic.requests import (
+    CheckpointWritten,
+    DiscardCheckpoint,
+    KeepCheckpoint,
+    Result,
+    Truncate,
+    WriteCheckpoint,
+)
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
@@ -77,10 +83,12 @@ def consistent(ctx: Context, clock: int) -> None:
 def rolled_back(current: Checkpointing, clock: int) -> Checkpointing:
     """Reset after a roll-back: an attempt under way may be of a state that no host has any more."""
     return replace(
-        current, clock=clock, ending=None,
+        current,
+        clock=clock,
+        ending=None,
         attempt=None if current.attempt is None else replace(current.attempt, abandoned=True),
         requests=tuple((min(requested, max(0, clock)), request_id) for requested, request_id in current.requests),
-    )  # fmt: skip
+    )
 
 
 def finished(ctx: Context, clock: int) -> bool:

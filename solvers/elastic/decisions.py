@@ -25,8 +25,7 @@ from solvers.elastic.member import Member
 from solvers.elastic.placement import data
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.stages import measured_thresholds
-from solvers.elastic.recovery import recover
-from solvers.elastic.rollback import roll_back_all
+from solvers.elastic.recovery import recover, roll_back_all
 
 
 def decide(ctx: Context) -> str | None:

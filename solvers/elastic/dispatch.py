@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from msgspec import ValidationError
 
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import method_of_type
-from plink.model.elastic.results import Result, result_of
+from plink.model.elastic.requests import Result, method_of_type, result_of
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostsLost
 from solvers.elastic.state import omit

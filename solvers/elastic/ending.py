@@ -6,8 +6,7 @@ Then the program writes its result.
 from dataclasses import dataclass, replace
 
 from plink.model.elastic.reports import Answer, WorkerFinished
-from plink.model.elastic.requests import WriteResult
-from plink.model.elastic.results import Result
+from plink.model.elastic.requests import Result, WriteResult
 from solvers.elastic import checkpointing, progress, rebalancing, traffic
 from solvers.elastic.commands import EndJob
 from solvers.elastic.context import Context

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
-from solvers.elastic.state import HostWork, IterationWork, State
+from solvers.elastic.observations import HostWork, IterationWork
+from solvers.elastic.state import State
 
 _HISTORY_ITERATIONS = 64  # more than are under way
 
@@ -42,8 +43,10 @@ def of_iteration(state: State, iteration: int) -> Mapping[str, tuple[float, floa
         if host in state.members:
             workers = max(1.0, work.clocks / clocks)
             result[state.members[host].name] = (
-                round(work.compute_s / workers, 6), round(work.waited_s / workers, 6), round(work.steps / workers),
-            )  # fmt: skip
+                round(work.compute_s / workers, 6),
+                round(work.waited_s / workers, 6),
+                round(work.steps / workers),
+            )
     return result
 
 

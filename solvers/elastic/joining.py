@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import CheckFolder, MarkFolder, Report
-from plink.model.elastic.results import Begun, HostReport, Result
-from solvers.elastic import failure_detector
+from plink.model.elastic.requests import Begun, CheckFolder, HostReport, MarkFolder, Report, Result
+from solvers.elastic import failures
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
@@ -238,7 +237,7 @@ def expected_no_longer(ctx: Context, host: int) -> bool:
 def _expect(ctx: Context, member: Member) -> None:
     joining = ctx.state.joining
     ctx.state.joining = replace(joining, starting={**joining.starting, member.number: member})
-    ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
+    ctx.state.detector = failures.message_received(ctx.state.detector, member.number)
 
 
 def _admit(ctx: Context, member: Member, result: Begun | HostReport) -> None:
@@ -249,7 +248,7 @@ def _admit(ctx: Context, member: Member, result: Begun | HostReport) -> None:
     ctx.state.members = {**ctx.state.members, member.number: replace(member, address=result.address)}
     counters = {member.number: TrafficCounters(), **ctx.state.traffic.counters}
     ctx.state.traffic = replace(ctx.state.traffic, counters=counters)
-    ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
+    ctx.state.detector = failures.message_received(ctx.state.detector, member.number)
 
 
 def _set_group(ctx: Context, number: int, group: StartGroup) -> None:

@@ -15,11 +15,11 @@ from plink.model.elastic.requests import (
     Promote,
     Request,
     RestoreTo,
+    Result,
     SetPrimaries,
     SetReplica,
     StopReplicating,
-)  # fmt: skip
-from plink.model.elastic.results import Result
+)
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved

@@ -11,8 +11,9 @@ from dataclasses import replace
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic.context import Context
 from solvers.elastic.events import SpeedsMeasured
+from solvers.elastic.observations import MeasuredSpeeds
 from solvers.elastic.placement.data import quickest
-from solvers.elastic.state import MeasuredSpeeds, State
+from solvers.elastic.state import State
 
 UNEVEN_CLOCKS = 20
 MIN_GAIN = 1.1  # a clock now over one by other shares

@@ -1,15 +1,143 @@
 """The placement with which a job begins, anew or from a checkpoint (Harlap thesis, 4.2.1 and 4.2.3)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from plink.errors import UsageError
-from solvers.elastic import joining, migration, opening, progress, working
-from solvers.elastic.context import PlacementDecision
+from plink.model.checkpoint_names import partition_file
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import AddReplica, Commit, Open, Prepare, Request, Restore, Result
+from solvers.elastic import joining, migration, progress, working
+from solvers.elastic.context import Context, PlacementDecision
+from solvers.elastic.dispatch import on_answer, on_timer
+from solvers.elastic.ending import fail
+from solvers.elastic.events import HostsLost
 from solvers.elastic.member import Member
 from solvers.elastic.placement import data
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.partitions import PartitionPlacement, balanced, place_replicas, serving
 from solvers.elastic.placement.stages import Stage, Thresholds, check_reliable, stage_for
+from solvers.elastic.state import GONE, State, omit
+
+_RETRY_S = 0.3
+_MAX_HAND_ON_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class PartitionOpened:
+    """A step of giving a partition its first state, on ``host``, for its ``primary``.
+
+    ``attempt``: failures of handing it on so far.
+    """
+
+    partition: int
+    term: int
+    primary: int
+    host: int
+    request: Request
+    attempt: int = 0
+    error: str = ""
+
+
+def serve(ctx: Context, number: int, term: int, primary: int) -> None:
+    """Open a partition that has no state yet, and give it its replica; or restore it from a checkpoint.
+
+    The host of its replica reads the file of a checkpoint, for it is reliable and sees the folder; then it hands the
+    partition on to a transient primary, and stays its replica. The move has a later term than the one it reads in.
+    """
+    migration, cluster = ctx.state.migration, ctx.state.cluster
+    ctx.state.migration = replace(migration, opening={**migration.opening, number: term})
+    if migration.restore_from is None:
+        _open(ctx, PartitionOpened(number, term, primary, primary, Open(number, term, cluster.generation)))
+        return
+    folder, clock = migration.restore_from
+    replica = cluster.partitions[number].replica
+    read_term = term if replica == primary else term - 1
+    path = f"{folder}/{partition_file(number)}"
+    request = Restore(number, read_term, cluster.generation, clock, path, ctx.state.goes_on_from_another_job)
+    _open(ctx, PartitionOpened(number, term, primary, replica, request))
+
+
+def _open(ctx: Context, purpose: PartitionOpened) -> None:
+    if _opens(ctx.state, purpose):
+        ctx.request(purpose.host, purpose.request, purpose)
+
+
+@on_answer(PartitionOpened)
+def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Result | None) -> None:
+    """Go on with the next step of opening a partition, or retry."""
+    if not _opens(ctx.state, purpose) or answer.kind == GONE:
+        return
+    number, request = purpose.partition, purpose.request
+    if answer.error is None:
+        match request:
+            case Open():
+                _add_first_replica(ctx, purpose)
+            case Restore() if purpose.host != purpose.primary:
+                _hand_on(ctx, purpose)
+            case Prepare():
+                _commit_opening(ctx, purpose)
+            case _:
+                _end_opening(ctx, number)
+    elif isinstance(request, Open | Restore):
+        fail(ctx, f"{ctx.state.members[purpose.host].name}: partition {number}: {answer.error}")
+    elif isinstance(request, AddReplica) and not ctx.state.cluster.serves(number, purpose.term):
+        _end_opening(ctx, number)  # it moves elsewhere
+    else:
+        ctx.later(_RETRY_S, replace(purpose, error=answer.error))
+
+
+def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
+    address, replica = ctx.state.address(purpose.primary), ctx.state.address(purpose.host)
+    request = Prepare(purpose.partition, purpose.term, address, replica)
+    _open(ctx, replace(purpose, request=request))
+
+
+def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
+    _open(ctx, replace(purpose, request=Commit(purpose.partition, purpose.term)))
+
+
+@on_timer(PartitionOpened)
+def _retry(ctx: Context, purpose: PartitionOpened) -> None:
+    """Copy a new partition to its replica, or hand a restored one on, once more.
+
+    The next commit finds out whether one whose answer is lost took place.
+    """
+    if not _opens(ctx.state, purpose):
+        return
+    if isinstance(purpose.request, AddReplica):
+        _add_first_replica(ctx, purpose)
+        return
+    purpose = replace(purpose, attempt=purpose.attempt + 1)
+    name = ctx.state.members[purpose.host].name
+    text = f"partition {purpose.partition} cannot be handed on by {name}: {purpose.error}"
+    if purpose.attempt == 1:
+        ctx.note(text)
+    if purpose.attempt > _MAX_HAND_ON_ATTEMPTS:
+        ctx.emit(HostsLost((purpose.primary,), text))
+    elif purpose.attempt % 2:
+        _commit_opening(ctx, purpose)
+    else:
+        _hand_on(ctx, purpose)
+
+
+def _add_first_replica(ctx: Context, purpose: PartitionOpened) -> None:
+    number, primary = purpose.partition, purpose.primary
+    replica = ctx.state.cluster.partitions[number].replica
+    if replica == primary or replica not in ctx.state.members:
+        _end_opening(ctx, number)
+    else:
+        _open(ctx, replace(purpose, request=AddReplica(number, purpose.term, ctx.state.address(replica))))
+
+
+def _end_opening(ctx: Context, number: int) -> None:
+    migration = ctx.state.migration
+    ctx.state.migration = replace(migration, opening=omit(migration.opening, number))
+
+
+def _opens(state: State, purpose: PartitionOpened) -> bool:
+    """Return whether a partition is still to be opened: not all has begun anew."""
+    return state.migration.opening.get(purpose.partition) == purpose.term
 
 
 def start(
@@ -66,7 +194,7 @@ def start(
     ratio = f"{len(members) - len(reliable)} transient to {len(reliable)} reliable hosts"
     decision.do(progress.change_stage, stage, f"start: {ratio}")
     for index, primary in enumerate(primaries):
-        decision.do(opening.serve, index, term, primary)
+        decision.do(serve, index, term, primary)
     decision.act("PointWorkers", "start: every partition has its primary", migration.send_primaries)
     working.load(decision)
     return decision

@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import replace
 
 from solvers.elastic.context import Context
-from solvers.elastic.state import State, Stragglers, Wait
+from solvers.elastic.observations import Stragglers, Wait
+from solvers.elastic.state import State
 
 LONG_WAIT_S = 10.0
 _LONGEST_FACTOR = 3  # times as long as any clock took so far

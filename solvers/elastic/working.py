@@ -8,8 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import LoadShards
-from plink.model.elastic.results import Result
+from plink.model.elastic.requests import LoadShards, Result
 from solvers.elastic.context import Context, PlacementDecision
 from solvers.elastic.dispatch import on_answer
 from solvers.elastic.ending import fail

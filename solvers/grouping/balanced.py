@@ -47,7 +47,7 @@ def evidence_us(measured_us: Matrix, fitted_us: Matrix) -> Matrix:
 
     An embedding smooths away noise and some of the truth. Either alone makes worse groups: 64 hosts in racks of eight,
     25 us, measured with much noise, come to 28 us within groups by the measured ones, 32 to 36 by the fitted ones, 27
-    by both (docs/grouping.md).
+    by both (docs/analyse.md).
 
     :param measured_us: shape (N, N), symmetric, NaN where unmeasured.
     :param fitted_us: the same, complete.

@@ -16,18 +16,21 @@ exactly the same hosts is its bootstrap proportion (Felsenstein 1985). That of a
 groups are found at once. Noise that both halves share, like a slow hour, is not seen.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from plink.model.network import Matrix, symmetrised
+from plink.model.network_file import SharedLinkEntry
 from solvers.hierarchy.tiers import Labels, average_linkage, completed_far, robust_linkage
 
 HostGroups = list[list[int]]
-Row = Mapping[str, Any]  # of a tier of `Network.shared_links`
+Row = SharedLinkEntry
+
 MIN_RATIO = 1.1  # of a merge to the one before it; medians of many pairs vary by less
 MAX_LINK_SHARE = 0.8  # of what the links below carry: with more these are the limit
 _MAX_TIERS = 2  # above the groups
@@ -81,7 +84,7 @@ def median_between(rtt_us: Matrix, groups: HostGroups) -> Matrix:
     return np.asarray(between + between.T)
 
 
-def confirmed_rows(rows: Sequence[Row], below: Sequence[Row]) -> list[dict[str, Any]]:
+def confirmed_rows(rows: Sequence[Row], below: Sequence[Row]) -> list[Row]:
     """Return the measured rows of a candidate tier, each with what limits it; empty when no group has a bottleneck.
 
     ``limited_by`` becomes ``groups`` where the links of the groups below were the limit: those of the group's own
@@ -91,23 +94,23 @@ def confirmed_rows(rows: Sequence[Row], below: Sequence[Row]) -> list[dict[str, 
     """
     confirmed, has_bottleneck = [], False
     for row in rows:
-        limits, members = {}, set(row["members"])
-        parts = [part for part in below if not members.isdisjoint(part["members"])]
+        limits, members = dict[str, Any](), set(row.members)
+        parts = [part for part in below if not members.isdisjoint(part.members)]
         for way, other_way in (("out", "in"), ("in", "out")):
             own = _total_rate(parts, way)
-            others = _total_rate([part for part in below if members.isdisjoint(part["members"])], other_way)
-            limit = row.get(f"{way}_limited_by")
-            if limit in _OWN_LIMITS and not row[f"{way}_gbps"] < MAX_LINK_SHARE * min(own, others):
+            others = _total_rate([part for part in below if members.isdisjoint(part.members)], other_way)
+            limit = row.limited_by(way)
+            if limit in _OWN_LIMITS and not (row.gbps(way) or 0.0) < MAX_LINK_SHARE * min(own, others):
                 limit = "groups"
             limits[f"{way}_limited_by"] = limit
         has_bottleneck |= not _OWN_LIMITS.isdisjoint(limits.values())
         # A host that was lost since the parts were measured is in the group as it is in its part.
-        lost = [name for part in parts for name in part["members"] if name not in members]
-        confirmed.append({**row, **limits, "members": [*row["members"], *lost]})
+        lost = [name for part in parts for name in part.members if name not in members]
+        confirmed.append(structs.replace(row, members=[*row.members, *lost], **limits))
     return confirmed if has_bottleneck else []
 
 
-def limited_from_above(rows: Sequence[Row], above: Sequence[Row]) -> list[dict[str, Any]]:
+def limited_from_above(rows: Sequence[Row], above: Sequence[Row]) -> list[Row]:
     """Return rows of a tier, each with what limits it by the links of a tier above.
 
     ``limited_by`` becomes ``others`` where a group carried what others inside the group above, and the link of that
@@ -117,24 +120,22 @@ def limited_from_above(rows: Sequence[Row], above: Sequence[Row]) -> list[dict[s
     """
     results = []
     for row in rows:
-        result, members = dict(row), set(row["members"])
-        for outer in (outer for outer in above if members < set(outer["members"])):
-            beside = [
-                other for other in rows if other is not row and not set(outer["members"]).isdisjoint(other["members"])
-            ]
+        result, members = row, set(row.members)
+        for outer in (outer for outer in above if members < set(outer.members)):
+            beside = [other for other in rows if other is not row and not set(outer.members).isdisjoint(other.members)]
             for way, other_way in (("out", "in"), ("in", "out")):
-                has_limit = row.get(f"{way}_limited_by") == "link" and outer.get(f"{way}_limited_by") in _OWN_LIMITS
-                if has_limit and row[f"{way}_gbps"] > _SAME_SHARE * (
-                    _total_rate(beside, other_way) + outer[f"{way}_gbps"]
+                has_limit = row.limited_by(way) == "link" and outer.limited_by(way) in _OWN_LIMITS
+                if has_limit and (row.gbps(way) or 0.0) > _SAME_SHARE * (
+                    _total_rate(beside, other_way) + (outer.gbps(way) or 0.0)
                 ):
-                    result[f"{way}_limited_by"] = "others"
+                    result = structs.replace(result, **{f"{way}_limited_by": "others"})
         results.append(result)
     return results
 
 
 def _total_rate(parts: Sequence[Row], way: str) -> float:
     """Return what all parts carry together, Gbit/s; 0 where that of one is not known, so that nothing is less."""
-    rates = [part.get(f"{way}_gbps") for part in parts]
+    rates = [part.gbps(way) for part in parts]
     return 0.0 if None in rates else float(sum(rate or 0.0 for rate in rates))
 
 

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
+from plink.model.network_file import NetworkDetails, SharedLinkEntry, SharedTierEntry
 from plink.model.topology import Path, Topology, hosts_of, paths_for
 from solvers.hierarchy.shared_tiers import HostGroups
 
@@ -142,10 +144,16 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
         raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are{advice}")
     names, reason = hosts_or_all.names, f"not measured; the group is from {topology.location}"
     links = [
-        {"groups": [{"members": [names[host] for host in group], "why": reason} for group in groups if len(group) > 1]}
+        SharedTierEntry(
+            groups=[
+                SharedLinkEntry(members=[names[host] for host in group], reason=reason)
+                for group in groups
+                if len(group) > 1
+            ]
+        )
         for groups in tiers_of(levels)
     ]
-    details = {"assumed_from": topology.kind} | ({"shared_links": links} if links else {})
+    details = NetworkDetails(assumed_from=topology.kind, shared_links=links or UNSET)
     return Network(hosts_or_all, latencies_of(levels), details=details, location=topology.location)
 
 

@@ -5,6 +5,7 @@ chunk in each group, and ``global_group``, shape (C,), the group whose local mas
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -98,7 +99,8 @@ def pipelined(reduction: Schedule, pieces: int) -> Schedule:
         np.broadcast_arrays(2 * reduction.rounds - 1 - when + piece[chunk], target, source, chunk, 1, 1), axis=1
     )
     rows = np.concatenate([there, back])
-    return make_schedule(reduction.algo, reduction.ranks, reduction.chunks, rows, **reduction.details)
+    schedule = make_schedule(reduction.algo, reduction.ranks, reduction.chunks, rows)
+    return replace(schedule, contributors=reduction.contributors, groups=reduction.groups, timing=reduction.timing)
 
 
 def balanced_masters(groups: Groups) -> tuple[Indices, Indices]:

@@ -6,7 +6,7 @@ Every worker pushes what it has to the server of each chunk, and pulls the sum f
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Schedule, make_schedule
+from plink.model.schedule import Collective, Schedule, make_schedule
 
 
 def push(
@@ -37,6 +37,6 @@ def push(
     source, chunk = (axis.ravel() for axis in np.meshgrid(workers, np.arange(len(serving)), indexing="ij"))
     remote = source != serving[chunk]
     rows = np.stack(np.broadcast_arrays(0, source, serving[chunk], chunk, 1, 0), axis=1)[remote]
-    details = {} if colocated else {"contributors": workers.tolist()}
-    collective = "reduce-scatter" if sharded else "reduce"
-    return make_schedule("ps", ranks, len(serving), rows, collective, serving.astype(np.int32), **details)
+    owners, contributors = serving.astype(np.int32), None if colocated else workers.tolist()
+    collective: Collective = "reduce-scatter" if sharded else "reduce"
+    return make_schedule("ps", ranks, len(serving), rows, collective, owners, contributors=contributors)

@@ -27,7 +27,7 @@ Describe = Callable[[int], str]
 def verify(schedule: Schedule) -> list[str]:
     """What is wrong with a schedule, each with the transfer that is to blame; empty when it is proven right.
 
-    ``contributors`` among the schedule's details, if there, are the ranks that have something to add and want the
+    ``contributors`` of the schedule, if there, are the ranks that have something to add and want the
     result (servers of their own neither add nor want anything).
 
     :raises UsageError: for more ranks than can be counted here.
@@ -41,7 +41,7 @@ def verify(schedule: Schedule) -> list[str]:
 
 def contributors_of(schedule: Schedule) -> npt.NDArray[np.int64]:
     """The ranks that add something, in ascending order."""
-    named = schedule.details.get("contributors")
+    named = schedule.contributors
     return np.arange(schedule.ranks) if named is None else np.unique(np.array(named, dtype=np.int64))
 
 

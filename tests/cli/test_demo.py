@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.cli.demo import print_result
+from plink.features.lab.demo import print_result
 from plink.model.demo import Demo
 from tests.cli.files import refusal
 from tests.conftest import typed
@@ -14,7 +14,7 @@ from tests.conftest import typed
     ("words", "message"),
     [
         (("--size", "0"), "--size 0: an all-reduce has 4 bytes at least"),
-        (("--size", "much"), "'much' is not a size"),
+        (("--size", "much"), "--size: 'much' is not a size"),
         (("--racks", "1000"), "--racks 1000: a lab has 1 to 64 racks"),
         (("--hosts-per-rack", "200"), "--hosts-per-rack 200: a lab has 1 to 512 hosts in all"),
         (("--racks", "1", "--hosts-per-rack", "1"), "--racks 1 --hosts-per-rack 1: one host has no order"),

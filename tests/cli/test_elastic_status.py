@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from plink.features.elastic.screen import view
-from plink.features.elastic.show import status_lines
+from plink.features.elastic.show import status_lines, view
 from plink.model.elastic.fields import UpdateCounts
 from plink.model.elastic.status import ElasticStatus
 from tests.conftest import typed

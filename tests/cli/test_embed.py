@@ -12,6 +12,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, read_network
 from tests.cli.files import listing, refusal, write
 from tests.conftest import typed
+from tests.networks import details_from
 
 N = 16
 QUICK = ("--dimension", "4", "--alpha", "1", "--loss", "relative", "--no-heights")
@@ -26,7 +27,12 @@ def network_of(*halves: np.ndarray, **details: Any) -> Network:
     hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(halves[0]))))
     rtt = np.sqrt(halves[0] * halves[-1])
     np.fill_diagonal(rtt, 0.0)
-    return Network(hosts, rtt, None, {"halves_us": [half.tolist() for half in halves]} if len(halves) == 2 else details)
+    return Network(
+        hosts,
+        rtt,
+        None,
+        details_from({"halves_us": [half.tolist() for half in halves]} if len(halves) == 2 else details),
+    )
 
 
 @pytest.fixture

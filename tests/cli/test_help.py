@@ -75,8 +75,8 @@ def test_main_help_imports_no_command_and_a_command_only_its_own() -> None:
     for words in (["--help"], ["--version"], ["cost", "--help"]):
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
         homes = {location.partition(":")[0] for location, _ in COMMANDS.values()}
-        loaded[words[0]] = {name.removeprefix("plink.").removeprefix("cli.") for name in done.stderr.split()} & homes
-    assert loaded == {"--help": set(), "--version": set(), "cost": {"features.cost.command"}}
+        loaded[words[0]] = {name.removeprefix("plink.features.") for name in done.stderr.split()} & homes
+    assert loaded == {"--help": set(), "--version": set(), "cost": {"cost.command"}}
 
 
 def test_a_common_order_needs_no_exact_solver_and_no_simulator(tmp_path: Path) -> None:

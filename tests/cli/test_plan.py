@@ -9,8 +9,7 @@ import pytest
 
 from plink.cli.app import command
 from plink.errors import PlinkError
-from plink.model.plan import Plan
-from plink.model.plan_file import plan_from_json, read_plan
+from plink.model.plan import Plan, plan_from_json, read_plan
 from solvers.planning import schedule_of
 from solvers.schedules.verifier import verify
 from tests.cli.files import listing, network, refusal, write

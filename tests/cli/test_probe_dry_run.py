@@ -8,6 +8,7 @@ import pytest
 from plink.model.hosts import read_hosts
 from plink.model.network import Network
 from tests.conftest import typed
+from tests.networks import details_from
 
 STAMP = "measure 6 pairs in 3 rounds by stamp, 500 to 10000 probes a pair: at most 18 MB"
 SHARED = "measure the capacity that groups of hosts share, "
@@ -59,7 +60,9 @@ def test_an_earlier_file_says_how_many_flows_links_carry(tmp_path: Path) -> None
     (tmp_path / "hosts").write_text("a\nb\nc\nd\n")
     rates = dict.fromkeys(("out_gbps", "in_gbps", "out_one_flow_gbps", "in_one_flow_gbps"), 0.2)
     groups = [{"members": members, **rates} for members in (["a", "b"], ["c", "d"])]
-    network = Network(read_hosts(tmp_path / "hosts"), 1 - np.eye(4), details={"shared_links": [{"groups": groups}]})
+    network = Network(
+        read_hosts(tmp_path / "hosts"), 1 - np.eye(4), details=details_from({"shared_links": [{"groups": groups}]})
+    )
     network.write(tmp_path / "cloud.json")
     options = ("--bandwidth", "--no-shared-links", "--no-host-rates", "-o", "cloud.json")
     done = typed("probe", "hosts", "--dry-run", *options, cwd=tmp_path)

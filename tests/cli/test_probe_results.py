@@ -12,6 +12,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import read_network
 from probes.measurements import Measurements
 from tests.conftest import typed
+from tests.networks import details_from
 
 HOSTS = Hosts(tuple(Host(name, f"10.0.0.{k}") for k, name in enumerate("abcdef", 1)))
 
@@ -22,7 +23,9 @@ def probed(target: Path, monkeypatch: pytest.MonkeyPatch, groups: list[dict[str,
 
     def measure(measurements: Measurements, *rest: object) -> bool:
         measurements.latency[:] = np.where(rack[:, None] == rack, 50.0, 100.0)
-        measurements.details |= {"plan": "all"} | ({"shared_links": [{"groups": groups}]} if groups else {})
+        measurements.details = details_from(
+            {"plan": "all"} | ({"shared_links": [{"groups": groups}]} if groups else {})
+        )
         return True
 
     monkeypatch.setattr("plink.features.measure.run.measure", measure)

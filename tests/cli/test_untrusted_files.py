@@ -13,7 +13,7 @@ import pytest
 
 import plink as library
 from plink.errors import printable
-from runners.elastic.controller_process import ControllerProcess
+from runners.elastic.controller import ControllerProcess
 from runners.elastic.supervisor import JobEnd
 from tests.conftest import plink, typed
 

@@ -8,8 +8,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from plink.model.elastic.codec import VERSION
 from plink.model.elastic.reports import MESSAGES
-from plink.model.elastic.requests import REQUESTS
-from plink.model.elastic.results import RESULTS
+from plink.model.elastic.requests import REQUESTS, RESULTS
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "elastic-protocol.md"

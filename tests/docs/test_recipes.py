@@ -1,4 +1,4 @@
-"""The recipes of docs/architecture.md, followed to the letter in a copy of the source."""
+"""The recipes of docs/recipes.md, followed to the letter in a copy of the source."""
 
 import os
 import shutil
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tests.docs.pages import ROOT, blocks
 
-_PAGE = ROOT / "docs" / "architecture.md"
+_PAGE = ROOT / "docs" / "recipes.md"
 _PACKAGES = ("plink", "probes", "runners", "solvers")
 
 
 _SPEND = """
-from runners.elastic.wire import decode, encode
+from runners.elastic.controller import decode, encode
 from solvers.elastic.extensions.expensive import PriceRose
 from tests.runners.elastic.simulated_job import SimulatedJob
 

@@ -24,7 +24,7 @@ def test_network_file_holds_every_pair(small_lab: Lab, probed: Path) -> None:
     network = read_network(probed / ".plink/network.json")
     assert network.hosts == small_lab.hosts
     assert np.isfinite(network.latency_us).all()
-    assert network.details["errors"] == []
+    assert network.errors == []
     assert {path.name for path in (probed / ".plink").iterdir()} >= {".gitignore", "network.json"}
 
 

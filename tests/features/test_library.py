@@ -23,6 +23,7 @@ from solvers.costs.by_name import pattern_for
 from solvers.schedules.catalogue import Options
 from tests.docs.pages import ROOT, blocks
 from tests.docs.samples import write_samples
+from tests.networks import details_from
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +83,9 @@ def racks_of_1_gbps(hosts: int, racks: int) -> plink.Network:
                 (("gbps", 1.0), ("limited_by", "link"), ("one_flow_gbps", 1.0), ("flows", hosts // racks))}  # fmt: skip
     tier = {"groups": [{"members": names[k::racks], **measured} for k in range(racks)]}
     members = tuple(Host(name, f"10.0.0.{k}") for k, name in enumerate(names))
-    return plink.Network(Hosts(members), 100.0 * ~np.eye(hosts, dtype=bool), None, {"shared_links": [tier]})
+    return plink.Network(
+        Hosts(members), 100.0 * ~np.eye(hosts, dtype=bool), None, details_from({"shared_links": [tier]})
+    )
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -316,7 +319,9 @@ def test_a_run_is_recorded_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the cloud gave its name to a new machine between probe and launch; nothing is run, and that is kept."""
     monkeypatch.chdir(tmp_path)
-    network = plink.Network(HERE, np.zeros((1, 1)), details={"machines": [{"hostname": "other", "addresses": []}]})
+    network = plink.Network(
+        HERE, np.zeros((1, 1)), details=details_from({"machines": [{"hostname": "other", "addresses": []}]})
+    )
     request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
     with pytest.raises(plink.PlacementError, match="was measured on the machine 'other'") as caught:
         plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)

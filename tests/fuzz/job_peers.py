@@ -26,7 +26,7 @@ from runners.job.setup import set_up_hosts
 from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
-from solvers.elastic.status import status
+from solvers.elastic.step import status
 
 HOSTS = Hosts((Host("h0", "10.0.0.1", 2), Host("h1", "10.0.0.2")))
 _JOB_S = 60.0

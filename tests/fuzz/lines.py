@@ -101,11 +101,11 @@ TOKEN = b"sixteen letters."
 
 def metadata(data: bytes) -> None:
     """Whatever answers where the metadata services of clouds do; answers stand one after the other, a NUL between."""
-    from plink.runtime.elastic.host import metadata_services
+    from plink.runtime.elastic.host import preemption
 
     answers = data.split(b"\0")[:8]
 
-    class Connection(metadata_services.HTTPConnection):
+    class Connection(preemption.HTTPConnection):
         def connect(self) -> None:
             self.sock, there = socket.socketpair()
             with there:
@@ -113,18 +113,18 @@ def metadata(data: bytes) -> None:
                 with contextlib.suppress(BlockingIOError):
                     there.sendall(answers.pop(0) if answers else b"")
 
-    with patch.object(metadata_services, "HTTPConnection", Connection):
+    with patch.object(preemption, "HTTPConnection", Connection):
         for service, most in (
-            (metadata_services.Aws(), 120.0),
-            (metadata_services.Gcp(), 30.0),
-            (metadata_services.Azure(), 900.0),
+            (preemption.Aws(), 120.0),
+            (preemption.Gcp(), 30.0),
+            (preemption.Azure(), 900.0),
         ):
-            line = metadata_services.MetadataClient("127.0.0.1", 1)
+            line = preemption.MetadataClient("127.0.0.1", 1)
             for _ in range(2):
                 result, reason = {}, ""
                 try:
                     result = service.ask(line)
-                except metadata_services.InvalidResponse as error:
+                except preemption.InvalidResponse as error:
                     reason = str(error)
                 assert all(0 <= notice.seconds <= most for notice in result.values())
                 assert all(text.isprintable() for text in (reason, *(notice.reason for notice in result.values())))

@@ -107,22 +107,24 @@ def _assignment() -> Any:
 def serve_peer(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
     from plink.runtime.elastic.partition.serialization import begun, parts_of, take, update_part
+    from plink.runtime.elastic.transport.messages import PartitionPart, Update
     from plink.runtime.elastic.transport.records import ConnectionLost
-    from plink.runtime.elastic.transport.wire import Kind, receive
+    from plink.runtime.elastic.transport.wire import receive
     from tests.fuzz.targets import _layout
     from tests.runtime.elastic.test_wire import Pipe
 
     layout, pipe, partition = _layout(), Pipe(data), None
     with contextlib.suppress(ConnectionLost):
         for _ in range(_MAX_ANSWERS):
-            message = receive(pipe, layout)
-            update_part(message)
+            message, _ = receive(pipe, layout)
             try:
-                if partition is None:
+                if isinstance(message, Update):
+                    update_part(message)
+                    if partition is not None:
+                        partition.update(message.worker, message.clock, 0, True, message.blocks)
+                elif isinstance(message, PartitionPart) and partition is None:
                     partition = begun(layout, message, sees_ahead=False)
-                elif message.kind is Kind.REPLICATE:
-                    partition.update(message.worker, message.clock, 0, True, message.blocks)
-                else:
+                elif isinstance(message, PartitionPart):
                     take(partition, message)
             except (ValueError, IndexError, PlinkError):
                 # A server answers these with a refusal (owner.py).

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plink.model.pipeline.rank_report import CheckpointHeader
+
 GRAPH = b"""\
 node1 -- Input0 -- forward_compute_time=0.0, backward_compute_time=0.0, activation_size=0.0, parameter_size=0.000
 node2 -- Conv2d(3, 64) -- forward_compute_time=10.0, backward_compute_time=20.0, activation_size=8.0, parameter_size=4
@@ -85,10 +87,9 @@ def _checkpoint() -> bytes:
     from plink.runtime.pipeline.checkpoint_file import write_checkpoint
 
     path = _file(b"", "written.pt")
-    header = {
-        "minibatch": 4, "stage": 0, "replica": 0, "replicas": [1], "training": "ab", "program": "", "model": "cd",
-        "arguments": "", "start": "ef", "torch": "2.13.0",
-    }  # fmt: skip
+    header = CheckpointHeader(sha256="",
+        minibatch=4, stage=0, replica=0, replicas=[1], training="ab", program="", model="cd",
+        arguments="", start="ef", torch="2.13.0")  # fmt: skip
     write_checkpoint(path, header, {"parameters": {"a": torch.zeros(2)}, "versions": {3: {"a": torch.zeros(2)}}})
     return path.read_bytes()
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from plink.model.hosts import render_hosts
 from plink.model.network import Network
 from plink.model.order import RankOrder
+from tests.networks import details_from
 
 
 def _json(*documents: Any) -> tuple[bytes, ...]:
@@ -38,7 +40,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "machines": [None] * 3,
         "loss_forward": None,
     }
-    network = Network(THREE, latency, latency / 1000, details).to_json()
+    network = Network(THREE, latency, latency / 1000, details_from(details)).to_json()
     order = RankOrder(
         algo="ring",
         hosts=("b", "a", "c.x.org"),
@@ -177,7 +179,7 @@ def _measured() -> dict[str, Any]:
         "shared_links": [{"confidence": 0.9, "groups": [shared]}],
         "errors": [{"from": "a", "to": "b", "why": "a firewall"}],
     }  # fmt: skip
-    return Network(THREE, latency, latency / 10, details).to_json()
+    return Network(THREE, latency, latency / 10, details_from(details)).to_json()
 
 
 def _at_listeners(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
@@ -286,7 +288,7 @@ def _partition() -> tuple[bytes, ...]:
 def _lab() -> dict[str, Any]:
     from runners.lab.blueprint import LabSettings, draw
 
-    return draw(LabSettings("a", racks=1, hosts_per_rack=2)).to_json()
+    return asdict(draw(LabSettings("a", racks=1, hosts_per_rack=2)))
 
 
 def _launched(report: dict[str, Any]) -> bytes:

@@ -21,6 +21,7 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import NetworkDetails
 
 Read = Callable[[bytes], object]
 _MAX_CHARACTERS = 1000  # characters of a message
@@ -95,7 +96,7 @@ def network(data: bytes) -> None:
     again = network_from_json(parse_document(render_document(network.to_json()), "again"), "again")
     assert again.fingerprint() == network.fingerprint()
     assert again.hosts == network.hosts
-    for key in network.details:
+    for key in NetworkDetails.__struct_fields__:
         if key.endswith("_us") or key == "hops":
             _tried(lambda key=key: network.detail(key))  # type: ignore[misc]
     _tried(network.halves)
@@ -139,6 +140,7 @@ def groups(data: bytes) -> None:
 def plan(data: bytes) -> None:
     """``plink.plan/1``, with its schedule and masters."""
     from plink.model.plan_file import plan_from_json, read_plan
+
     from plink.model.storage import parse_document, render_document
 
     plan = read_plan(_file(data, "plan.json"))
@@ -249,8 +251,8 @@ def check(data: bytes) -> None:
 
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
-    from plink.documents.codec import decode
-    from plink.features.report.host_map import map_of
+    from plink.features.report.projection import map_of
+    from plink.model.codec import decode
     from plink.model.embedding import NetworkEmbedding
     from plink.model.storage import parse_document
 
@@ -275,8 +277,7 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
-    from plink.runtime.elastic.partition.serialization import parts_of
+    from plink.runtime.elastic.partition.serialization import parts_of, read_partition, write_partition
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     partition = read_partition(path, layout, sees_ahead=False)
@@ -288,7 +289,7 @@ def latest_checkpoint(data: bytes) -> None:
     from plink.runtime.elastic.host.checkpoint_folder import latest
 
     newest = latest(_file(data, "latest.json").parent)
-    assert newest is None or isinstance(newest["clock"], int)
+    assert newest is None or isinstance(newest.clock, int)
 
 
 @cache

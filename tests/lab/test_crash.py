@@ -67,7 +67,7 @@ def test_up_after_a_crash_at_any_moment(name: str, whole_group: bool) -> None:
     for k in range(2):
         killed_at(name, rng.uniform(0, 0.15) * (k + 1), whole_group)
         lab = lab_up(name, *SMALL)
-        _, hosts = faults.status(lab.blueprint, lab.state)
+        hosts = faults.status(lab.blueprint, lab.state).hosts
         assert len(hosts) == 6
         assert all(host.alive and host.connected for host in hosts)
         assert plink("lab", "down", "--name", name, cwd=HERE).returncode == 0
@@ -99,7 +99,7 @@ def test_down_that_was_killed_leaves_no_lab_that_says_it_is_up(name: str) -> Non
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=10)
     lab: Lab = lab_up(name, *SMALL)
-    _, hosts = faults.status(lab.blueprint, lab.state)
+    hosts = faults.status(lab.blueprint, lab.state).hosts
     assert [host.alive for host in hosts] == [True] * 6
 
 

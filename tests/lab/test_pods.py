@@ -13,6 +13,7 @@ from plink.model.network import Network
 from tests.conftest import Lab, lab_up
 from tests.lab.probing import network, probe, succeeded
 from tests.lab.traces import HERE
+from tests.networks import details_from, keys_of
 
 pytestmark = pytest.mark.lab
 
@@ -59,7 +60,7 @@ def test_orders_are_as_good_as_by_the_true_tree(algo: str, pods: Lab, measured: 
         groups = [[measured.hosts.names[k] for k in np.flatnonzero(labels == label)] for label in np.unique(labels)]
         row = {"out_gbps": gbps, "in_gbps": gbps, "out_one_flow_gbps": 0.03, "in_one_flow_gbps": 0.03}
         tiers.append({"groups": [{"members": members, **row} for members in groups]})
-    true = replace(measured, details=measured.details | {"shared_links": tiers})
+    true = replace(measured, details=details_from(keys_of(measured) | {"shared_links": tiers}))
     request = plink.OrderRequest(algo=algo, size_bytes=16e6, model="contention", max_moves=20_000, force=True)
     costs = []
     for source in (measured, true):

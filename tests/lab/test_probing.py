@@ -77,7 +77,7 @@ def test_hops_and_distances_identify_the_racks(lab: Lab, everything: Path) -> No
     measured = network(everything)
     truth = hops(lab, measured)
     assert np.array_equal(
-        np.array(measured.details["hops"], dtype=float)[~np.eye(16, dtype=bool)], truth[~np.eye(16, dtype=bool)]
+        np.array(measured.details.hops, dtype=float)[~np.eye(16, dtype=bool)], truth[~np.eye(16, dtype=bool)]
     )
     assert paia(np.fmax(measured.latency_us, measured.latency_us.T), truth) >= 0.9
 
@@ -244,7 +244,7 @@ def test_a_spent_budget_leaves_what_was_measured_and_resume_goes_on(small_lab: L
     second = network(tmp_path)
     assert np.isfinite(second.latency_us).all()
     assert np.array_equal(second.latency_us[measured], first.latency_us[measured])
-    assert (np.array(second.details["samples"])[~measured] <= 20).all()
+    assert (np.array(second.details.samples)[~measured] <= 20).all()
 
 
 def test_resume_needs_the_same_hosts(small_lab: Lab, tmp_path: Path) -> None:

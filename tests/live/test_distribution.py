@@ -110,8 +110,8 @@ def test_the_wheel_has_the_packages_and_nothing_else(wheel: Path) -> None:
         "plink/py.typed",
         "plink/__init__.pyi",
         "plink/elastic/__init__.pyi",
-        "plink/report/page.css",
-        "plink/report/page.js",
+        "plink/features/report/page.css",
+        "plink/features/report/page.js",
     }
 
 

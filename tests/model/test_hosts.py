@@ -195,17 +195,17 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "location", "reason"),
     [
-        (None, "n: hosts", "a list of objects"),
-        ([], "n: hosts", "at least one"),
-        (["a"], "n: hosts[0]", 'an object with a "name"'),
+        (None, "n: hosts", "expected a list"),
+        ([], "n: hosts", "1 or more"),
+        (["a"], "n: hosts[0]", "expected an object"),
         ([{"name": "a"}, {"name": "a"}], "n: hosts[1]", "'a' is listed twice"),
-        ([{"name": "a", "address": "$(id)"}], "n: hosts[0]", "cannot be a address"),
-        ([{"name": "a", "slots": 1.5}], "n: hosts[0]", "slots=1.5 is not a whole number"),
-        ([{"name": "a", "tier": ["reliable"]}], "n: hosts[0]", "tier="),
+        ([{"name": "a", "address": "$(id)"}], "n: hosts[0].address", "expected a host name"),
+        ([{"name": "a", "slots": 1.5}], "n: hosts[0].slots", "expected a whole number"),
+        ([{"name": "a", "tier": ["reliable"]}], "n: hosts[0].tier", "reliable"),
         ([{"name": "a", "slots": 2, "role": "hub"}], "n: hosts[0]", "role=hub takes no ranks"),
         ([{"name": "a", "key": "id#1"}], "n: hosts[0]", "cannot be a key file's name"),
         ([{"name": "a", "price": float("inf")}], "n: hosts[0]", "price=inf is not a plain number"),
-        ([{"name": "a", "price": 10**400}], "n: hosts[0]", "is not a plain number"),
+        ([{"name": "a", "price": 10**400}], "n: hosts[0].price", "number"),
     ],
 )
 def test_a_bad_entry_of_a_json_list_is_named(value: object, location: str, reason: str) -> None:

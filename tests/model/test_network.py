@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from plink.errors import InputError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, network_from_json, read_network
+from tests.networks import details_from
 
 HUGE = 10**400
 
@@ -83,7 +84,7 @@ def networks(draw: st.DrawFn) -> Network:
         return values
 
     hosts = Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}", slots=draw(st.integers(1, 9))) for i in range(n)))
-    return Network(hosts, matrix(), matrix() / 1000 if draw(st.booleans()) else None, {"method": "test"})
+    return Network(hosts, matrix(), matrix() / 1000 if draw(st.booleans()) else None, details_from({"method": "test"}))
 
 
 @given(networks())

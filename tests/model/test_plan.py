@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.order import RankOrder
-from plink.model.plan import Masters, Plan
-from plink.model.plan_file import plan_from_json, read_plan
+from plink.model.plan import Masters, Plan, plan_from_json, read_plan
 from plink.model.schedule import forward_and_reverse
 from plink.model.storage import render_document
 from solvers.planning import schedule_of
@@ -40,7 +39,7 @@ def two_level(groups: list[list[int]], chunks: int, with_schedule: bool = True) 
     return Plan(
         "2lha", "latency", 1e8, order, hosts, chunks, 12.5, None, {"flat": 20.25},
         groups=tuple(tuple(group) for group in groups), masters=masters, schedule=schedule,
-        environment={"PLINK_X": "a b"}, network="sha256:12ab", details={"colour": "green"},
+        environment={"PLINK_X": "a b"}, network="sha256:12ab",
     )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
     owners = None
     if collective != "all-reduce":
         owners = np.array(draw(st.lists(st.integers(0, ranks - 1), min_size=chunks, max_size=chunks)), dtype=np.int32)
-    return make_schedule("any", ranks, chunks, rows, collective, owners, note={"by": ["us"]})
+    return make_schedule("any", ranks, chunks, rows, collective, owners)
 
 
 def rows_of(schedule: Schedule) -> list[Row]:
@@ -131,7 +131,6 @@ def test_what_is_written_is_read_back(schedule: Schedule) -> None:
     assert (read.algo, read.collective, read.ranks, read.chunks) == ("any", schedule.collective, *sizes(schedule))
     assert (read.owners is None) == (schedule.owners is None)
     assert read.owners is None or read.owners.tolist() == schedule.owners.tolist()  # type: ignore[union-attr]
-    assert read.details == {"note": {"by": ["us"]}}
     if len(schedule):
         assert waits_of(read.after) == waits_of(awaited(schedule))
     assert read.to_json() == schedule.to_json()
@@ -181,7 +180,7 @@ def test_the_way_back_is_the_mirror_image(schedule: Schedule) -> None:
     """Last first, the other way round, copies all; both ways after one another are the all-reduce."""
     back, last = mirrored(schedule), schedule.rounds - 1
     assert back.collective == "all-gather"
-    assert (back.owners, back.details) == (schedule.owners, schedule.details)
+    assert (back.owners, back.timing) == (schedule.owners, schedule.timing)
     assert sorted(rows_of(back)) == sorted((last - t, b, a, c, n, True) for t, a, b, c, n, _ in rows_of(schedule))
     assert (np.diff(back.round) >= 0).all()
     both = forward_and_reverse(schedule)

@@ -13,13 +13,16 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from plink.errors import PlinkError
+from plink.model.codec import convert
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import MachineIdentity
 from plink.model.storage import read_document
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.counter import count
 from tests.child_hosts import ChildHosts
 from tests.model.schemas import FOLDER, Document, complaints, described, printed
+from tests.networks import details_from
 from tests.runners.child_jobs import ChildJobs
 
 # JSON lines: a schema is of a document, and their readers know each line.
@@ -36,12 +39,15 @@ def measured() -> Network:
     measurements = Measurements(
         Hosts(tuple(Host(name, f"10.0.0.{i}", slots=2, user="ann") for i, name in enumerate("abc")))
     )
-    measurements.details |= {"method": "stamp", "count": 4, "seed": 0, "plan": "all"}
+    measurements.add(method="stamp", count=4, seed=0, plan="all")
     for i, j in itertools.permutations(range(3), 2):
         samples = [] if j == 2 else [50_000 + 1000 * i, 52_500, 49_000, 51_125]
         result = {"sent": 4, "reflected": len(samples), "hops": 1, "clock": "kernel", **summary(samples)}
         measurements.record(i, j, "stamp", result)
-    measurements.machines = [None, *({**host_identity(), "address": "10.0.0.1"} for _ in range(2))]
+    measurements.machines = [
+        None,
+        *(convert(MachineIdentity, {**host_identity(), "address": "10.0.0.1"}, "h") for _ in range(2)),
+    ]
     network = measurements.network()
     latency = np.where(np.isnan(network.latency_us), network.latency_us.T, network.latency_us)
     return Network(network.hosts, latency, None, network.details)
@@ -60,7 +66,9 @@ def alike(names: str = "abcdef") -> Network:
     rng, n = np.random.default_rng(5), len(names)
     halves = [60 * rng.lognormal(0, 0.1, (n, n)) * ~np.eye(n, dtype=bool) for _ in range(2)]
     hosts = Hosts(tuple(Host(name, name) for name in names))
-    return Network(hosts, np.sqrt(halves[0] * halves[1]), None, {"halves_us": [half.tolist() for half in halves]})
+    return Network(
+        hosts, np.sqrt(halves[0] * halves[1]), None, details_from({"halves_us": [half.tolist() for half in halves]})
+    )
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +277,7 @@ def differing(worse: bool) -> Network:
         "samples": [[1000] * 8 for _ in range(8)],
         "shared_links": [{"groups": [shared]}],
     }
-    return Network(Hosts(tuple(Host(name, name) for name in names)), latency, rates, details)
+    return Network(Hosts(tuple(Host(name, name) for name in names)), latency, rates, details_from(details))
 
 
 def test_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

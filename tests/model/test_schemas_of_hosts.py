@@ -21,7 +21,7 @@ from plink.transport.fleet import AgentMessage
 from probes.agent.inspection import inspect
 from runners.elastic.control_socket import ControlSocket
 from runners.lab.blueprint import LabSettings, draw
-from solvers.elastic.status import status
+from solvers.elastic.step import status
 from tests.model.schemas import FOLDER, Document, complaints, described, keys, printed
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips
 from tests.runners.autotune.test_daemon import tuned

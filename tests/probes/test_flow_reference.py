@@ -8,6 +8,7 @@ import pytest
 from probes.flow_reference import FlowReference
 from probes.methods import ProbeSettings
 from probes.session import ProbeSession
+from tests.networks import details_from, keys_of
 from tests.probes.fake_fleet import FakeFleet, session_of
 
 
@@ -22,9 +23,14 @@ def session_with(alone: float, both: float) -> tuple[FakeFleet, ProbeSession]:
 
     fleet = FakeFleet(behave)
     session = session_of(fleet, 4, ProbeSettings(bandwidth_s=0.25))
-    session.measurements.details["host_flows"] = [
-        {"from": f"h{a}", "to": f"h{b}", "gbps": 2.0, "both_ways": False} for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))
-    ]
+    session.measurements.details = details_from(
+        {
+            "host_flows": [
+                {"from": f"h{a}", "to": f"h{b}", "gbps": 2.0, "both_ways": False}
+                for a, b in ((0, 1), (1, 0), (2, 3), (3, 2))
+            ]
+        }
+    )
     return fleet, session
 
 
@@ -60,14 +66,16 @@ def test_a_shared_link_is_no_reason_to_repeat() -> None:
     """Its one flow alone says what can be expected across it."""
     fleet, session = session_with(1.0, 1.0)
     row = {"members": ["h0", "h1"], "out_one_flow_gbps": 1.0, "in_one_flow_gbps": 1.0}
-    session.measurements.details["shared_links"] = [{"groups": [row]}]
+    session.measurements.details = details_from(
+        keys_of(session.measurements.details) | {"shared_links": [{"groups": [row]}]}
+    )
     flows(session, [(0, 2)])
     assert sum(body["method"] == "flow_exchange" for _, _, body in fleet.sent) == 2
 
 
 def test_without_earlier_flows_one_way_follows_the_other() -> None:
     fleet, session = session_with(1.0, 1.0)
-    session.measurements.details.clear()
+    session.measurements.details = details_from({})
     flows(session, [(0, 2)])
     assert sum(body["method"] == "flow_exchange" for _, _, body in fleet.sent) == 4
     assert np.isfinite(session.measurements.bandwidth_matrix()).sum() == 2

@@ -77,7 +77,7 @@ def exchanged(fleet: FakeFleet, hosts: int, pairs: list[tuple[int, int]]) -> tup
 def test_each_pair_is_measured_one_way_then_the_other_then_both() -> None:
     fleet = FakeFleet(rates({"h0": 1.0, "h1": 2.0}))
     _, rows, errors = exchanged(fleet, 2, [(0, 1)])
-    assert [(row["from"], row["to"], row["gbps"], row["both_ways"]) for row in rows] == [
+    assert [(row.source, row.target, row.gbps, row.both_ways) for row in rows] == [
         ("h0", "h1", 2.0, False), ("h1", "h0", 1.0, False), ("h0", "h1", 2.0, True), ("h1", "h0", 1.0, True),
     ]  # fmt: skip
     assert errors == {}
@@ -97,7 +97,7 @@ def test_dead_host_costs_its_own_pair_only() -> None:
     fleet = FakeFleet(rates({f"h{host}": 1.0 for host in range(4)}))
     fleet.lose("h1", 0.2)
     _, rows, errors = exchanged(fleet, 4, [(0, 1), (2, 3)])
-    assert {row["from"] for row in rows} == {"h2", "h3"}
+    assert {row.source for row in rows} == {"h2", "h3"}
     assert set(errors) <= {(0, 1), (1, 0)}
     assert errors
     assert all("h1" in reason for reason in errors.values())

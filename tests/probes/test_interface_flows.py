@@ -8,6 +8,7 @@ import pytest
 from probes.host_flows import FlowSettings
 from probes.interface_flows import measure_interfaces, port_rounds
 from probes.session import ProbeSession
+from tests.networks import details_from, keys_of
 from tests.probes.fake_fleet import FakeFleet, session_of
 from tests.solvers.ordering.test_interfaces import made
 
@@ -40,7 +41,7 @@ def measured(entry: dict[str, Any], gbps: dict[str, float]) -> tuple[FakeFleet, 
 
     fleet = FakeFleet(behave)
     session = session_of(fleet, 3)
-    session.measurements.details["interfaces"] = entry
+    session.measurements.details = details_from({"interfaces": entry})
     measure_interfaces(session, FlowSettings())
     return fleet, session
 
@@ -56,6 +57,7 @@ def rails_entry() -> dict[str, Any]:
 def test_flow_rates_and_addresses_by_rail() -> None:
     entry = rails_entry()
     fleet, session = measured(entry, {"h0": 1.0, "h1": 2.0, "h2": 3.0})
+    entry = keys_of(session.measurements.details)["interfaces"]
     assert entry["in_gbps"] == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]
     assert entry["out_gbps"] == [[3.0, 3.0], [3.0, 3.0], [2.0, 2.0]]
     peers = {body["peer"][0] for _, _, body in fleet.sent if "send_token" in body}
@@ -71,7 +73,8 @@ def test_a_flow_that_fails_leaves_no_rate() -> None:
     entry = rails_entry()
     entry["switches"] = entry["switches"][1:]
     entry["names"], entry["addresses"] = [["eth0", "eth1"]] * 3, [[None, None]] * 3
-    measured(entry, {"h0": 1.0, "h1": -1.0, "h2": 3.0})  # a rate that cannot be
+    _, session = measured(entry, {"h0": 1.0, "h1": -1.0, "h2": 3.0})  # a rate that cannot be
+    entry = keys_of(session.measurements.details)["interfaces"]
     assert entry["out_gbps"] == [[None, 3.0], [None, 3.0], [None, 1.0]]
     assert entry["in_gbps"] == [[None, 1.0], [None, None], [None, 3.0]]
 

@@ -3,7 +3,10 @@
 import itertools
 import random
 
-from plink.documents.network import InterfacesEntry
+from msgspec import structs
+
+from plink.model.document import UNSET
+from plink.model.network_file import InterfacesEntry
 from probes.agent.routes import routes_to
 from probes.interfaces import interfaces_from_routes, use_one_of_several, with_rates_of
 from runners.lab.blueprint import Blueprint, LabSettings, draw
@@ -35,18 +38,18 @@ def test_a_bcube_is_read_from_routes() -> None:
     own = {host: {address: "host0"} for host, address in main.items()}
     result = interfaces_from_routes(9, main, owners, bcube_routes(blueprint), own)
     assert result is not None
-    assert result["names"] == [["eth0", "eth1"]] * 9
-    switches = [[(host, interface) for host, interface in switch] for switch in result["switches"]]
+    assert result.names == [["eth0", "eth1"]] * 9
+    switches = [[(host, interface) for host, interface in switch] for switch in result.switches]
     shape = recognise(9, switches)
     assert isinstance(shape, BCube)
     assert (shape.base, shape.levels) == (3, 2)
     for i, j in itertools.permutations(range(9), 2):
         differing = [a != b for a, b in zip(blueprint.places[i].digits, blueprint.places[j].digits, strict=True)]
-        relay = result["relays"][i][j]
+        relay = result.relays[i][j]
         assert (relay is None) == (sum(differing) == 1)
-        assert result["used"][i][j] == differing.index(True)
+        assert result.used[i][j] == differing.index(True)
         if relay is not None:
-            assert result["relays"][i][relay] is None
+            assert result.relays[i][relay] is None
 
 
 def test_rails_are_read_from_routes_to_all_addresses() -> None:
@@ -62,7 +65,7 @@ def test_rails_are_read_from_routes_to_all_addresses() -> None:
     }
     result = interfaces_from_routes(4, main, owners, routes, own)
     assert result is not None
-    shape = recognise(4, [[(host, interface) for host, interface in switch] for switch in result["switches"]])
+    shape = recognise(4, [[(host, interface) for host, interface in switch] for switch in result.switches])
     assert isinstance(shape, Rails)
     assert shape.interfaces.shape == (4, 2)
 
@@ -87,8 +90,8 @@ def test_a_host_that_did_not_answer_is_left_out() -> None:
     own = {host: {address: "host0"} for host, address in main.items()}
     result = interfaces_from_routes(9, main, owners, routes, own)
     assert result is not None
-    assert result["names"][missing] == []
-    assert all(host != missing for switch in result["switches"] for host, _ in switch)
+    assert result.names[missing] == []
+    assert all(host != missing for switch in result.switches for host, _ in switch)
 
 
 def test_routes_of_the_kernel() -> None:
@@ -121,8 +124,8 @@ def test_rates_of_a_run_that_resumes_are_kept_for_the_same_interfaces() -> None:
         return result
 
     earlier = entry()
-    earlier["out_gbps"] = earlier["in_gbps"] = [[1.0, 2.0]] * 4
-    assert with_rates_of(earlier, entry())["out_gbps"] == [[1.0, 2.0]] * 4
-    assert "out_gbps" not in with_rates_of(None, entry())
-    earlier["switches"] = earlier["switches"][1:]
-    assert "out_gbps" not in with_rates_of(earlier, entry())
+    earlier = structs.replace(earlier, out_gbps=[[1.0, 2.0]] * 4, in_gbps=[[1.0, 2.0]] * 4)
+    assert with_rates_of(earlier, entry()).out_gbps == [[1.0, 2.0]] * 4
+    assert with_rates_of(None, entry()).out_gbps is UNSET
+    earlier = structs.replace(earlier, switches=earlier.switches[1:])
+    assert with_rates_of(earlier, entry()).out_gbps is UNSET

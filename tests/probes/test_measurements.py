@@ -14,6 +14,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, network_from_json, read_network
 from probes.agent.summary import summary
 from probes.measurements import Measurements, measurements_from
+from tests.networks import details_from, keys_of
 
 NANOSECONDS = st.lists(st.integers(-(10**6), 10**9), max_size=30)
 
@@ -134,10 +135,10 @@ def test_a_matrix_of_another_shape_is_named(key: str) -> None:
 def test_the_shared_links_of_the_run_before_are_kept(tmp_path: Path) -> None:
     """The run that goes on may not measure them anew."""
     measurements = Measurements(hosts(2))
-    measurements.details["shared_links"] = [{"groups": [{"members": ["h0"], "out_gbps": 0.2}]}]
+    measurements.details = details_from({"shared_links": [{"groups": [{"members": ["h0"], "out_gbps": 0.2}]}]})
     measurements.network().write(tmp_path / "n.json")
     again = measurements_from(read_network(tmp_path / "n.json")).network()
-    assert again.details["shared_links"] == [{"groups": [{"members": ["h0"], "out_gbps": 0.2}]}]
+    assert keys_of(again.details)["shared_links"] == [{"groups": [{"members": ["h0"], "out_gbps": 0.2}]}]
 
 
 @given(NANOSECONDS)

@@ -91,7 +91,7 @@ def test_scapy_packets_interoperate() -> None:
         thread.start()
         result = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 2, 0.0, WAIT_S, ssid=3)
         thread.join(WAIT_S)
-    assert (result["sent"], result["received"], result["clock_steps"]) == (2, 2, 0)
+    assert (result.sent, result.received, result.clock_steps) == (2, 2, 0)
     assert [(Sender(packet).seq, Sender(packet).ssid, len(packet)) for packet in packets] == [(0, 3, 44), (1, 3, 44)]
 
 
@@ -106,10 +106,10 @@ def test_a_reflector_answers_our_sender() -> None:
     with reflecting() as (port, end):
         result = query(ReflectorAddress("127.0.0.1", port), 200, 0.0, WAIT_S, ssid=1)
         assert end() == 200
-    assert (result["sent"], result["received"], result["clock_steps"]) == (200, 200, 0)
-    assert result["clock"] == "kernel"
-    assert all(value > 0 for value in result["percentiles_us"])
-    assert result["percentiles_us"] == sorted(result["percentiles_us"])
+    assert (result.sent, result.received, result.clock_steps) == (200, 200, 0)
+    assert result.clock == "kernel"
+    assert all(value > 0 for value in result.percentiles_us)
+    assert result.percentiles_us == sorted(result.percentiles_us)
 
 
 def test_a_reflector_survives_garbage_and_answers_only_what_is_stamp() -> None:
@@ -150,7 +150,7 @@ def test_answers_to_other_questions_are_not_counted() -> None:
         thread.start()
         result = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 3, 0.0, 2.0, ssid=3)
         thread.join(WAIT_S)
-    assert (result["sent"], result["received"]) == (3, 2)
+    assert (result.sent, result.received) == (3, 2)
 
 
 def test_nobody_there_is_loss_and_not_an_error() -> None:
@@ -160,7 +160,7 @@ def test_nobody_there_is_loss_and_not_an_error() -> None:
         port = sock.getsockname()[1]
     closed = query(ReflectorAddress("127.0.0.1", port), 2, 0.0, 0.05, ssid=1)
     for result in (silent, closed):
-        assert (result["sent"], result["received"], result["percentiles_us"]) == (2, 0, [None] * 5)
+        assert (result.sent, result.received, result.percentiles_us) == (2, 0, [None] * 5)
 
 
 def test_a_port_that_is_taken_is_an_os_error() -> None:

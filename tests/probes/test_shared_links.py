@@ -76,14 +76,14 @@ def test_capacity_is_limited_by_the_link_or_its_hosts(
     max_flows = min(sizes)
     for row, into, out in zip(rows, times, reversed(times), strict=True):
         for direction, limit in (("in", into), ("out", out)):
-            assert row[f"{direction}_gbps"] == pytest.approx(host * min(limit, max_flows), rel=1e-3)
-            low, high = row["interval"][f"{direction}_gbps"]
-            assert low <= row[f"{direction}_gbps"] <= high
+            assert row.gbps(direction) == pytest.approx(host * min(limit, max_flows), rel=1e-3)
+            low, high = row.range_gbps(direction)
+            assert low <= row.gbps(direction) <= high
             if limit >= max_flows:
-                assert row[f"{direction}_limited_by"] == "hosts"
-                assert row[f"{direction}_flows"] == max_flows
+                assert row.limited_by(direction) == "hosts"
+                assert getattr(row, f"{direction}_flows") == max_flows
             elif max_flows > 1 and limit < 0.75 * max_flows:
-                assert row[f"{direction}_limited_by"] == "others"  # or its own: of two either may be
+                assert row.limited_by(direction) == "others"  # or its own: of two either may be
 
 
 @given(GROUPS | st.lists(st.integers(1, 3), min_size=6, max_size=40), st.integers(1, 6), st.integers(0, 99))
@@ -122,7 +122,7 @@ def test_hosts_that_are_gone_are_left_out() -> None:
     fleet, session = two_groups((2, 3), 1.0, (9.0, 9.0))
     session.scheduler.mark_lost(0, "killed")
     rows = shared_links(session, TierGroups(groups_of([2, 3])), SETTINGS, lambda done, total: None)
-    assert [row["members"] for row in rows] == [["h1"], ["h2", "h3", "h4"]]
+    assert [row.members for row in rows] == [["h1"], ["h2", "h3", "h4"]]
     assert "h0" not in {host for _, host, _ in fleet.sent}
     session.scheduler.mark_lost(1, "killed")
     assert shared_links(session, TierGroups(groups_of([2, 3])), SETTINGS, lambda done, total: None) == []
@@ -134,9 +134,9 @@ def test_a_host_that_dies_meanwhile_leaves_the_capacity_unknown() -> None:
     fleet.lose("h1", 0.3)
     row, other = shared_links(session, TierGroups(groups_of([2, 2])), SETTINGS, lambda done, total: None)
     for direction in ("in", "out"):
-        assert row[f"{direction}_gbps"] is None
-        assert row["interval"][f"{direction}_gbps"] is None
-        assert other[f"{direction}_gbps"] is None
+        assert row.gbps(direction) is None
+        assert row.range_gbps(direction) is None
+        assert other.gbps(direction) is None
     assert fleet.now < 60.0
 
 
@@ -145,4 +145,4 @@ def test_a_flow_that_fails_spoils_its_run_and_no_other() -> None:
         lambda host, body: (0.1, {"port": 1} if body["method"] == "flow_listen" else {"error": "the flow ended early"})
     )
     rows = shared_links(session_of(fleet, 4), TierGroups(groups_of([2, 2])), SETTINGS, lambda done, total: None)
-    assert [(row["out_gbps"], row["out_flows"], row["out_limited_by"]) for row in rows] == [(None, 0, None)] * 2
+    assert [(row.out_gbps, row.out_flows, row.out_limited_by) for row in rows] == [(None, 0, None)] * 2

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from plink.model.hosts import Host, Hosts
 from runners.job.placement import RankLocation, assign_ranks, verify_placement
@@ -46,8 +47,8 @@ def test_correct_placement_passes(identities: dict[str, dict[str, Any]]) -> None
 def test_location_has_what_the_rank_reported() -> None:
     locations = verify_placement(assign_ranks(HOSTS, {}), correct_reports())
     assert locations[2] == RankLocation(2, "b", "ip-2", ("10.0.0.2", "fd00::2"), 1, None)
-    assert locations[2].to_json() == {
-        "rank": 2, "host": "b", "hostname": "ip-2", "addresses": ["10.0.0.2", "fd00::2"], "pid": 1, "wrong": None,
+    assert to_builtins(locations[2].entry()) == {
+        "rank": 2, "host": "b", "hostname": "ip-2", "addresses": ("10.0.0.2", "fd00::2"), "pid": 1, "wrong": None,
     }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ KILL_TIMEOUT_S = 30.0
 PRELOADED = [
     "hypothesis", "numpy", "pytest", "torch", "torch._dynamo", "torch.distributed", "torch.distributed.device_mesh",
     "torch.distributed.fsdp", "torch.distributed.nn.functional", "torch.distributed.run", "torch.nn.parallel",
-    "plink.runtime.allreduce.backend", "plink.runtime.elastic.worker.client", "plink.runtime.elastic.server.server",
+    "plink.runtime.allreduce.backend", "plink.runtime.elastic.worker.client", "plink.runtime.elastic.server",
     "solvers.schedules.catalogue", "tests.runtime.ranks",
 ]  # fmt: skip
 

@@ -25,7 +25,7 @@ def simulate(schedule: Schedule, seed: int = 0) -> None:
     :raises Wrong: for a wrong result, and for writes that have no order.
     """
     ranks, chunks = schedule.ranks, schedule.chunks
-    contributors = schedule.details.get("contributors", list(range(ranks)))
+    contributors = schedule.contributors or list(range(ranks))
     draw = np.random.default_rng([seed, ranks]).integers(1, 2**40, (ranks, chunks)).tolist()
     reduces = schedule.collective in ("all-reduce", "reduce-scatter", "reduce")
     owners = [-1] * chunks if schedule.owners is None else schedule.owners.tolist()

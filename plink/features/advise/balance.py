@@ -162,10 +162,13 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
     advice = advise(
         network,
         replace(
-            request.advise, min_bytes=size, max_bytes=size, algorithms=algorithms,
+            request.advise,
+            min_bytes=size,
+            max_bytes=size,
+            algorithms=algorithms,
             options=options | dict(request.advise.options),
         ),
-    )  # fmt: skip
+    )
     rates = np.minimum(advice.fabric.host_out_gbps, advice.fabric.host_in_gbps)
     stated = [k for k, host in enumerate(network.hosts) if not host.slots]
     candidates = sorted(stated, key=lambda k: -rates[k]) if stated else wide_hosts(rates.tolist())
@@ -175,10 +178,14 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
     forms.sort(key=lambda form: (-form.work, form.exchange_s))
     workers = sum(host.slots for k, host in enumerate(network.hosts) if k not in candidates)
     return Balance(
-        request, advice, tuple(forms), tuple(advice.fabric.names[k] for k in candidates), bool(stated),
+        request,
+        advice,
+        tuple(forms),
+        tuple(advice.fabric.names[k] for k in candidates),
+        bool(stated),
         workers * size * 8e-9 / request.hidden_s if request.hidden_s > 0 else math.inf,
         _by_rack(network, advice.fabric, candidates, rates, size),
-    )  # fmt: skip
+    )
 
 
 def _forms_of_ranks(advice: Advice, request: BalanceRequest) -> Iterator[FormBalance]:

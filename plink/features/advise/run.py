@@ -181,9 +181,13 @@ def _several(sizes: list[float]) -> list[float]:
 
 
 def _simulated_lines(
-    network: Network, request: AdviseRequest, fabric: Fabric, orders: Mapping[str, Order],
-    fast_lines: Sequence[CostLine], model: str,
-) -> list[SimulatedLine]:  # fmt: skip
+    network: Network,
+    request: AdviseRequest,
+    fabric: Fabric,
+    orders: Mapping[str, Order],
+    fast_lines: Sequence[CostLine],
+    model: str,
+) -> list[SimulatedLine]:
     """Simulate lines, those first that are among the three fastest of most sizes by rounds, as long as there is time.
 
     Under ``contention`` what is very large, or late, stays by rounds. Under ``simulated`` it has no line, nor has what

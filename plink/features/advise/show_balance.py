@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
+from plink.model.codec import convert
 from plink.model.storage import name_of, read_text
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace

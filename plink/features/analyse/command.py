@@ -51,7 +51,7 @@ def cluster(
 
     Shows the gain over random groups, how well repeated runs agree, and the
     natural tiers (machines, racks, zones). The result is written to
-    .plink/groups.json; see docs/grouping.md.
+    .plink/groups.json; see docs/analyse.md.
 
     Example: plink cluster cloud.json --elasticity 1.5
     """

@@ -62,9 +62,13 @@ def cluster(network: Network, request: ClusterRequest | None = None, *, progress
     """
     request = request or ClusterRequest()
     clustering = find_groups(
-        network, request.groups, request.elasticity, request.seed, _fitting_steps(progress),
+        network,
+        request.groups,
+        request.elasticity,
+        request.seed,
+        _fitting_steps(progress),
         lambda done, total: progress("clustering", done, total),
-    )  # fmt: skip
+    )
     names = network.hosts.names
 
     def named(groups: list[list[int]]) -> tuple[Names, ...]:

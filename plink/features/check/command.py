@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import structs
 
 import plink
-from plink.documents.network import HostCostsEntry
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.features.check.request import CheckRequest
 from plink.model.dry_run import DryRun, PlannedOrder
+from plink.model.network_file import HostCostsEntry
 from plink.model.storage import STANDARD, check_apart
 from plink.model.units import format_us
 from plink.records import workspace
@@ -170,5 +171,5 @@ def _write_costs(network: "Network", path: Path, costs: "CalibratedHosts") -> No
     present = plink.read_network(path)
     if present.fingerprint() != network.fingerprint():
         raise PlinkError(f"{path} has changed since this began: the hosts' costs are not written; run it again")
-    entry = {key: value for key, value in costs.items() if key in HostCostsEntry.__annotations__}
-    replace(present, details=present.details | {"host_costs": entry}).write(path)
+    entry = HostCostsEntry(**{key: getattr(costs, key) for key in HostCostsEntry.__struct_fields__})
+    replace(present, details=structs.replace(present.details, host_costs=entry)).write(path)

@@ -10,8 +10,8 @@ from rich.table import Table
 from plink.errors import printable
 from plink.features.check.run import CheckReport
 from plink.model.check import US_PER_S, CalibratedHosts, CollectiveCheck
+from plink.model.network_file import format_host_costs
 from plink.model.units import format_bytes, format_us
-from plink.report.words import host_costs
 from plink.terminal.screen import print_lines
 
 
@@ -64,8 +64,8 @@ def _interval(interval: tuple[float, float]) -> str:
 
 def _cost_lines(costs: CalibratedHosts) -> Iterator[str]:
     """Yield the fitted costs of hosts, and every timing beside its fit."""
-    yield f"{host_costs(costs)}; the fit is off by {costs['error']:.1%} in the median"
-    for row in costs["fitted"]:
+    yield f"{format_host_costs(costs)}; the fit is off by {costs.error:.1%} in the median"
+    for row in costs.fitted:
         yield (
             f"  {row.algo}, {format_bytes(int(row.size_bytes))}: {format_us(row.measured_us)} measured, "
             f"{format_us(row.fitted_us)} fitted"

@@ -6,19 +6,18 @@ Imported by that command, when it runs: it needs the runners and the solvers.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from plink.errors import PlinkError
 from plink.features.compare.metrics import Metric, detected_metric, metric_from
 from plink.features.compare.request import CompareRequest
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.session import JobSetup, report_failure, run
-from plink.model.storage import write_document
+from plink.model.hosts import Hosts
+from plink.model.run import ComparedRun, OrderComparison, OrderName
 from plink.records import workspace
 from plink.terminal.screen import print_json, print_lines, say
 from solvers.gain import CONFIDENCE, paired_gain
 
-SCHEMA = "plink.compare/1"
 RESULT = workspace.FOLDER / "compare.json"
 _MAX_LINES_PER_RANK = 2000
 _RUN_SECONDS = Metric("time of whole runs", "s", lambda lines: None)
@@ -32,9 +31,9 @@ def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
     if setup.baseline.names == setup.hosts.names:
         say("plink's order is the given one: there is nothing to compare")
         return
-    orders = {"given": setup.baseline, "plink": setup.hosts}
+    orders: dict[OrderName, Hosts] = {"given": setup.baseline, "plink": setup.hosts}
     values: dict[str, list[float]] = {order_name: [] for order_name in orders}
-    runs: list[dict[str, Any]] = []
+    runs: list[ComparedRun] = []
     metric = None if comparison.metric is None else metric_from(comparison.metric)
     try:
         for pair in range(comparison.pairs):
@@ -46,7 +45,7 @@ def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
                     metric = _metric_of(printed)
                 value = seconds if metric is _RUN_SECONDS else _parsed(metric, printed, run_id)
                 values[order_name].append(value)
-                runs.append({"order": order_name, "pair": pair, "value": value, "id": run_id})
+                runs.append(ComparedRun(order=order_name, pair=pair, value=value, id=run_id))
                 say(f"{order_name:>5}, {pair + 1} of {comparison.pairs}: {_shown(value, metric)}")
     except (KeyboardInterrupt, PlinkError):
         pairs = len(runs) // 2
@@ -59,13 +58,13 @@ def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
     _report(setup, _document(comparison, metric, values, runs))
 
 
-def _report(setup: JobSetup, document: dict[str, Any]) -> None:
+def _report(setup: JobSetup, comparison: OrderComparison) -> None:
     workspace.prepare()
-    write_document(RESULT, document)
+    comparison.write(RESULT)
     if setup.options.as_json:
-        print_json(document)
+        print_json(comparison.to_json())
     else:
-        _show(document)
+        _show(comparison)
 
 
 def _metric_of(printed: Mapping[int, Sequence[str]]) -> Metric:
@@ -122,36 +121,35 @@ def _run_once(setup: JobSetup, order_name: str, pair: int) -> tuple[str, float, 
 
 
 def _document(
-    comparison: CompareRequest, metric: Metric, values: Mapping[str, list[float]], runs: list[dict[str, Any]]
-) -> dict[str, Any]:
+    comparison: CompareRequest, metric: Metric, values: Mapping[str, list[float]], runs: list[ComparedRun]
+) -> OrderComparison:
     baseline, optimised = (values[name][: comparison.pairs] for name in ("given", "plink"))
     gain = paired_gain(baseline, optimised, comparison.higher_is_better)
-    return {
-        "schema": SCHEMA,
-        "metric": None if metric is _RUN_SECONDS else metric.name,
-        "unit": metric.unit,
-        "higher_is_better": comparison.higher_is_better,
-        "pairs": comparison.pairs,
-        "gain": round(gain.gain, 4),
-        "interval": None if gain.low is None or gain.high is None else [round(gain.low, 4), round(gain.high, 4)],
-        "confidence": CONFIDENCE,
-        "runs": runs,
-    }
+    return OrderComparison(
+        metric=None if metric is _RUN_SECONDS else metric.name,
+        unit=metric.unit,
+        higher_is_better=comparison.higher_is_better,
+        pairs=comparison.pairs,
+        gain=round(gain.gain, 4),
+        interval=None if gain.low is None or gain.high is None else (round(gain.low, 4), round(gain.high, 4)),
+        confidence=CONFIDENCE,
+        runs=tuple(runs),
+    )
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: OrderComparison) -> None:
     import statistics
 
-    metric = Metric(document["metric"] or "time of whole runs", document["unit"], lambda lines: None)
+    metric = Metric(document.metric or "time of whole runs", document.unit, lambda lines: None)
     for order_name in ("given", "plink"):
-        values = [run["value"] for run in document["runs"] if run["order"] == order_name]
+        values = [run.value for run in document.runs if run.order == order_name]
         median = _shown(statistics.median(values), metric)
         print_lines(f"{order_name:>5} order: {metric.name} {median}, median of {len(values)}")
-    interval = document["interval"]
+    interval = document.interval
     if interval is None:
-        print(f"gain {document['gain']:.2f} times; one pair of runs has no interval; use --pairs 5")
+        print(f"gain {document.gain:.2f} times; one pair of runs has no interval; use --pairs 5")
         return
     low, high = interval
-    print(f"gain {document['gain']:.2f} times, {document['confidence']:.0%} between {low:.2f} and {high:.2f}")
+    print(f"gain {document.gain:.2f} times, {document.confidence:.0%} between {low:.2f} and {high:.2f}")
     if low <= 1 <= high:
-        print(f"that is within the noise of {document['pairs']} pairs: no significant difference between the orders")
+        print(f"that is within the noise of {document.pairs} pairs: no significant difference between the orders")

@@ -6,8 +6,8 @@ from itertools import groupby
 
 from plink.model.cost import CollectiveCost, CostPart
 from plink.model.document import UNSET
+from plink.model.network_file import format_host_costs
 from plink.model.units import format_bytes, format_prediction, format_us
-from plink.report.words import host_costs
 
 _ROUNDING_US = 1e-2  # what rounded parts may differ by from their sum
 
@@ -27,7 +27,7 @@ def lines(cost: CollectiveCost, ordered: bool) -> Iterator[str]:
             f"median {format_us(drawn.median_us)}; {drawn.more_expensive:.0%} of them cost more than this one"
         )
     if cost.host_costs is not UNSET and cost.model != "latency":
-        yield host_costs(cost.host_costs)
+        yield format_host_costs(cost.host_costs)
 
 
 def _part(part: CostPart) -> Iterator[str]:

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from plink.documents.codec import convert
 from plink.errors import UsageError
 from plink.features.diagnose.request import DoctorRequest
 from plink.features.measure.host_rates import measure_host_rates, unreached_by_flows
 from plink.features.measure.shared_links import label_groups, measure_shared_links
 from plink.features.order.interfaces import interface_findings
+from plink.model.codec import convert
 from plink.model.diagnosis import Examination, Finding, HostFacts, Severity
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts
@@ -51,16 +51,14 @@ _HELLO_S = 1.5  # shorter than a probe's: pairs that cannot reach each other cos
 _MAX_CLOCK_OFFSET_S = 1.0  # beyond it, logs of hosts and certificates do not match
 _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 # Jobs need TCP; probes can do without UDP or ICMP.
-_PROTOCOLS = {
-    "stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR),
-}  # fmt: skip
+_PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _log = logging.getLogger("plink.doctor")
 
 
 def diagnose(network: Network, request: DoctorRequest | None = None) -> list[Finding]:
     """Return the findings of a network's measurements, the most severe first."""
     request = request or DoctorRequest()
-    labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
+    labels = label_groups(network.latency_us, network.details.plan == "adaptive")
     findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=request.floor_us))
     return merged([*findings, *interface_findings(network)])
 
@@ -84,16 +82,14 @@ def examine(
     settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
     with ProbeSession(measurements, connector, settings, time.monotonic) as session:
         lost, limit = session.scheduler.lost_hosts, _TimeLimit(session)
-        session.start(
-            ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale
-        )  # fmt: skip
+        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale)
         with limit.of_check():
             facts = _facts_by_name(session)
         for host in session.agents.keys() - lost.keys():
             if names[host] not in facts:
                 session.scheduler.mark_lost(host, "its agent stopped answering")
         if interfaces := find_interfaces(session):
-            measurements.details["interfaces"] = interfaces
+            measurements.add(interfaces=interfaces)
         plan = AllPairs(len(hosts), seed=0)
         done = 0
         while (pairs := plan.next_round(measurements.latency)) is not None:
@@ -150,7 +146,7 @@ class _TimeLimit:
 
     def _stop_at(self) -> float:
         measurements = self._session.measurements
-        answered = not measurements.errors and not measurements.details.get("host_flow_errors")
+        answered = not measurements.errors and not measurements.details.host_flow_errors
         is_faulty = self.faulty or self._session.scheduler.lost_hosts or not answered
         return min(self._check_ends, self._latest if is_faulty else math.inf)
 

@@ -67,8 +67,10 @@ def cases(comparison: NetworkComparison) -> list[Case]:
     results = []
     for what, name in _KINDS.items():
         worse = [row for row in _rows(comparison, what) if row[1] == "worse"]
-        lines = [" ".join(part for part in (location, kind, f"{old} -> {new}" if old or new else "", detail) if part)
-                 for *_, location, kind, old, new, detail in worse]  # fmt: skip
+        lines = [
+            " ".join(part for part in (location, kind, f"{old} -> {new}" if old or new else "", detail) if part)
+            for *_, location, kind, old, new, detail in worse
+        ]
         results.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
     return results
 

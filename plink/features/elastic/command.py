@@ -9,6 +9,7 @@ from msgspec import structs
 
 from plink.errors import PlinkError, UsageError, no_choice
 from plink.features.elastic.control import add_hosts, evict_hosts, status_of, write_checkpoint
+from plink.features.elastic.picture import iterations
 from plink.features.elastic.request import ElasticRequest
 from plink.features.elastic.show import show_summary, status_lines
 from plink.features.elastic.summary import summary_of
@@ -17,12 +18,10 @@ from plink.features.spot.rented import rented_or_unknown, show_rented
 from plink.features.spot.request import RENTAL_PANEL, SpotDriveRequest
 from plink.model.hosts import TIERS
 from plink.model.request import Choices, typed_words
-from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
+from plink.model.storage import STANDARD, check_writable
 from plink.model.units import parse_duration
+from plink.pictures import PAPER, write_picture
 from plink.records import workspace
-from plink.report.canvas import as_png, as_svg
-from plink.report.colours import PAPER
-from plink.report.iterations import iterations
 from plink.terminal.elastic_runs import RunId, history_from, log_path
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, say
@@ -134,7 +133,9 @@ def add(
 def evict(
     name: RunId,
     names: Names,
-    within: Annotated[str, typer.Option("--in", help="How long they have (30s, 2m); 0s: none.")] = "30s",
+    within: Annotated[
+        str, typer.Option("--in", metavar="TIME", help="How long they have (30s, 2m); 0s: none.")
+    ] = "30s",
 ) -> None:
     """Warn hosts of an elastic job that they will be taken away: what they have moves on while there is time.
 
@@ -179,11 +180,7 @@ def plot(
     history = history_from(run)
     if not history.steps:
         raise PlinkError(f"{run}: no iteration was done yet, so there is nothing to draw")
-    picture = iterations(history, PAPER, over == "seconds")
-    if kind == ".png":
-        write_bytes(output, as_png(picture))
-    else:
-        write_text(output, as_svg(picture))
+    write_picture(iterations(history, PAPER, over == "seconds"), output)
     if str(output) != STANDARD:
         say(f"{len(history.completed)} iterations -> {output}")
 

@@ -13,7 +13,7 @@ import msgspec.structs
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.features.elastic.request import ElasticRequest
 from plink.features.elastic.run import ElasticObserver, check_program, prepare_elastic, run_elastic
-from plink.features.elastic.screen import Screen
+from plink.features.elastic.show import Screen
 from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import JobRequest
 from plink.features.spot.beside_job import checked_max_hosts, driver_command

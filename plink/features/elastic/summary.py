@@ -15,7 +15,7 @@ from plink.model.elastic.summary import (
     StageSummary,
 )
 from plink.records.elastic_history import History, TimelineEvent
-from runners.elastic.cost_tracker import spent
+from runners.elastic.log_followers import spent
 from runners.elastic.rule_replay import Division, hint, step_seconds
 
 

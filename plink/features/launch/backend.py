@@ -31,9 +31,7 @@ from plink.features.plan.run import plan as make_plan
 from plink.model.hosts import Hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder
-from plink.model.plan import SCHEMA as PLAN
-from plink.model.plan import Plan
-from plink.model.plan_file import read_plan
+from plink.model.plan import PLAN, Plan, read_plan
 from plink.model.schedule import Schedule
 from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document

@@ -14,7 +14,7 @@ from plink.features.order.request import OrderRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
-from plink.model.plan_file import read_plan
+from plink.model.plan import read_plan
 from plink.records import workspace
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.screen import say, say_read

@@ -144,8 +144,8 @@ def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
         log = setup.request.pipeline_log
         assert log is not None
         reports = log.latest.values()
-        begin = max((report.get("begin", 0) for report in reports), default=0)
-        return begin, max((report.get("checkpoint", 0) for report in reports), default=0)
+        begin = max((report.begin or 0 for report in reports), default=0)
+        return begin, max((report.checkpoint or 0 for report in reports), default=0)
 
     def resume_hint() -> str | None:
         begin, latest = progress()

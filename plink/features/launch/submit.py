@@ -12,6 +12,7 @@ from plink.features.launch.request import Arguments, JobRequest, Program
 from plink.features.launch.run import runner_for
 from plink.features.launch.setup import new_job
 from plink.model.hosts import render_hosts
+from plink.model.run import Submission
 from plink.model.storage import write_text
 from plink.model.units import typed_seconds
 from plink.records import workspace
@@ -74,7 +75,7 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
         raise PlinkError(f"cannot write {folder}: {error.strerror}") from None
     job_id = slurm_batch.submit(folder / "job.sh")
     if options.as_json:
-        print_json({"schema": "plink.submission/1", "job_id": job_id, "script": str(folder / "job.sh")})
+        print_json(Submission(job_id=job_id, script=str(folder / "job.sh")).to_json())
     else:
         print(f"submitted as job {job_id}")
         say(f"`squeue --job {job_id}` shows its state; its output goes to slurm-{job_id}.out")

@@ -1,11 +1,11 @@
 """How long the bandwidths of all pairs take: rounds of disjoint pairs, as many at a time as shared links carry."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from plink.features.measure.shared_links import link_limits
+from plink.model.network_file import SharedTierEntry
 from probes.plan import LinkAwarePlan
 
 ROUND_DRAIN_S = 0.05  # what is still queued of one round; more is left out with the ramp of TCP
@@ -13,7 +13,7 @@ _ROUND_OVERHEAD_S = 0.03
 _MAX_SIMULATED_HOSTS = 64
 
 
-def bandwidth_rounds(names: Sequence[str], tiers: Sequence[Mapping[str, Any]], seed: int) -> int:
+def bandwidth_rounds(names: Sequence[str], tiers: Sequence[SharedTierEntry], seed: int) -> int:
     """Return the number of rounds; above 64 hosts at least so many.
 
     :param tiers: ``shared_links`` of the network file.

@@ -1,9 +1,10 @@
 """What every host sends and receives: flows between rotating partners, and suspects tried again."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from plink.model.document import UNSET
 from plink.model.network import Matrix, symmetrised
+from plink.model.network_file import FlowEntry, PairError
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
 from probes.measurements import Measurements
 from probes.round_robin import Pair
@@ -31,14 +32,13 @@ def measure_host_rates(
         run that resumes, as is all of it where flows failed.
     """
     measurements = session.measurements
-    if measurements.details.pop("host_flow_errors", None) == []:
-        measurements.details["host_flow_errors"] = []
+    if measurements.details.host_flow_errors == []:
         return  # all of an earlier run, which is resumed
     names, rtt = measurements.hosts.names, symmetrised(measurements.latency)
     index = {name: host for host, name in enumerate(names)}
     errors: dict[Pair, str] = {}
-    rows: list[dict[str, Any]] = []
-    measurements.details["host_flows"] = rows
+    rows: list[FlowEntry] = []
+    measurements.add(host_flows=rows, host_flow_errors=UNSET)
     rounds = partner_rounds(rtt, settings)
     for done, pairs in enumerate(rounds, 1):
         if not keep_going():
@@ -60,26 +60,28 @@ def measure_host_rates(
         partner = fast_partner(flows, suspects, host, rtt) if partner is None else partner
         if partner is not None and keep_going():
             rows += exchange_flows(session, [(min(host, partner), max(host, partner))], settings, errors)
-    measurements.details["host_flow_errors"] = [
-        {"from": names[a], "to": names[b], "why": reason}
-        for (a, b), reason in sorted(errors.items())
-        if reason != OUT_OF_TIME
-    ]
+    measurements.add(
+        host_flow_errors=[
+            PairError(source=names[a], target=names[b], reason=reason)
+            for (a, b), reason in sorted(errors.items())
+            if reason != OUT_OF_TIME
+        ]
+    )
 
 
 def unreached_by_flows(measurements: Measurements) -> list[int]:
     """Return the hosts that no flow reached or left; the flows say so, if there are any."""
     index = {name: host for host, name in enumerate(measurements.hosts.names)}
-    failed = [(index[row["from"]], index[row["to"]]) for row in measurements.details.get("host_flow_errors", ())]
-    return unreached_hosts(_flows(measurements.details.get("host_flows", ()), index), failed)
+    failed = [(index[row.source], index[row.target]) for row in (measurements.details.host_flow_errors or ())]
+    return unreached_hosts(_flows((measurements.details.host_flows or ()), index), failed)
 
 
-def _flows(rows: Sequence[dict[str, Any]], index: dict[str, int]) -> list[Flow]:
-    return [Flow(index[row["from"]], index[row["to"]], row["gbps"], row["both_ways"]) for row in rows]
+def _flows(rows: Sequence[FlowEntry], index: dict[str, int]) -> list[Flow]:
+    return [Flow(index[row.source], index[row.target], row.gbps, row.both_ways) for row in rows]
 
 
 def _again_with_fast(
-    rows: Sequence[dict[str, Any]], errors: dict[Pair, str], index: dict[str, int], rtt_us: Matrix
+    rows: Sequence[FlowEntry], errors: dict[Pair, str], index: dict[str, int], rtt_us: Matrix
 ) -> list[Pair]:
     """Return disjoint pairs of hosts that no flow reached, which may be their partners' fault, with fast ones."""
     flows = _flows(rows, index)

@@ -32,7 +32,7 @@ class PairPrediction:
     method: str
     held_out_error: float
 
-    def to_details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """Return the keys of the network file."""
         error = self.held_out_error
         return {

@@ -94,24 +94,19 @@ def measure(
     adaptive = request.adaptive(len(measurements.hosts))
     connector = connector_for(measurements.hosts, request.accept_new_host_keys)
     plan = "adaptive" if adaptive else "all"
-    measurements.details |= {
-        "method": request.method,
-        "count": request.count or MAX_COUNT,
-        "seed": request.seed,
-        "plan": plan,
-    }
+    measurements.add(method=request.method, count=request.count or MAX_COUNT, seed=request.seed, plan=plan)
     deadline = None if request.budget_s is None else time.monotonic() + request.budget_s
     with ProbeSession(measurements, connector, settings_of(request), time.monotonic) as session:
         started = time.monotonic()
         session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
         _log.debug("agents on %d hosts in %.1f s", len(session.agents), time.monotonic() - started)
         if interfaces := find_interfaces(session):
-            measurements.details["interfaces"] = with_rates_of(measurements.details.get("interfaces"), interfaces)
+            measurements.add(interfaces=with_rates_of(measurements.details.interfaces or None, interfaces))
         rounds = _Rounds(session, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.host_rates and in_time and request.method != "iperf3":
             rounds.host_rates()
-        blocked = bool(measurements.details.get("host_flow_errors")) and not measurements.details.get("host_flows")
+        blocked = bool(measurements.details.host_flow_errors) and not measurements.details.host_flows
         if blocked:
             _log.warning("no TCP flow came through between any hosts: no shared links or bandwidths are measured")
             if request.bandwidth:
@@ -145,9 +140,7 @@ class _Rounds:
             _log.info("--method auto: %s", method_for.summary)
         if method == "flow":
             self.session.context.flow_reference = FlowReference(measurements)
-            planned = bandwidth_rounds(
-                measurements.hosts.names, measurements.details.get("shared_links", ()), self.seed
-            )
+            planned = bandwidth_rounds(measurements.hosts.names, measurements.details.shared_links or (), self.seed)
             seconds = planned * round_seconds(self.session.context.settings.bandwidth_s, both_at_once=True)
             _log.info("bandwidths in %d rounds: about %s", planned, format_duration(seconds))
         done = 0
@@ -231,7 +224,7 @@ def _measured_so_far(measurements: Measurements, method: str) -> Matrix:
 def _plan(measurements: Measurements, method: str, adaptive: bool, seed: int) -> ProbePlan:
     n = len(measurements.hosts)
     if method in BANDWIDTH_METHODS:
-        limits = link_limits(measurements.hosts.names, measurements.details.get("shared_links", ()))
+        limits = link_limits(measurements.hosts.names, measurements.details.shared_links or ())
         return LinkAwarePlan(n, seed, limits) if limits else AllPairs(n, seed)
     if not adaptive:
         return AllPairs(n, seed)
@@ -245,7 +238,7 @@ def _predict(measurements: Measurements, plan: ProbePlan, seed: int, quick: bool
     if not isinstance(plan, AdaptivePlan) or not measurements.any():
         return None
     prediction = predict_pairs(measurements.latency, plan.held_out, seed, quick)
-    measurements.details |= prediction.to_details()
+    measurements.add(**prediction.details())
     n = len(measurements.hosts)
     share = 1 - len(measurements.missing()) / (n * (n - 1) // 2)
     reason = "the groups no longer change" if plan.converged else "its share of pairs is spent"

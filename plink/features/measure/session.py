@@ -8,6 +8,7 @@ from plink.errors import PartlyDone
 from plink.features.measure.request import ProbeRequest
 from plink.features.order.interfaces import interface_topology, interface_warnings
 from plink.model.hostlist import fold_hostlist
+from plink.model.network_file import SharedLinkEntry
 from plink.model.units import format_gbps
 from plink.records import workspace
 from plink.terminal.compilation_notice import compiling_meanwhile
@@ -89,12 +90,12 @@ def _report_results(measurements: "Measurements", in_time: bool) -> None:
     topology = interface_topology(network)
     if topology and not topology.faulty:  # else a warning says so
         say(topology.text)
-    tiers = measurements.details.get("shared_links", [])
+    tiers = measurements.details.shared_links or []
     for number, tier in enumerate(tiers, 1):
-        for row in tier["groups"]:
-            if len(row["members"]) < 2 or is_uncertain(row):
+        for row in tier.groups:
+            if len(row.members) < 2 or is_uncertain(row):
                 continue  # of one host it is its own link; of uncertain groups a finding follows
-            hosts = f"{'' if number == 1 else f'tier {number}: '}{len(row['members'])} hosts with {row['members'][0]}"
+            hosts = f"{'' if number == 1 else f'tier {number}: '}{len(row.members)} hosts with {row.members[0]}"
             say(f"{hosts} share {_rate(row, 'out')} out, {_rate(row, 'in')} in")
     findings = rate_findings(network)
     for finding in (*findings, *uncertain_groups(network)):
@@ -102,7 +103,7 @@ def _report_results(measurements: "Measurements", in_time: bool) -> None:
     for warning in interface_warnings(network):
         say(warning)
     closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]
-    unmeasured_groups = [row for tier in tiers for row in tier["groups"] if row.get("why")]
+    unmeasured_groups = [row for tier in tiers for row in tier.groups if row.reason]
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trips" if measurements.errors else "bandwidths"
     if errors and set(errors.values()) == {NOT_TRIED}:
@@ -116,7 +117,7 @@ def _report_results(measurements: "Measurements", in_time: bool) -> None:
         )
     if unmeasured_groups:
         raise PartlyDone(
-            f"what {len(unmeasured_groups)} groups share could not be measured: {unmeasured_groups[0]['why']}"
+            f"what {len(unmeasured_groups)} groups share could not be measured: {unmeasured_groups[0].reason}"
         )
     if closed:
         raise PartlyDone(f"host rates are missing of {fold_hostlist(closed, ', ')}; --no-host-rates leaves them out")
@@ -124,8 +125,8 @@ def _report_results(measurements: "Measurements", in_time: bool) -> None:
         raise PartlyDone("the budget is spent; `plink probe ... --resume` continues")
 
 
-def _rate(row: dict[str, object], direction: str) -> str:
-    value = row[f"{direction}_gbps"]
-    if not isinstance(value, float):
+def _rate(row: SharedLinkEntry, direction: str) -> str:
+    gbps = row.gbps(direction)
+    if gbps is None:
         return "an unknown rate"
-    return f"{'' if row[f'{direction}_limited_by'] == 'link' else 'at least '}{format_gbps(value)}"
+    return f"{'' if row.limited_by(direction) == 'link' else 'at least '}{format_gbps(gbps)}"

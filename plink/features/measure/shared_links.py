@@ -4,16 +4,17 @@ import dataclasses
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from plink.features.measure.host_rates import TCP_BLOCKED, unreached_by_flows
 from plink.features.order.interfaces import most_hosts_relay
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, symmetrised
+from plink.model.network_file import SharedLinkEntry, SharedTierEntry
 from plink.model.topology import Topology, paths_for
 from probes.boundary_pairs import TierGroups
 from probes.measurements import Measurements
@@ -50,14 +51,14 @@ def measure_shared_links(
     :param given_tiers: as of :func:`tiers_by_topology`; None: found by the latencies.
     """
     measurements = session.measurements
-    if given_tiers is None and most_hosts_relay(measurements.details.get("interfaces")):
+    if given_tiers is None and most_hosts_relay(measurements.details.interfaces or None):
         return
     tiers = find_tiers(measurements) if given_tiers is None else given_tiers
     if not tiers or len(tiers[0]) < 2:
         source = "the latencies" if given_tiers is None else "the topology file"
         _log.info("no groups stand out in %s: no shared links to measure", source)
         return
-    names, measured, below = measurements.hosts.names, list[dict[str, Any]](), list[dict[str, Any]]()
+    names, measured, below = measurements.hosts.names, list[SharedTierEntry](), list[SharedLinkEntry]()
     unreached = frozenset(unreached_by_flows(measurements))
     part_of = dict[int, int]()
     confidences = _confidences(measurements, tiers) if given_tiers is None else []
@@ -67,11 +68,13 @@ def measure_shared_links(
         if part_of:  # the link of a group of one part is that of the part
             several = [group for group in groups if len(set(map(tier.part, group))) > 1]
             below_gbps = {
-                (group[0], way): row[f"{way}_gbps"] or 0.0
-                for group in groups if group not in several
-                for row in below if names[group[0]] in row["members"]
+                (group[0], way): row.gbps(way) or 0.0
+                for group in groups
+                if group not in several
+                for row in below
+                if names[group[0]] in row.members
                 for way in ("out", "in")
-            }  # fmt: skip
+            }
             tier = dataclasses.replace(tier, measured=frozenset(itertools.chain(*several)), known_gbps=below_gbps)
         on_done = functools.partial(_advance_from, advance, first, ends[-1])
         with session.scheduler.excluding(unreached, TCP_BLOCKED):
@@ -87,39 +90,38 @@ def measure_shared_links(
         else:
             rows = [_with_unreached(row, groups, names, unreached) for row in rows]
         if rows:
-            for entry in measured:
-                entry["groups"] = limited_from_above(entry["groups"], rows)
+            measured = [structs.replace(entry, groups=limited_from_above(entry.groups, rows)) for entry in measured]
             measured.append(_tier_entry(rows, groups, names, confidences[number] if confidences else None))
-            measurements.details["shared_links"] = measured
-            inside = {name for row in rows for name in row["members"]}
-            below = rows + [row for row in below if not inside.issuperset(row["members"])]
+            measurements.add(shared_links=measured)
+            inside = {name for row in rows for name in row.members}
+            below = rows + [row for row in below if not inside.issuperset(row.members)]
             part_of = {host: part for part, group in enumerate(groups) for host in group}
 
 
 def _confidences(measurements: Measurements, tiers: Sequence[HostGroups]) -> list[TierConfidence]:
     """Return how sure each tier is; empty where that is not known."""
-    sparse = measurements.details.get("plan") == "adaptive"
+    sparse = measurements.details.plan == "adaptive"
     label = functools.partial(label_groups, sparse=True) if sparse else None
     return tier_confidences(measurements.latency, measurements.halves, tiers, label)
 
 
 def _tier_entry(
-    rows: Sequence[dict[str, Any]], groups: HostGroups, names: Sequence[str], confidence: TierConfidence | None
-) -> dict[str, Any]:
+    rows: Sequence[SharedLinkEntry], groups: HostGroups, names: Sequence[str], confidence: TierConfidence | None
+) -> SharedTierEntry:
     """Return a tier as the file has it, with the confidence of the tier and of each group where they are known."""
     if confidence is None:
-        return {"groups": [*rows]}
+        return SharedTierEntry(groups=[*rows])
     of_host = {names[host]: share for group, share in zip(groups, confidence.groups, strict=True) for host in group}
-    certain = [{**row, "confidence": round(of_host[row["members"][0]], 3)} for row in rows]
-    return {"confidence": round(confidence.tier, 3), "groups": certain}
+    certain = [structs.replace(row, confidence=round(of_host[row.members[0]], 3)) for row in rows]
+    return SharedTierEntry(confidence=round(confidence.tier, 3), groups=certain)
 
 
 def _with_unreached(
-    row: dict[str, Any], groups: HostGroups, names: Sequence[str], unreached: frozenset[int]
-) -> dict[str, Any]:
+    row: SharedLinkEntry, groups: HostGroups, names: Sequence[str], unreached: frozenset[int]
+) -> SharedLinkEntry:
     """Return the row of a group with its hosts that took no part in flows, for they are behind the same link."""
-    group = next(group for group in groups if names.index(row["members"][0]) in group)
-    return {**row, "members": [*row["members"], *(names[host] for host in group if host in unreached)]}
+    group = next(group for group in groups if names.index(row.members[0]) in group)
+    return structs.replace(row, members=[*row.members, *(names[host] for host in group if host in unreached)])
 
 
 def _advance_from(advance: Callable[[int, int], None], first: int, total: int, done: int, _: int) -> None:
@@ -148,7 +150,7 @@ def find_tiers(measurements: Measurements) -> list[HostGroups]:
     The groups are those of the nearest tier, or finer ones, if both halves of the samples have them too.
     """
     latency = measurements.latency
-    sparse = measurements.details.get("plan") == "adaptive"
+    sparse = measurements.details.plan == "adaptive"
     labels = label_groups(latency, sparse)
     halves = () if sparse else measurements.network().half_rtts_us
     if halves and len(labels) > 2:
@@ -171,18 +173,18 @@ def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:
     return nearest_tier(np.where(np.isnan(cost), np.nanmax(cost), cost))
 
 
-def link_limits(names: Sequence[str], tiers: Sequence[Mapping[str, Any]]) -> list[LinkLimit]:
+def link_limits(names: Sequence[str], tiers: Sequence[SharedTierEntry]) -> list[LinkLimit]:
     """Return how many flows the links that groups share carry at a time, each at the rate that it has alone.
 
     A link that was not the limit itself carries all of them; one that could not be measured is taken to carry one flow.
     """
     limits = []
-    for row in (row for tier in tiers for row in tier["groups"]):
+    for row in (row for tier in tiers for row in tier.groups):
         flows = [
-            (row.get(f"{direction}_gbps") or 1.0) / (row.get(f"{direction}_one_flow_gbps") or np.inf)
+            (row.gbps(direction) or 1.0) / (row.one_flow_gbps(direction) or np.inf)
             for direction in ("out", "in")
-            if row.get(f"{direction}_limited_by") not in ("hosts", "groups")
+            if row.limited_by(direction) not in ("hosts", "groups")
         ]
         if flows:
-            limits.append(LinkLimit(np.isin(names, row["members"]), max(1, int(min(flows) + _FLOW_TOLERANCE))))
+            limits.append(LinkLimit(np.isin(names, row.members), max(1, int(min(flows) + _FLOW_TOLERANCE))))
     return limits

@@ -54,7 +54,8 @@ def reorder(
     labels: Annotated[
         str | None,
         typer.Option(
-            metavar="LABEL,...", help="Labels of Kubernetes' nodes that are the levels, outermost first.",
+            metavar="LABEL,...",
+            help="Labels of Kubernetes' nodes that are the levels, outermost first.",
             rich_help_panel=_HOSTS,
         ),
     ] = None,
@@ -69,13 +70,14 @@ def reorder(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output",
+            "-o",
+            "--output",
             help="Where to write it, - for standard output, the default with --format; else .plink/order.json.",
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the order as JSON.", rich_help_panel=_OUTPUT)] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Find the rank order that is cheapest for a collective on the measured network.
 
     The order is written to .plink/order.json, with --format or -o as a file for
@@ -102,9 +104,11 @@ def reorder(
     from_workspace = network_file is None and not topology  # the order is that of the network that was probed here
     default_target = workspace.ORDER if output is None and format is None and not as_json else None
     workspace.check_output(
-        output, default_target, (network_read, hosts_file, groups, *topology, *prior),
+        output,
+        default_target,
+        (network_read, hosts_file, groups, *topology, *prior),
         written=workspace.ORDER if from_workspace and chosen != "order" else None,
-    )  # fmt: skip
+    )
     if from_workspace:
         workspace.check_output(None, workspace.ORDER)
     label_names = parse_labels(labels)

@@ -58,7 +58,7 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
     fabric = fabric_from(network if smoothed is None else smoothed.network)
     n = len(network.hosts)
     missing = int(np.isnan(network.rtt_us).sum()) // 2
-    if missing and smoothed is None and "predicted_us" in network.details:
+    if missing and smoothed is None and network.details.predicted_us:
         _log.info(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
     unknown = np.isnan(rtt)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.documents.network import InterfacesEntry
 from plink.model.diagnosis import Finding, Severity
 from plink.model.network import Network
+from plink.model.network_file import InterfacesEntry
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
 from solvers.costs.fabric import Fabric, over_rails
@@ -40,15 +40,15 @@ def interface_topology(network: Network) -> InterfaceTopology | None:
     if entry is None:
         return None
     names = network.hosts.names
-    counts = sorted({len(interfaces) for interfaces in entry["names"]})
+    counts = sorted({len(interfaces) for interfaces in entry.names})
     each = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
     prefix = f"{len(names)} hosts, {each} interfaces each: "
-    switches = [[(host, interface) for host, interface in switch] for switch in entry["switches"]]
+    switches = [[(host, interface) for host, interface in switch] for switch in entry.switches]
     try:
         shape = recognise(len(names), switches, names)
     except Defect as defect:
         faulty = [
-            f"{names[host]}/{entry['names'][host][interface]}" if interface != MISSING else names[host]
+            f"{names[host]}/{entry.names[host][interface]}" if interface != MISSING else names[host]
             for host, interface in defect.ports
         ]
         return InterfaceTopology(None, f"{prefix}neither BCube nor rails: {defect}", tuple(dict.fromkeys(faulty)))
@@ -59,12 +59,12 @@ def interface_topology(network: Network) -> InterfaceTopology | None:
 def most_hosts_relay(entry: InterfacesEntry | None) -> bool:
     """Return whether most hosts pass on what others send, as in a BCube: hosts differ in digits there, whether or not
     all its interfaces work, and form no groups."""
-    return entry is not None and 2 * len({by for row in entry["relays"] for by in row} - {None}) > len(entry["relays"])
+    return entry is not None and 2 * len({by for row in entry.relays for by in row} - {None}) > len(entry.relays)
 
 
 def _rates(entry: InterfacesEntry) -> str:
     """Return what interfaces carry, in a few words; empty where that was not measured."""
-    rows = [*entry.get("out_gbps", ()), *entry.get("in_gbps", ())]
+    rows = [*(entry.out_gbps or ()), *(entry.in_gbps or ())]
     rates = sorted(rate for row in rows for rate in row if rate is not None)
     if not rates:
         return ""
@@ -82,7 +82,7 @@ def rail_names(network: Network) -> tuple[str, ...]:
     if topology is None or entry is None or not isinstance(topology.shape, Rails):
         return ()
     names = [
-        {entry["names"][host][interface] for host, interface in enumerate(column)}
+        {entry.names[host][interface] for host, interface in enumerate(column)}
         for column in topology.shape.interfaces.T.tolist()
     ]
     return tuple(min(rail) for rail in names) if all(len(rail) == 1 for rail in names) else ()
@@ -150,18 +150,19 @@ def interface_findings(network: Network) -> Iterator[Finding]:
     answering = np.isfinite(network.rtt_us) & ~np.eye(len(silent), dtype=bool)
     lost: npt.NDArray[np.bool_] = np.logical_and(silent.any(axis=1), ~answering.any(axis=1))
     silent[lost] = silent[:, lost] = False
-    dead = [ports for switch in entry["switches"] if (ports := _dead_ports(switch, silent, answering, lost))]
+    dead = [ports for switch in entry.switches if (ports := _dead_ports(switch, silent, answering, lost))]
     for ports in dead:
-        devices = [f"{network.hosts.names[host]}/{entry['names'][host][interface]}" for host, interface in ports]
+        devices = [f"{network.hosts.names[host]}/{entry.names[host][interface]}" for host, interface in ports]
         hosts = [network.hosts.names[host] for host, _ in ports]
         evidence = (
-            f"{devices[0]} reaches none of its neighbours{_where(topology.shape, ports)}" if len(ports) == 1
+            f"{devices[0]} reaches none of its neighbours{_where(topology.shape, ports)}"
+            if len(ports) == 1
             else f"{' and '.join(devices)} do not reach each other{_where(topology.shape, ports)}"
-        )  # fmt: skip
+        )
         yield Finding("interface", Severity.ERROR, hosts, evidence, "look at `ip link` there, the cable and the switch")
     blamed = {host for ports in dead for host, _ in ports}
     for relay, name in enumerate(network.hosts.names):
-        pairs = [(i, j) for i, row in enumerate(entry["relays"]) for j, by in enumerate(row) if by == relay]
+        pairs = [(i, j) for i, row in enumerate(entry.relays) for j, by in enumerate(row) if by == relay]
         failed = sum(bool(silent[i, j]) for i, j in pairs)
         if failed and relay not in blamed and not any(answering[i, j] for i, j in pairs):
             evidence = f"{failed} pairs of hosts send through it, and none gets an answer"
@@ -177,12 +178,12 @@ def _where(shape: BCube | Rails | None, ports: list[tuple[int, int]]) -> str:
 
 def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
     """Yield interfaces that carry far less than the others, with their hosts."""
-    out_gbps, in_gbps = entry.get("out_gbps"), entry.get("in_gbps")
+    out_gbps, in_gbps = (entry.out_gbps or None), (entry.in_gbps or None)
     if out_gbps is None or in_gbps is None:
         return
-    cables = [((a, k), (b, m)) for (a, k), (b, m) in (ports for ports in entry["switches"] if len(ports) == 2)]
+    cables = [((a, k), (b, m)) for (a, k), (b, m) in (ports for ports in entry.switches if len(ports) == 2)]
     for slow in slow_interfaces(out_gbps, in_gbps, cables):
-        devices = " - ".join(f"{network.hosts.names[host]}/{entry['names'][host][k]}" for host, k in slow.ports)
+        devices = " - ".join(f"{network.hosts.names[host]}/{entry.names[host][k]}" for host, k in slow.ports)
         rates = " and ".join(f"{way} at most {format_gbps(rate)}" for way, rate in slow.ways.items())
         evidence = f"{devices} {rates}, other interfaces {format_gbps(slow.usual_gbps)} (median)"
         hosts = [network.hosts.names[host] for host, _ in slow.ports]
@@ -191,8 +192,8 @@ def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
 
 def _asymmetric(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
     """Yield one finding of hosts that send to a neighbour by one switch and get its packets by another."""
-    switch_of = {(host, interface): k for k, ports in enumerate(entry["switches"]) for host, interface in ports}
-    used, relays = entry["used"], entry["relays"]
+    switch_of = {(host, interface): k for k, ports in enumerate(entry.switches) for host, interface in ports}
+    used, relays = entry.used, entry.relays
     pairs = []
     for i, j in itertools.combinations(range(len(used)), 2):
         is_direct = relays[i][j] is None and relays[j][i] is None
@@ -202,7 +203,7 @@ def _asymmetric(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
                 pairs.append((i, j))
     if pairs:
         (i, j), names = pairs[0], network.hosts.names
-        ends = [f"{names[a]} sends by {entry['names'][a][int(used[a][b])]}" for a, b in ((i, j), (j, i))]
+        ends = [f"{names[a]} sends by {entry.names[a][int(used[a][b])]}" for a, b in ((i, j), (j, i))]
         evidence = f"ways there and back differ: between {names[i]} and {names[j]}, {' and '.join(ends)}"
         hosts = list(dict.fromkeys(names[host] for pair in pairs for host in pair))
         yield Finding("interface", Severity.INFO, hosts, evidence, "compare `ip route get` on both hosts", len(pairs))
@@ -213,13 +214,13 @@ def _silent_pairs(network: Network) -> npt.NDArray[np.bool_]:
     index = {name: k for k, name in enumerate(network.hosts.names)}
     tried = np.zeros((len(index), len(index)), dtype=bool)
     for error in network.errors:
-        if error["why"] != NOT_TRIED and error["from"] in index and error["to"] in index:
-            tried[index[error["from"]], index[error["to"]]] = True
+        if error.reason != NOT_TRIED and error.source in index and error.target in index:
+            tried[index[error.source], index[error.target]] = True
     return (tried | tried.T) & np.isnan(network.rtt_us)
 
 
 def _dead_ports(
-    switch: list[list[int]],
+    switch: Sequence[tuple[int, int]],
     silent: npt.NDArray[np.bool_],
     answering: npt.NDArray[np.bool_],
     lost: npt.NDArray[np.bool_],

@@ -22,6 +22,7 @@ from plink.features.order.data import (
 from plink.features.order.fast_tsp_process import FastTsp
 from plink.features.order.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
 from plink.features.order.request import OrderRequest
+from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
@@ -130,9 +131,12 @@ def solve(
         deadline = started + limit * share if timed else None
         patient = not timed or (request.time_limit_s is not None and not request.prove)
         budget = SearchBudget(
-            _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, deadline, stopped), patient,
-            None if deadline is None else deadline + time.monotonic() - search_clock(), FastTsp,
-        )  # fmt: skip
+            _UNLIMITED_MOVES if timed else request.max_moves or 0,
+            _watch(show, deadline, stopped),
+            patient,
+            None if deadline is None else deadline + time.monotonic() - search_clock(),
+            FastTsp,
+        )
         result = search(task, request.seed, budget)
         seconds = search_clock() - started
         _log.debug("%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, seconds)
@@ -253,14 +257,15 @@ def _without_guesses(fabric: Fabric, data: SearchData, rtt_us: Matrix) -> Fabric
 
 def _is_probed(network: Network) -> bool:
     """Return whether plink measured the network, and could have measured rates; files by others have what they have."""
-    return "plan" in network.details
+    return network.details.plan is not UNSET
 
 
 def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
     number = (
-        f"all {choice.candidates}" if choice.simulated == choice.candidates
+        f"all {choice.candidates}"
+        if choice.simulated == choice.candidates
         else f"{choice.simulated} of {choice.candidates}"
-    )  # fmt: skip
+    )
     return (
         f"the search went by {choice.search_model}; {number} candidate orders were simulated in "
         f"{seconds:.1f} s, and the fastest is taken"

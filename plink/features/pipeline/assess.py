@@ -3,18 +3,18 @@
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any
 
 from plink.errors import InputError, NoAnswer
+from plink.model.codec import decode
 from plink.model.document import UNSET
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
 from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.rank_report import median_of, rank_report_from_json, training_s
+from plink.model.pipeline.rank_report import RankReport, median_of, seconds_of, training_s
 from plink.model.pipeline.results import AssessedStage, PipelineAssessment, PredictedFigure
 from plink.model.pipeline.shape import minibatches_to_prove
 from plink.model.pipeline.timeline import TimedAction
@@ -31,18 +31,18 @@ _WAITS = {
 }
 
 
-def _latest_reports(folder: Path) -> list[dict[str, Any]]:
+def _latest_reports(folder: Path) -> list[RankReport]:
     """Return the latest report of each rank of a run, in rank order.
 
     :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
     """
-    latest = {report["rank"]: report for report in _reports_of(folder) if report["type"] != "timeline"}
+    latest = {report.rank: report for report in _reports_of(folder) if report.type != "timeline"}
     if not latest:
         raise NoAnswer(f"{folder / NAME} is empty: no rank reported before the run ended")
     return [latest[rank] for rank in sorted(latest)]
 
 
-def _reports_of(folder: Path) -> list[dict[str, Any]]:
+def _reports_of(folder: Path) -> list[RankReport]:
     """Return all reports of a run, in the sequence in which they came.
 
     :raises NoAnswer: when the run has none. :raises InputError: naming the line that is wrong.
@@ -50,13 +50,13 @@ def _reports_of(folder: Path) -> list[dict[str, Any]]:
     path = folder / NAME
     if not path.is_file():
         raise NoAnswer(f"{folder.name} has no {NAME}: it was no pipeline, or no rank reported before it ended")
-    reports: list[dict[str, Any]] = []
+    reports: list[RankReport] = []
     for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
         try:
             document = json.loads(line)
         except ValueError:
             raise InputError(f"{path}: line {number}", "is no JSON") from None
-        reports.append(dict(rank_report_from_json(document, f"{path}: line {number}")))
+        reports.append(decode(RankReport, document, f"{path}: line {number}"))
     return reports
 
 
@@ -68,18 +68,18 @@ def measured_timeline(plan: PipelinePlan, folder: Path) -> tuple[TimedAction, ..
     timeline = []
     for report in _reports_of(folder):
         _check_plan(report, folder.name, plan)
-        for kind, number, begin_s, end_s in report.get("actions", ()):
-            action = PipelineAction(kind, report["stage"], number)
-            timeline.append(TimedAction(action, report["replica"], begin_s, end_s))
+        for kind, number, begin_s, end_s in report.actions or ():
+            action = PipelineAction(kind, report.stage, number)
+            timeline.append(TimedAction(action, report.replica, begin_s, end_s))
     if not timeline:
         raise NoAnswer(f"{folder.name} has no times of actions: ranks write them when the job ends")
     return tuple(timeline)
 
 
-def _check_plan(report: Mapping[str, Any], run: str, plan: PipelinePlan) -> None:
+def _check_plan(report: RankReport, run: str, plan: PipelinePlan) -> None:
     fingerprints = [plan.for_ranks().fingerprint(), plan.fingerprint()]
-    if report["plan"] not in fingerprints:
-        raise InputError(run, f"it ran plan {report['plan']}, not this one ({fingerprints[0]}); name its plan")
+    if report.plan not in fingerprints:
+        raise InputError(run, f"it ran plan {report.plan}, not this one ({fingerprints[0]}); name its plan")
 
 
 def assess_pipeline(plan: PipelinePlan, folder: Path) -> PipelineAssessment:
@@ -90,45 +90,45 @@ def assess_pipeline(plan: PipelinePlan, folder: Path) -> PipelineAssessment:
     reports, run = _latest_reports(folder), folder.name
     for report in reports:
         _check_plan(report, run, plan)
-    if missing := sorted(set(range(plan.ranks)) - {report["rank"] for report in reports}):
+    if missing := sorted(set(range(plan.ranks)) - {report.rank for report in reports}):
         raise NoAnswer(f"{run}: rank {missing[0]} did not report, so there is nothing to assess its stage by")
     stages = tuple(
-        _assessed_stage(plan, number, [report for report in reports if report["stage"] == number])
+        _assessed_stage(plan, number, [report for report in reports if report.stage == number])
         for number in range(len(plan.stages))
     )
-    periods = [report["minibatch_s"] for report in reports if "minibatch_s" in report]
+    periods = [report.minibatch_s for report in reports if report.minibatch_s is not UNSET]
     period = PredictedFigure(
         predicted=plan.minibatch_s,
         measured=statistics.median(periods) if periods else None,
     )
     return PipelineAssessment(
         run=run,
-        minibatches=sum(report["minibatches"] for report in reports if report["stage"] == 0),
+        minibatches=sum(report.minibatches for report in reports if report.stage == 0),
         minibatch_s=period,
         stages=stages,
         verdict=tuple(_verdict(stages, period, _slow_link(plan, reports))),
     )
 
 
-def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[str, Any]]) -> AssessedStage:
+def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[RankReport]) -> AssessedStage:
     stage, shape = plan.stages[number], plan.shape
     count = len(stage.ranks)
 
-    def compute(report: Mapping[str, Any]) -> float | None:
-        if "forward_s" not in report:
+    def compute(report: RankReport) -> float | None:
+        if report.forward_s is UNSET:
             return None
         per_update = max(1.0, shape.accumulate / count)
-        return float(report["forward_s"] + report.get("backward_s", 0.0) + report.get("update_s", 0.0) / per_update)
+        return report.forward_s + seconds_of("backward_s", report) + seconds_of("update_s", report) / per_update
 
-    def busy(report: Mapping[str, Any]) -> float | None:
-        waited = sum(report.get(key, 0.0) for key in _WAITS)
+    def busy(report: RankReport) -> float | None:
+        waited = sum(seconds_of(key, report) for key in _WAITS)
         seconds = training_s(report)
         return max(1e-9, 1 - waited / seconds) if seconds > 0 else None
 
-    waits = {name: median_of(reports, partial(_waited_s, key)) or 0.0 for key, name in _WAITS.items()}
+    waits = {name: median_of(reports, partial(seconds_of, key)) or 0.0 for key, name in _WAITS.items()}
     computed = median_of(reports, compute)
-    sent = sum(report["sent_bytes"] for report in reports)
-    done = sum(report["minibatches"] for report in reports)
+    sent = sum(report.sent_bytes for report in reports)
+    done = sum(report.minibatches for report in reports)
     ahead = plan.boundaries[number].forward_bytes if number < len(plan.boundaries) else 0
     back = plan.boundaries[number - 1].backward_bytes if number else 0
     minibatches = min(minibatches_to_prove(shape), _MAX_REPLAYED_MINIBATCHES)
@@ -143,47 +143,43 @@ def _assessed_stage(plan: PipelinePlan, number: int, reports: Sequence[Mapping[s
         sent_bytes=PredictedFigure(
             predicted=float(ahead + back) or None, measured=sent / done if sent and done else None
         ),
-        versions=max(report["versions"] for report in reports),
+        versions=max(report.versions for report in reports),
         planned_versions=use_of(shape, number, list(actions_of(shape, number, 0, minibatches))).versions,
         waits_for=longest if waits[longest] > 0 else UNSET,
     )
 
 
-def _waited_s(key: str, report: Mapping[str, Any]) -> float:
-    return float(report.get(key, 0.0))
-
-
-def _slow_link(plan: PipelinePlan, reports: Sequence[Mapping[str, Any]]) -> str:
+def _slow_link(plan: PipelinePlan, reports: Sequence[RankReport]) -> str:
     """Return the two ranks that wait most for each other's messages, for people; empty where no pair stands out.
 
     Where messages between two stages hold all up, the ranks before wait for gradients and those after for activations.
     Other replicas of their stages wait for these two.
     """
-    by_rank = {report["rank"]: report for report in reports}
+    by_rank = {report.rank: report for report in reports}
     ranks = [stage.ranks for stage in plan.stages]
-    pairs: list[tuple[float, Mapping[str, Any], Mapping[str, Any]]] = []
+    pairs: list[tuple[float, RankReport, RankReport]] = []
     for stage, (count, following) in enumerate(pairwise(plan.replicas)):
         # Minibatch b passes replicas b mod count and b mod following.
         places = product(range(count), range(0, following, math.gcd(count, following)))
         for replica, offset in places:
             before = by_rank[ranks[stage][replica]]
             after = by_rank[ranks[stage + 1][(replica + offset) % following]]
-            pairs.append((_waited_s("wait_backward_s", before) + _waited_s("wait_forward_s", after), before, after))
+            pairs.append((seconds_of("wait_backward_s", before) + seconds_of("wait_forward_s", after), before, after))
     pairs.sort(key=lambda pair: -pair[0])
     if not pairs or (len(pairs) > 1 and pairs[0][0] <= pairs[1][0] * (1 + _TOLERANCE)):
         return ""
     _, before, after = pairs[0]
     if _longest_wait(before) != "wait_backward_s" or _longest_wait(after) != "wait_forward_s":
         return ""
-    if _waited_s("wait_forward_s", after) <= training_s(after) * _TOLERANCE:  # it computes while the other waits
+    if seconds_of("wait_forward_s", after) <= training_s(after) * _TOLERANCE:  # it computes while the other waits
         return ""
-    return " and ".join(f"rank {report['rank']} ({report['host']})" for report in (before, after))
+    return " and ".join(f"rank {report.rank} ({report.host})" for report in (before, after))
 
 
-def _longest_wait(report: Mapping[str, Any]) -> str:
+def _longest_wait(report: RankReport) -> str:
     """Return for what a rank waits longest, empty where it waits for nothing."""
-    longest = max(_WAITS, key=lambda key: _waited_s(key, report))
-    return longest if _waited_s(longest, report) > 0 else ""
+    longest = max(_WAITS, key=lambda key: seconds_of(key, report))
+    return longest if seconds_of(longest, report) > 0 else ""
 
 
 def _verdict(stages: Sequence[AssessedStage], period: PredictedFigure, link: str) -> list[str]:

@@ -28,13 +28,12 @@ from plink.model.pipeline.pipedream_graph import read_pipedream_graph
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.timeline import chrome_trace
 from plink.model.storage import STANDARD, check_writable, name_of, write_document, write_text
+from plink.pictures import PAPER, check_picture, write_picture
 from plink.records import workspace
 from plink.records.runs import run_named
-from plink.report.colours import PAPER
 from plink.terminal.inputs import network_from
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import Json, takes
-from plink.terminal.pictures import check_picture, write_picture
 from plink.terminal.results import write_result
 from plink.terminal.screen import print_json, print_lines, progress, say, say_read
 

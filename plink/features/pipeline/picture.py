@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_time, time_unit
-from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
-from plink.report.colours import Palette
+from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, title
 
 _ROW, _TOP, _BOTTOM, _LEFT, _RIGHT = 0.34, 0.62, 0.5, 1.4, 0.15  # inches
 _MAX_RANKS = 32

@@ -65,10 +65,13 @@ def plan(
     job_plan = plink.plan(
         network,
         replace(
-            request, order=rank_order, order_source=str(order or workspace.ORDER),
-            groups=group_request, groups_source=str(groups or workspace.GROUPS),
+            request,
+            order=rank_order,
+            order_source=str(order or workspace.ORDER),
+            groups=group_request,
+            groups_source=str(groups or workspace.GROUPS),
         ),
-    )  # fmt: skip
+    )
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.PLAN

@@ -24,9 +24,11 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
         markup=False,
     )
     names = {
-        "flat": "flat aggregation", "given": "hosts as given", "random_groups_median": "median of random groups",
+        "flat": "flat aggregation",
+        "given": "hosts as given",
+        "random_groups_median": "median of random groups",
         "masters_by_sizes": "masters by sizes",
-    }  # fmt: skip
+    }
     if job_plan.baseline:
         compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())
         console.print(f"compared with: {compared}", markup=False)
@@ -55,10 +57,13 @@ def _table(job_plan: Plan, groups: Groups, masters: Masters) -> Table:
         hosts = list(dict.fromkeys(host_of_rank[rank] for rank in group))
         names = " ".join(hosts[:_MAX_NAMED_HOSTS]) + (" ..." if len(hosts) > _MAX_NAMED_HOSTS else "")
         table.add_row(
-            str(group_number), names, str(len(group)), f"{global_chunks} ({share:.3g})",
+            str(group_number),
+            names,
+            str(len(group)),
+            f"{global_chunks} ({share:.3g})",
             f"{_span(global_counts[members])} ({_span(global_chunks * parts)})",
             f"{_span(local_counts)} ({_span(chunks * parts)})",
-        )  # fmt: skip
+        )
     if len(groups) > _MAX_GROUPS:
         table.add_row("...")
     return table

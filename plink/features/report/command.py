@@ -2,24 +2,33 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plink.errors import UsageError
-from plink.features.report.show import picture_of, print_picture
+from plink.features.report.request import ReportRequest
 from plink.model.check import read_benchmark_runs
-from plink.model.storage import STANDARD, write_text
+from plink.model.codec import decode
+from plink.model.embedding import NetworkEmbedding
+from plink.model.groups import read_groups
+from plink.model.network import Network
+from plink.model.order import read_order
+from plink.model.storage import STANDARD, read_document, write_text
 from plink.records import workspace
-from plink.report.files import check_target, write_pictures
-from plink.report.page import page
-from plink.terminal.options import Json, NetworkFile
-from plink.terminal.screen import print_json, say
+from plink.terminal.inputs import network_from
+from plink.terminal.options import Json, NetworkFile, takes
+from plink.terminal.screen import print_json, say, say_read
+
+if TYPE_CHECKING:
+    from plink.features.report.data import ReportData
 
 _DEFAULT_PAGE = Path("report.html")
 
 
+@takes(ReportRequest)
 def report(
+    request: ReportRequest,
     network_file: NetworkFile = None,
     order: Annotated[
         Path | None,
@@ -38,7 +47,6 @@ def report(
         Path | None,
         typer.Option(help="Also write its pictures: all in this PNG file, or each as PNG and SVG in this folder."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the embedding.")] = 0,
     terminal: Annotated[
         bool, typer.Option("--terminal", help="Draw in the terminal instead: heat maps, tiers, round trips.")
     ] = False,
@@ -54,31 +62,78 @@ def report(
 
     Example: plink report cloud.json --order order.json -o report.html
     """
-    from plink.features.report.gather import report_data_of
-    from plink.features.report.inputs import host_map, network_to_draw, report_request
+    from plink.features.report.figures import check_target, write_pictures
+    from plink.features.report.page import page
+    from plink.features.report.run import check_drawable, report_data_of
+    from plink.features.report.show import picture_of, print_picture
 
-    if terminal or as_json:
-        if (output, png, results) != (None, None, None):
-            raise UsageError("-o, --png and --results go with the page; omit --terminal and --json, or these")
-        network = network_to_draw(network_file)
-        data = report_data_of(network, report_request(network, order, groups))
-        if as_json:
-            print_json(picture_of(network, data).to_json())
-        else:
-            print_picture(network, data)
-        return
-    output = output or _DEFAULT_PAGE
-    inputs = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
-    workspace.check_output(output, None, inputs)
+    in_terminal, output = terminal or as_json, output or (None if terminal or as_json else _DEFAULT_PAGE)
+    if in_terminal and (output, png, results) != (None, None, None):
+        raise UsageError("-o, --png and --results go with the page; omit --terminal and --json, or these")
+    if output is not None:
+        inputs = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
+        workspace.check_output(output, None, inputs)
     if png is not None:
         check_target(png)
     benchmark_runs = () if results is None else read_benchmark_runs(results)
-    network = network_to_draw(network_file)
-    request = replace(report_request(network, order, groups), results=benchmark_runs)
-    data = report_data_of(network, request, lambda data: host_map(network, data, seed))
+    network = network_from(network_file)
+    check_drawable(network)
+    request = _with_groups(_with_order(replace(request, results=benchmark_runs), network, order), network, groups)
+    data = report_data_of(network, request)
+    if as_json:
+        print_json(picture_of(network, data).to_json())
+    elif terminal:
+        print_picture(network, data)
+    if output is None:
+        return
+    data = _with_map(network, data, request)
     write_text(output, page(data))
     if str(output) != STANDARD:
         say(f"report -> {output}")
     if png is not None:
         written = write_pictures(data, png)
         say(f"pictures -> {png}" if len(written) == 1 else f"{len(written)} pictures -> {written[0]} and others")
+
+
+def _with_order(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
+    if path is None and not workspace.ORDER.is_file():
+        return replace(request, no_order="There is no order yet; `plink reorder` finds one.")
+    order = read_order(path or workspace.ORDER)
+    if path is not None:
+        if order.network not in (None, network.fingerprint()):
+            say(f"{path} was found for another measurement")
+    elif order.network != network.fingerprint():
+        say(f"{workspace.ORDER} was found for another network and is ignored")
+        return replace(
+            request, no_order="The last order was found for another network; `plink reorder` finds one for this."
+        )
+    else:
+        say_read(workspace.ORDER)
+    return replace(request, order=order, order_source=str(path or workspace.ORDER))
+
+
+def _with_groups(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
+    if path is None and workspace.GROUPS.is_file():
+        group_hosts = {name for group in read_groups(workspace.GROUPS) for name in group}
+        if group_hosts == set(network.hosts.names):
+            say_read(workspace.GROUPS)
+            path = workspace.GROUPS
+        else:
+            say(f"{workspace.GROUPS} is for other hosts and is ignored")
+    return request if path is None else replace(request, groups=read_groups(path), groups_source=str(path))
+
+
+def _with_map(network: Network, data: "ReportData", request: ReportRequest) -> "ReportData":
+    """Return the data with the map of the last embedding if it is of this network, else of a new one."""
+    from plink.features.report.run import with_map
+
+    location = str(workspace.EMBEDDING)
+    if workspace.EMBEDDING.is_file():
+        document = read_document(workspace.EMBEDDING)
+        if document.get("network") == network.fingerprint():
+            embedded = with_map(
+                network, data, replace(request, embedding=decode(NetworkEmbedding, document, location)), location
+            )
+            say_read(workspace.EMBEDDING)
+            return embedded
+    return with_map(network, data, request)

@@ -1,98 +1,142 @@
-"""Map of the hosts: an embedding projected to a plane."""
+"""Draw hosts as points of a plane: groups by colour and mark, the route of the order over them."""
 
-import logging
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.errors import InputError, NoAnswer
-from plink.features.order.smoothing import device_for
-from plink.features.report.projection import plane_of
-from plink.model.embedding import NetworkEmbedding
-from plink.model.network import Network, matrix_from_json
-from plink.report.report_data import Floats, HostMap, Indices, ReportData
-from solvers.embedding.embed import Embedding, embed
+from plink.features.report.blocks import Indices
+from plink.features.report.colours import group_colour, group_mark
+from plink.features.report.data import HostMap, ReportData, Route
+from plink.features.report.words import collective, first_upper
+from plink.model.units import count, format_us
+from plink.pictures import (
+    PAGE_INCHES,
+    Floats,
+    Palette,
+    Picture,
+    axes,
+    drawing,
+    figure,
+    short_names,
+    title,
+    write_labels,
+)
 
-_SLOW_FIT_HOSTS = 64  # hosts: fitting more of them takes long enough to say so
-_NO_PLANE = np.empty((0, 2))  # of a map that is yet to be projected
-_log = logging.getLogger("plink.report")
-_UNITS = {1.0: "us", 2.0: "√us"}  # in which ||v_i - v_j||^alpha is microseconds
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-
-def fitted_map(network: Network, data: ReportData, seed: int = 0) -> tuple[HostMap | None, str]:
-    """Embed the hosts (many hosts: blocks of them) and return the map, or None and the reason in a sentence."""
-    try:
-        return (_fitted_blocks(data, seed) if data.in_blocks else _fitted(network, data, seed)), ""
-    except NoAnswer as error:
-        return None, f"The hosts could not be placed: {error}."
-
-
-def _fitted_map(embedding: Embedding, group_of: Indices) -> HostMap:
-    """Return the map of an embedding, in the plane that tells these groups, shape (N,), apart."""
-    host_map = HostMap(
-        _NO_PLANE, _unit(embedding.alpha), 1.0, embedding.dimension, embedding.alpha, embedding.fitted_us,
-        embedding.held_out_error,
-    )  # fmt: skip
-    return _projected(host_map, embedding.coordinates, group_of)
+_MAX_NAMED_HOSTS = 40  # hosts whose names fit beside their points
+_HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT = 6.6, 0.62, 0.5, 0.62, 0.05
+_BOX = (PAGE_INCHES * 0.64 - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM)
+_MARGIN_FACTOR = 1.14
+_MAX_FORCED_LABELS, _MAX_LABELLED_GROUPS = 24, 60  # groups whose numbers fit
 
 
-def _fitted(network: Network, data: ReportData, seed: int) -> HostMap:
-    names = network.hosts.names
-    if len(names) > _SLOW_FIT_HOSTS:
-        _log.info("placing %d hosts (`plink embed` keeps the result for the next time)", len(names))
-    embedding = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
-    return _fitted_map(embedding, data.groups.of)
+def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
+    """Draw the map of the hosts, without those of which nothing was measured."""
+    from matplotlib.collections import LineCollection
+
+    n, xy = len(data.names), layout.xy
+    route = data.route
+    with drawing():
+        fig = figure(PAGE_INCHES * 0.64, _HEIGHT, palette)
+        across, up = _BOX
+        ax = axes(fig, (_LEFT, _BOTTOM, across, up), palette, "map")
+        low, high = _limits(xy, across / up)
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        has_route = route is not None and len(route.hops) > 0
+        route_text = (
+            f"{first_upper(collective(route.algo))} in plink's order" if has_route and route is not None else ""
+        )
+        heading = route_text or "The hosts by their distances"
+        title(fig, heading, palette, _subtitle(layout))
+        if has_route and route is not None:
+            lines = xy[route.hops]
+            width = 1.4 if n <= 64 else 0.8
+            ax.add_collection(LineCollection(list(lines), colors=palette.muted, linewidths=width, zorder=1))
+        marked = _marked_hops(route)
+        if len(marked):
+            ax.add_collection(LineCollection(list(xy[marked]), colors=palette.accent, linewidths=2.8, zorder=2))
+        size = 64 if n <= 40 else 36 if n <= 128 else 16
+        for group, members in enumerate(data.groups.members()):
+            mark = group_mark(group)[0]
+            ax.scatter(
+                xy[members, 0], xy[members, 1], s=size, marker=mark, zorder=3,
+                color=group_colour(group), edgecolors=palette.ink, linewidths=0.5,
+            )  # fmt: skip
+        _names(ax, data, layout, palette)
+        directions = ("across", "up") if layout.plane.kind == "moved" else ("first direction", "second direction")
+        ax.set_xlabel(f"{directions[0]} ({layout.unit})", labelpad=4)
+        ax.set_ylabel(f"{directions[1]} ({layout.unit})", labelpad=4)
+    route_alt = f"{route_text}; " if route_text else ""
+    groups = f" in {data.groups.number} groups" if data.groups.number > 1 else ""
+    alt = f"Map of {n} hosts{groups}. {route_alt}{_subtitle(layout)}."
+    return Picture("map", alt, fig)
 
 
-def _fitted_blocks(data: ReportData, seed: int) -> HostMap:
-    rows, trips = data.blocks["order"]
-    _log.info(
-        "placing %d hosts in %d blocks; `plink embed` places each, which takes long",
-        len(data.names), len(trips.median),
-    )  # fmt: skip
-    names = [f"the block of {data.names[hosts[0]]}" for hosts in rows.members]
-    medians = trips.median.copy()
-    np.fill_diagonal(medians, 0.0)
-    embedding = embed(medians, seed=seed, device=device_for("auto", len(names)), names=names)
-    of = rows.of
-    fitted = embedding.fitted_us[np.ix_(of, of)]
-    fitted[of[:, None] == of[None, :]] = np.nan
-    host_map = HostMap(
-        _NO_PLANE, _unit(embedding.alpha), 1.0, embedding.dimension, embedding.alpha, fitted, embedding.held_out_error,
-        by_block=True,
-    )  # fmt: skip
-    return _projected(host_map, embedding.coordinates[of], data.groups.of)
+def _marked_hops(route: Route | None) -> Indices:
+    """Return the hops over what the cost model blames, shape (H, 2)."""
+    if route is None or route.bottleneck is None:
+        return np.empty((0, 2), dtype=np.intp)
+    return route.bottleneck.hops
 
 
-def map_of(network: Network, group_of: Indices, embedding: NetworkEmbedding, location: str) -> HostMap:
-    """Return the map of an embedding, NaN for hosts without a place, in the plane that tells these groups, shape (N,),
-    apart.
-
-    :raises InputError: when it cannot be read.
-    """
-    n, index = len(network.hosts), {name: i for i, name in enumerate(network.hosts.names)}
-    names, rows = embedding.hosts, embedding.coordinates
-    if not set(names) <= set(index) or len(set(names)) < len(names):
-        raise InputError(f"{location}: hosts", "expected names of hosts of the network; `plink embed` makes it anew")
-    if len(rows) != len(names) or len({len(row) for row in rows}) != 1:
-        raise InputError(f"{location}: coordinates", f"expected {len(names)} rows of as many numbers")
-    indices = [index[name] for name in names]
-    coordinates, fitted = np.full((n, len(rows[0])), np.nan), np.full((n, n), np.nan)
-    coordinates[indices] = rows
-    fitted[np.ix_(indices, indices)] = matrix_from_json(embedding.fitted_us, len(indices), f"{location}: fitted_us")
-    alpha, error = embedding.alpha, embedding.held_out_error
-    host_map = HostMap(_NO_PLANE, _unit(alpha), 1.0, coordinates.shape[1], alpha, fitted, error)
-    return _projected(host_map, coordinates, group_of)
+def _subtitle(layout: HostMap) -> str:
+    remaining = f"it keeps {layout.plane.kept_variance:.0%} of the spread in {layout.dimension} dimensions"
+    text = {
+        "spread": f"the plane of most spread: {remaining}",
+        "groups": f"the plane that separates the groups: {remaining}",
+        "moved": "no plane separates the groups, so they are moved apart: only near and far can be read from it",
+    }[layout.plane.kind]
+    if layout.dimension <= 2 and layout.plane.kind == "spread":
+        text = "the embedding has two dimensions, so nothing is lost in drawing it"
+    if layout.plane.overlaps:
+        text += f"; {count(layout.plane.overlaps, 'pair')} of groups overlap all the same"
+    return f"{text}; hosts of a block share a place" if layout.by_block else text
 
 
-def _unit(alpha: float) -> str:
-    return _UNITS.get(alpha, f"us^(1/{alpha:g})")
+def shares(layout: HostMap) -> Floats:
+    """Return where each host is drawn, shape (N, 2): shares of the width and height of the axes from their lower left
+    corner; NaN for hosts that are not on the map."""
+    low, high = _limits(layout.xy, _BOX[0] / _BOX[1])
+    return np.asarray((layout.xy - low) / (high - low), dtype=np.float64)
 
 
-def _projected(host_map: HostMap, coordinates: Floats, group_of: Indices) -> HostMap:
-    """Return the map with the hosts of these coordinates, shape (N, D), in a plane."""
-    placed = np.isfinite(coordinates).all(axis=1)
-    plane = plane_of(coordinates[placed], group_of[placed])
-    xy = np.full((len(coordinates), 2), np.nan)
-    xy[placed] = plane.xy
-    return replace(host_map, xy=xy, kept_variance=plane.kept_variance, plane=plane.kind, overlaps=plane.overlaps)
+def _limits(xy: Floats, ratio: float) -> tuple[Floats, Floats]:
+    """Return the lower left and upper right corner: the same scale both ways, with margins for names."""
+    low, high = np.nanmin(xy, axis=0), np.nanmax(xy, axis=0)
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9) * _MARGIN_FACTOR
+    across = max(float(half[0]), float(half[1]) * ratio)
+    reach = np.array([across, across / ratio])
+    return middle - reach, middle + reach
+
+
+def _names(ax: "Axes", data: ReportData, layout: HostMap, palette: Palette) -> None:
+    """Write the names of few hosts, the numbers of groups for many, and the ends of the longest hop always."""
+    from matplotlib.patheffects import withStroke
+
+    n, xy, names = len(data.names), layout.xy, short_names(data.names)
+    on_map = np.flatnonzero(np.isfinite(xy).all(axis=1)).tolist()
+    labels: list[tuple[Floats, str, str]] = []
+    bottleneck = None if data.route is None else data.route.bottleneck
+    if bottleneck is not None and bottleneck.kind == "hop":
+        i, j = bottleneck.hosts
+        labels.append(((xy[i] + xy[j]) / 2, f"longest hop {format_us(bottleneck.time_us)}", palette.accent))
+        labels += [(xy[host], names[host], palette.ink) for host in (i, j)] if n > _MAX_NAMED_HOSTS else []
+    if n <= _MAX_NAMED_HOSTS:
+        labels += [(xy[host], names[host], palette.ink) for host in on_map]
+    elif 1 < data.groups.number <= _MAX_LABELLED_GROUPS:
+        for group, members in enumerate(data.groups.members()):
+            group_hosts = [host for host in members if host in set(on_map)]
+            if group_hosts:
+                labels.append((np.median(xy[group_hosts], axis=0), f"{group + 1}", palette.ink))
+    if not labels:
+        return
+    cover = 0.0  # rather no number of a group than a blot
+    if n > _MAX_NAMED_HOSTS:
+        cover = np.inf if data.groups.number <= _MAX_FORCED_LABELS else 2.0
+    halo = [withStroke(linewidth=2.5, foreground=palette.surface)]
+    texts = [(text, colour) for _, text, colour in labels]
+    write_labels(
+        ax, np.array([at for at, _, _ in labels]), texts, xy[on_map], cover, size=8, path_effects=halo, zorder=5
+    )

@@ -1,4 +1,4 @@
-"""Project an embedding to a plane in which groups of hosts do not lie over each other.
+"""Place hosts on a map: an embedding projected to a plane in which groups do not lie over each other.
 
 The plane of most spread (principal components) keeps distances best and is taken if it separates the groups. Racks that
 are equally far from each other need as many dimensions as there are racks, less one: there it lays one over the other.
@@ -7,12 +7,19 @@ does, hosts are moved in the plane itself until their distances there are those 
 (stress majorisation, de Leeuw 1977).
 """
 
-from dataclasses import dataclass
-from typing import Literal
+import logging
+from dataclasses import replace
 
 import numpy as np
 
-from plink.report.report_data import Floats, Indices
+from plink.errors import InputError
+from plink.features.order.smoothing import device_for
+from plink.features.report.blocks import Indices
+from plink.features.report.data import HostMap, Plane, PlaneKind, ReportData
+from plink.model.embedding import NetworkEmbedding
+from plink.model.network import Network, matrix_from_json
+from plink.pictures import Floats
+from solvers.embedding.embed import Embedding, embed
 
 _MARGIN_SHARE = 0.06  # of the extent of the map: the gap that is wanted between two groups
 _MIN_RADIUS_SHARE = 0.015  # of the extent of the map: of a group's mark, however near its hosts are
@@ -22,20 +29,9 @@ _MAX_MOVED_GROUPS = 128  # the numbers of more do not fit on a map
 _MAX_MOVED_POINTS = 1024  # whose distances are kept in the plane: each step takes their square
 _STARTS, _STEPS, _MAJORISATIONS = 16, 120, 100
 _SHRINKAGES = (1.0, 0.7, 0.5, 0.35, 0.25)  # of the distances within groups that are moved apart
-
-PlaneKind = Literal["spread", "groups", "moved"]
-
-
-@dataclass(frozen=True)
-class Plane:
-    """Hosts in a plane, ``xy``, shape (N, 2). ``kind``: that of most ``spread``, the one that separates the ``groups``,
-    or no projection: ``moved`` apart. ``kept_variance``: the share of the variance that a projection keeps, NaN for
-    none. ``overlaps``: pairs of groups that lie over each other all the same."""
-
-    xy: Floats
-    kind: PlaneKind
-    kept_variance: float
-    overlaps: int
+_SLOW_FIT_HOSTS = 64  # hosts: fitting more of them takes long enough to say so
+_log = logging.getLogger("plink.report")
+_UNITS = {1.0: "us", 2.0: "√us"}  # in which ||v_i - v_j||^alpha is microseconds
 
 
 def plane_of(coordinates: Floats, group_of: Indices) -> Plane:
@@ -145,3 +141,58 @@ def _majorised(points: Floats, start: Floats) -> Floats:
         np.fill_diagonal(pull, -pull.sum(axis=1))
         xy = inverse @ (pull @ xy)
     return np.asarray(xy - xy.mean(axis=0), dtype=np.float64)
+
+
+def fitted_map(network: Network, data: ReportData, seed: int = 0) -> HostMap:
+    """Embed the hosts, of many hosts blocks of them, and return the map in the plane that tells their groups apart.
+
+    :raises NoAnswer: when they cannot be embedded.
+    """
+    names, latency_us = network.hosts.names, network.latency_us
+    if data.in_blocks:
+        rows, trips = data.blocks["order"]
+        _log.info(
+            "placing %d hosts in %d blocks; `plink embed` places each, which takes long", len(names), len(trips.median)
+        )
+        names, latency_us = [f"the block of {names[hosts[0]]}" for hosts in rows.members], trips.median.copy()
+        np.fill_diagonal(latency_us, 0.0)
+    elif len(names) > _SLOW_FIT_HOSTS:
+        _log.info("placing %d hosts (`plink embed` keeps the result for the next time)", len(names))
+    embedding = embed(latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
+    coordinates, fitted_us = embedding.coordinates, embedding.fitted_us
+    if data.in_blocks:
+        coordinates, fitted_us = coordinates[rows.of], fitted_us[np.ix_(rows.of, rows.of)]
+        fitted_us[rows.of[:, None] == rows.of[None, :]] = np.nan
+    result = _map_in_plane(coordinates, fitted_us, embedding, data.groups.of)
+    return replace(result, by_block=data.in_blocks)
+
+
+def map_of(network: Network, group_of: Indices, embedding: NetworkEmbedding, location: str) -> HostMap:
+    """Return the map of an embedding, NaN for hosts without a place, in the plane that tells these groups, shape (N,),
+    apart.
+
+    :raises InputError: when it cannot be read.
+    """
+    n, index = len(network.hosts), {name: i for i, name in enumerate(network.hosts.names)}
+    names, rows = embedding.hosts, embedding.coordinates
+    if not set(names) <= set(index) or len(set(names)) < len(names):
+        raise InputError(f"{location}: hosts", "expected names of hosts of the network; `plink embed` makes it anew")
+    if len(rows) != len(names) or len({len(row) for row in rows}) != 1:
+        raise InputError(f"{location}: coordinates", f"expected {len(names)} rows of as many numbers")
+    indices = [index[name] for name in names]
+    coordinates, fitted = np.full((n, len(rows[0])), np.nan), np.full((n, n), np.nan)
+    coordinates[indices] = rows
+    fitted[np.ix_(indices, indices)] = matrix_from_json(embedding.fitted_us, len(indices), f"{location}: fitted_us")
+    return _map_in_plane(coordinates, fitted, embedding, group_of)
+
+
+def _map_in_plane(
+    coordinates: Floats, fitted_us: Floats, embedding: Embedding | NetworkEmbedding, group_of: Indices
+) -> HostMap:
+    """Return the map of the hosts with these coordinates, shape (N, D), in the plane that tells the groups apart."""
+    placed = np.isfinite(coordinates).all(axis=1)
+    plane = plane_of(coordinates[placed], group_of[placed])
+    xy = np.full((len(coordinates), 2), np.nan)
+    xy[placed] = plane.xy
+    unit = _UNITS.get(embedding.alpha, f"us^(1/{embedding.alpha:g})")
+    return HostMap(xy, unit, plane, coordinates.shape[1], fitted_us, embedding.held_out_error)

@@ -6,10 +6,11 @@ import numpy as np
 
 from plink.errors import NoAnswer, PlinkError
 from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of
+from plink.features.report.blocks import Indices
+from plink.features.report.data import Route, RouteBottleneck
 from plink.model.document import UNSET
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from plink.report.report_data import GainEstimate, Indices, Route, RouteBottleneck
 from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
 from solvers.costs.evaluator import MODELS
 from solvers.costs.loads import bottleneck_of
@@ -75,7 +76,7 @@ def route_of(network: Network, order: RankOrder, work: CollectiveWork | None, lo
         None if work is None else _bottleneck(network, order, work, hops),
         order.cost,
         order.baseline.get("given"),
-        _gain_estimate(order),
+        order.validation or None,
         order.kept_baseline is not UNSET,
     )
 
@@ -124,8 +125,3 @@ def _longest_hop(network: Network, hops: Indices) -> RouteBottleneck | None:
     i, j = hops[longest].tolist()
     time_us = float(length[longest])
     return RouteBottleneck("hop", (), (i, j), time_us, time_us, hops[longest : longest + 1])
-
-
-def _gain_estimate(order: RankOrder) -> GainEstimate | None:
-    gain = order.validation or None
-    return None if gain is None else GainEstimate(gain.gain, gain.low, gain.high, gain.confidence)

@@ -11,6 +11,7 @@ from plink.features.runs.rerun import recorded_job
 from plink.features.runs.run import log_of
 from plink.features.runs.run import replay as replay_log
 from plink.features.runs.show import print_replay, run_lines
+from plink.model.run import RecordedRuns
 from plink.records import workspace
 from plink.records.runs import run_named, runs_in
 from plink.terminal.options import Json, takes
@@ -32,7 +33,7 @@ def runs(context: typer.Context, as_json: Json = False) -> None:
         return
     recorded = list(runs_in(workspace.RUNS))
     if as_json:
-        print_json({"schema": "plink.runs/1", "runs": [run.document for run in recorded]})
+        print_json(RecordedRuns(runs=[run.document for run in recorded]).to_json())
     elif not recorded:
         print("no jobs were run here yet; `plink launch` records them")
     else:

@@ -23,10 +23,15 @@ def print_runs(runs: Sequence[Run]) -> None:
     for run in runs:
         code, seconds = run.document.get("exit_code"), _seconds(run)
         cells = (
-            run.id, run.started[:19], str(len(_list(run.document.get("hosts")))), run.document.get("order") or "",
-            run.document.get("backend") or "", "" if seconds is None else f"{seconds:.1f}",
-            "-" if code is None else code, _command(run),
-        )  # fmt: skip
+            run.id,
+            run.started[:19],
+            str(len(_list(run.document.get("hosts")))),
+            run.document.get("order") or "",
+            run.document.get("backend") or "",
+            "" if seconds is None else f"{seconds:.1f}",
+            "-" if code is None else code,
+            _command(run),
+        )
         table.add_row(*(escape(printable(str(cell))) for cell in cells))
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)

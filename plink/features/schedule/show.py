@@ -9,7 +9,7 @@ from plink.model.units import format_bytes
 
 def summary(schedule: Schedule) -> str:
     """Return a schedule in a line."""
-    contributors = schedule.details.get("contributors")
+    contributors = schedule.contributors
     contributors_text = "" if contributors is None else f", of which {len(contributors)} contribute"
     return (
         f"{schedule.algo}, {schedule.collective}, {schedule.ranks} ranks{contributors_text}: {schedule.rounds} rounds, "

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from plink.documents.codec import convert
 from plink.errors import UsageError
 from plink.features.spot.drive import check_on_demand
 from plink.features.spot.request import SpotDriveRequest
+from plink.model.codec import convert
 from plink.model.hosts import Hosts
 from plink.model.spot.market_file import AwsTable, CommandTable, MarketFile, read_market_file
 from plink.model.storage import read_document, write_document

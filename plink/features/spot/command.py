@@ -23,12 +23,11 @@ from plink.features.spot.request import (
 from plink.features.spot.show import show_advice, show_markets, show_odds, show_simulation
 from plink.model.request import typed_words
 from plink.model.storage import STANDARD, check_apart, check_writable
+from plink.pictures import PAPER, check_picture, write_picture
 from plink.records import workspace
 from plink.records.runs import run_named
-from plink.report.colours import PAPER
 from plink.terminal.elastic_runs import RunId, history_from, live_job
 from plink.terminal.options import Json, takes
-from plink.terminal.pictures import check_picture, write_picture
 from plink.terminal.screen import print_json, progress, say, say_error
 from runners.spot.status import runs_with_instances
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from plink.features.spot.simulate import SimulatedJob
 from plink.model.spot.prices import HOUR_S
 from plink.model.units import format_duration
-from plink.report.canvas import PAGE_INCHES, Picture, axes, drawing, figure, title
-from plink.report.colours import Palette
+from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from plink.documents.types import Count, HostName, LabName, Name, NonNegative, PositiveInt
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.elastic.summary import NOTHING_REPLICATED, ReplicationSummary, UpdatesSummary
 from plink.model.spot.results import SpotStatus
+from plink.model.types import Count, HostName, LabName, Name, NonNegative, PositiveInt
 
 RunName = Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
 Partitions = Annotated[tuple[Count, ...], Meta(extra_json_schema={"uniqueItems": True})]

@@ -5,9 +5,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from plink.documents.types import Count, NonNegative
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.spot.results import SpotStatus
+from plink.model.types import Count, NonNegative
 
 
 class RunEnd(Part, frozen=True, kw_only=True):

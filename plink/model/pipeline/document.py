@@ -4,8 +4,11 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from plink.documents.network import HostEntry
-from plink.documents.types import (
+from plink.model.document import UNSET, Part, Unset
+from plink.model.hosts import HostEntry
+from plink.model.pipeline.profile import CrossingActivation
+from plink.model.pipeline.shape import Kind, ReduceMode
+from plink.model.types import (
     ByteCount,
     Count,
     HostName,
@@ -17,9 +20,6 @@ from plink.documents.types import (
     Seconds,
     Share,
 )  # fmt: skip
-from plink.model.document import UNSET, Part, Unset
-from plink.model.pipeline.profile import CrossingActivation
-from plink.model.pipeline.shape import Kind, ReduceMode
 
 MAX_MINIBATCHES_IN_FLIGHT = 65536
 Digest = Annotated[str, Meta(title="a digest (sha256:...)", pattern=r"^sha256:[0-9a-f]+(?!\n)$")]

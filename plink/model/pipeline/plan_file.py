@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import structs
 
-from plink.documents.codec import decode
 from plink.errors import InputError, UsageError
+from plink.model.codec import decode
 from plink.model.document import UNSET
-from plink.model.hosts import hosts_from_json
+from plink.model.hosts import hosts_of
 from plink.model.pipeline.actions import PipelineAction, parse_action
 from plink.model.pipeline.document import PipelineDocument, PipelineStage, StageBoundary
 from plink.model.pipeline.plan import STATED, PipelinePlan
@@ -25,7 +25,7 @@ def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
     :raises InputError: naming the key that is wrong.
     """
     checked = decode(PipelineDocument, document, location)
-    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), location)
+    hosts = hosts_of(checked["hosts"], checked.get("lab"), location)
     _check_ranks(checked["stages"], sum(host.slots for host in hosts), location)
     _check_layers(checked["stages"], checked["boundaries"], location)
     plan = PipelinePlan(

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from plink.documents.codec import decode
-from plink.documents.types import ByteCount, Count, HostName, Name, Positive, PositiveInt, Seconds
 from plink.errors import InputError
+from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.storage import name_of, read_document, render_document
+from plink.model.types import ByteCount, Count, HostName, Name, Positive, PositiveInt, Seconds
 
 Shape = Annotated[tuple[Annotated[int, Meta(ge=0, le=1 << 40)], ...], Meta(max_length=16)]
 DType = Literal[

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.documents.types import Count, HostName, Name, NonNegative, Positive, PositiveInt, Share
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.pipeline.document import Digest
 from plink.model.pipeline.shape import Kind
+from plink.model.types import Count, HostName, Name, NonNegative, Positive, PositiveInt, Share
 
 
 class PipelineVerification(Document, frozen=True, kw_only=True, tag="plink.pipeline-verification/1"):

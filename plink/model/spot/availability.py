@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from plink.documents.codec import convert, decode, schema_name
-from plink.documents.types import Name
 from plink.errors import InputError
+from plink.model.codec import convert, decode, schema_name
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.spot.prices import Instant, Market
+from plink.model.types import Name
 
 # Sums over years of samples fit NumPy's integers and JSON's numbers.
 Samples = Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000_000_000)], ...], Meta(min_length=2)]

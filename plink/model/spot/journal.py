@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Name, NonNegative, PositiveInt
 from plink.model.spot.market_file import BillingName
 from plink.model.spot.prices import Instant, Market, Price
+from plink.model.types import Count, Name, NonNegative, PositiveInt
 
 SCHEMA: Literal["plink.spot-journal/1"] = "plink.spot-journal/1"
 ClosedRequest = Literal["granted", "refused", "abandoned"]

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from plink.documents.codec import convert
-from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt
 from plink.errors import InputError
+from plink.model.codec import convert
 from plink.model.document import Part
 from plink.model.spot.prices import Market, Price, Prices
 from plink.model.storage import name_of, read_text
+from plink.model.types import Count, Name, NonNegative, Positive, PositiveInt
 
 _CHUNKS = 4  # allocations that the most cores come in, where the file does not say
 BillingName = Literal["hourly-2016", "first-hour-free", "per-second"]

@@ -17,13 +17,13 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import Meta
 
-from plink.documents.codec import decode
-from plink.documents.types import Name
 from plink.errors import InputError, UsageError
+from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.spot.availability import AvailabilityTrace, availability_from_json, is_availability
 from plink.model.spot.prices import LINUX, Currency, Floats, Instant, Market, Price, Prices, PriceTrace
 from plink.model.storage import json_values, name_of, read_text
+from plink.model.types import Name
 from plink.model.units import format_moment, parse_moment
 
 MIN_HOLE_S = 12 * 3600.0

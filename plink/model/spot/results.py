@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from plink.documents.types import Count, Name, NonNegative, Positive, PositiveInt, Share
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.spot.prices import Currency, Instant
+from plink.model.types import Count, Name, NonNegative, Positive, PositiveInt, Share
 
 
 class MarketSummary(Part, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ def switches_of(network: Network) -> list[Switch]:
     if not network.shared_links:
         raise NoAnswer(f"{network.location}: it has no tiers of shared links; `plink probe HOSTS` measures them")
     names = network.hosts.names
-    tiers = [_groups([row["members"] for row in tier["groups"]], names) for tier in network.shared_links]
+    tiers = [_groups([row.members for row in tier.groups], names) for tier in network.shared_links]
     alone = set(names).difference(*tiers[0])
     leaves = sorted([*tiers[0], *([name] for name in alone)], key=lambda group: names.index(group[0]))
     switches = [Switch(f"leaf{number}", (), tuple(leaf)) for number, leaf in enumerate(leaves, 1)]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from plink.documents.codec import decode, schema_name
 from plink.errors import InputError
+from plink.model.codec import decode, schema_name
 from plink.model.document import UNSET, Document, Unset
 from plink.model.topology.fields import text_of
 from plink.model.topology.paths import Path, Topology, TopologyBuilder

@@ -17,7 +17,7 @@ _SAME_TIME = 1e-9  # relative difference below which two arrivals count as equal
 
 
 @dataclass(frozen=True)
-class Update:
+class WaitingUpdate:
     """An update that waits to be sent. ``way_out``: its sender's. ``deadline``: the last position in the batch, from 1,
     at which it may be committed. ``members``: updates that travel as one in it; they take as many positions, of which
     ``deadline`` is the last one's."""
@@ -36,13 +36,13 @@ class Order:
     arrivals_s: tuple[float, ...]
     dropped: tuple[int, ...]
 
-    def is_in_time(self, updates: Sequence[Update]) -> bool:
+    def is_in_time(self, updates: Sequence[WaitingUpdate]) -> bool:
         """Whether every update has its position by its deadline."""
         ends = np.cumsum([updates[k].members for k in self.sent])
         return all(end <= updates[k].deadline for k, end in zip(self.sent, ends, strict=True))
 
 
-def ordered(updates: Sequence[Update], free: FreeCapacity, way_in: int, ready_s: float) -> Order:
+def ordered(updates: Sequence[WaitingUpdate], free: FreeCapacity, way_in: int, ready_s: float) -> Order:
     """Return the order in which updates are sent to the server of ``way_in``, shortest transfer first.
 
     An update is dropped when deadlines leave no place for all (of those in question the one that would arrive last),

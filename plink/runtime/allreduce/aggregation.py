@@ -15,27 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.documents.aggregation import AggregationDocument, SizeClassEntry
-from plink.documents.codec import decode, schema_name
 from plink.errors import InputError
-from plink.model.plan import SCHEMA as PLAN
-from plink.model.plan import Plan
-from plink.model.plan_file import plan_from_json
+from plink.model.codec import decode, schema_name
+from plink.model.plan import PLAN, Plan, plan_from_json
 from plink.model.schedule import Schedule, expanded, make_schedule
-from plink.model.schedule_file import schedule_from_json
+from plink.model.schedule_file import AggregationFile, SizeClassEntry, schedule_from
 from plink.model.storage import name_of, read_document
 from plink.runtime.allreduce.secondary_group import differs_from_rank_order
 from plink.runtime.allreduce.segmentation import SegmentationConfig, segmentation_for_rate
 from plink.runtime.allreduce.subgroup_schedule import subgroup_schedule
 
-SCHEMA = schema_name(AggregationDocument)
+SCHEMA = schema_name(AggregationFile)
 # Variables of rank 0: a file, or the text of `Aggregation.to_text`, where the file is not on the host.
 FILE, TEXT = "PLINK_PLAN", "PLINK_AGGREGATION"
 MAX_TEXT_BYTES = 120_000  # Linux starts no process with a variable of 128 KB
 _MAX_CHECKED_CELLS = 1 << 25  # ranks times chunks of a schedule's check: 4,096 ranks with as many chunks have half
 _GLOO = "gloo"
+_SEGMENTATION = ("chunk_bytes", "segment_bytes", "segments", "min_segment_bytes")
 _CHANNELS = 2
 _HUB_PARTS = 4  # of a segment
 _FAST_GBPS = 1.0  # below it one connection fills any link; faster links may share bandwidth by connection
@@ -214,8 +213,8 @@ def aggregation_from_json(document: dict[str, Any], location: str) -> Aggregatio
         return aggregation_for_plan((SizeClass(None, plan.algo, plan.schedule),), plan)
     if document.get("schema") != SCHEMA:
         raise InputError(f"{location}: schema", f"expected {PLAN!r} or {SCHEMA!r}, got {document.get('schema')!r}")
-    checked = decode(AggregationDocument, document, location)
-    classes = tuple(_class(row, f"{location}: classes[{k}]") for k, row in enumerate(checked["classes"]))
+    file = decode(AggregationFile, document, location)
+    classes = tuple(_class(row, f"{location}: classes[{k}]") for k, row in enumerate(file.classes))
     limits = [entry.up_to_bytes for entry in classes]
     if limits[-1] is not None or None in limits[:-1] or sorted(set(limits[:-1])) != limits[:-1]:  # type: ignore[type-var]
         raise InputError(f"{location}: classes", "expected increasing limits, and null for the last class")
@@ -223,18 +222,13 @@ def aggregation_from_json(document: dict[str, Any], location: str) -> Aggregatio
     if len(ranks) > 1:
         raise InputError(f"{location}: classes", f"schedules for {' and '.join(map(str, sorted(ranks)))} ranks")
     default = Aggregation(classes)
-    segmentation = SegmentationConfig(
-        checked.get("chunk_bytes", default.segmentation.chunk_bytes),
-        checked.get("segment_bytes", default.segmentation.segment_bytes),
-        checked.get("segments", default.segmentation.segments),
-        checked.get("min_segment_bytes", default.segmentation.min_segment_bytes),
-    )
+    settings = {key: value for key in _SEGMENTATION if (value := getattr(file, key)) is not UNSET}
     return Aggregation(
         classes,
-        checked.get("channels", default.channels),
-        segmentation,
-        checked.get("smallest_bytes"),
-        ring=_ring(checked.get("ring", []), max(ranks, default=0), location),
+        default.channels if file.channels is UNSET else file.channels,
+        replace(default.segmentation, **settings),
+        None if file.smallest_bytes is UNSET else file.smallest_bytes,
+        ring=_ring(file.ring or (), max(ranks, default=0), location),
     )
 
 
@@ -247,19 +241,19 @@ def read_aggregation(path: str | Path) -> Aggregation:
 
 
 def _class(row: SizeClassEntry, location: str) -> SizeClass:
-    limit, entry = row["up_to_bytes"], row.get("schedule")
-    if entry is None:
-        if row["algo"] != _GLOO:
+    limit, file = row.up_to_bytes, row.schedule
+    if file is None or file is UNSET:
+        if row.algo != _GLOO:
             raise InputError(f"{location}: schedule", f"missing, and the algorithm is not {_GLOO}")
         return SizeClass(limit, _GLOO, None)
-    schedule = schedule_from_json(entry, f"{location}: schedule")
+    schedule = schedule_from(file, f"{location}: schedule")
     if schedule.collective != "all-reduce":
         raise InputError(f"{location}: schedule", f"expected an all-reduce, got {schedule.collective}")
     _check_sums(schedule, f"{location}: schedule")
-    return SizeClass(limit, row["algo"], schedule)
+    return SizeClass(limit, row.algo, schedule)
 
 
-def _ring(ring: list[int], ranks: int, location: str) -> tuple[int, ...]:
+def _ring(ring: Sequence[int], ranks: int, location: str) -> tuple[int, ...]:
     if ring and sorted(ring) != list(range(ranks)):
         raise InputError(f"{location}: ring", f"expected every rank from 0 to {ranks - 1}, once")
     return tuple(ring)

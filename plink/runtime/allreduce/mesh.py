@@ -145,9 +145,13 @@ class _Acceptor:
     """Accepts clients concurrently until all expected ranks are connected or time is over. Others are closed."""
 
     def __init__(
-        self, listener: socket.socket, secret: bytes, expected: set[tuple[int, int]],
-        connections: dict[tuple[int, int], socket.socket], timeout_s: float,
-    ) -> None:  # fmt: skip
+        self,
+        listener: socket.socket,
+        secret: bytes,
+        expected: set[tuple[int, int]],
+        connections: dict[tuple[int, int], socket.socket],
+        timeout_s: float,
+    ) -> None:
         self._listener, self._secret, self._expected, self._connections = listener, secret, expected, connections
         self._deadline = time.monotonic() + timeout_s
         self._closing, self._close = socket.socketpair()

@@ -202,9 +202,14 @@ def _steps(
     bounds, last_rounds = segmentation.bounds.tolist(), last_added[segmentation.chunks].tolist()
     unfinished_rounds: dict[int, list[tuple[int, int]]] = {}  # of each segment: sends that no gate waits for yet
     columns = (
-        messages.transfer, messages.round, messages.peer, messages.is_send, messages.first, messages.count,
+        messages.transfer,
+        messages.round,
+        messages.peer,
+        messages.is_send,
+        messages.first,
+        messages.count,
         messages.segment,
-    )  # fmt: skip
+    )
     for m, round_, peer, is_send, first, count, segment in zip(
         *(column[order].tolist() for column in columns), strict=True
     ):

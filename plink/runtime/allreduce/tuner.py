@@ -199,8 +199,12 @@ class RankTuner:
 
     def _report(self, traffic: Traffic) -> None:
         """Send the measured traffic, shape (N, N, 3), to the launcher."""
-        head = {"epoch": self._epoch, "jobs": self._collectives, "bytes": self._bytes,
-                "seconds": round(time.monotonic() - self._began, 6)}  # fmt: skip
+        head = {
+            "epoch": self._epoch,
+            "jobs": self._collectives,
+            "bytes": self._bytes,
+            "seconds": round(time.monotonic() - self._began, 6),
+        }
         self._launcher.send(lambda: {**head, "seen": rows_of(traffic)})
 
     def _next_boundary(self) -> int:

@@ -17,9 +17,10 @@ import torch
 import torch.distributed as dist
 
 from plink.errors import PlinkError, UsageError
+from plink.model.codec import convert
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
-from plink.model.pipeline.rank_report import table_of_reports
+from plink.model.pipeline.rank_report import RankReport, table_of_reports
 from plink.model.storage import parse_document
 from plink.runtime.pipeline import (
     CHECKPOINT_VARIABLE,
@@ -32,7 +33,6 @@ from plink.runtime.pipeline import (
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.checkpoints import CheckpointSettings
 from plink.runtime.pipeline.job import DEFAULT_TIMEOUT_S, PipelineProgram, run_rank
-from plink.runtime.pipeline.rank_reporter import RankReport
 
 _MAX_TIMEOUT_S = 1e7
 
@@ -54,15 +54,17 @@ def main(arguments: list[str]) -> int:
 
         def on_report(report: RankReport) -> None:
             if os.environ.get(REPORTS_VARIABLE):
-                sys.stdout.write(f"{json.dumps(report)}\n")  # at once: another thread may write, too
+                sys.stdout.write(f"{json.dumps(report.to_json())}\n")  # at once: another thread may write, too
                 sys.stdout.flush()
-            elif report["type"] == "end":
-                _store().set(f"report-{dist.get_rank()}", json.dumps(report))
+            elif report.type == "end":
+                _store().set(f"report-{dist.get_rank()}", json.dumps(report.to_json()))
                 last.append(report)
 
         result = run_rank(program, plan, location, timeout_s, on_report, checkpoints)
         if last and dist.get_rank() == 0:
-            reports = [json.loads(_store().get(f"report-{rank}")) for rank in range(plan.ranks)]
+            reports = [
+                convert(RankReport, json.loads(_store().get(f"report-{rank}")), "report") for rank in range(plan.ranks)
+            ]
             print("\n".join(table_of_reports(reports, plan.minibatch_s)))
         if result.replica == 0:
             program.app.save(result.stage, result.state)

@@ -6,26 +6,27 @@ encrypted; only its owner can read it.
 
 import hashlib
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec import structs
 
-from plink.documents.codec import decode
-from plink.documents.pipeline_checkpoint import PipelineCheckpointDocument
 from plink.errors import InputError
+from plink.model.codec import decode
+from plink.model.pipeline.rank_report import CheckpointHeader
 from plink.model.storage import parse_document
 from plink.runtime.whole_file import DigestedWriter, sync_folder, whole_file
 
-SCHEMA = "plink.pipeline-checkpoint/2"
 _HEADER_BYTES = 4096
 _READ_BYTES = 1 << 20
 
 
-def write_checkpoint(path: Path, header: dict[str, Any], state: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, header: CheckpointHeader, state: dict[str, Any]) -> None:
     """Write a checkpoint, whole or not at all; it is on the disk when this returns.
 
-    :param header: without ``schema`` and ``sha256``. :param state: tensors, numbers and texts in dicts and lists.
+    :param header: its digest is filled in. :param state: tensors, numbers and texts in dicts and lists.
     :raises OSError: it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,21 +37,14 @@ def write_checkpoint(path: Path, header: dict[str, Any], state: dict[str, Any]) 
             torch.save(state, writer)
         except RuntimeError as error:  # what torch makes of an error of its file
             raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
-        document = {"schema": SCHEMA, "sha256": writer.digest.hexdigest(), **header}
+        text = json.dumps(structs.replace(header, sha256=writer.digest.hexdigest()).to_json()).encode()
+        assert len(text) < _HEADER_BYTES
         file.seek(0)
-        file.write(_encoded(document))
+        file.write(text.ljust(_HEADER_BYTES - 1) + b"\n")
     sync_folder(path.parent.parent)
 
 
-def _encoded(document: dict[str, Any]) -> bytes:
-    from json import dumps
-
-    data = dumps(document).encode()
-    assert len(data) < _HEADER_BYTES
-    return data.ljust(_HEADER_BYTES - 1) + b"\n"
-
-
-def peek_header(path: Path) -> PipelineCheckpointDocument:
+def peek_header(path: Path) -> CheckpointHeader:
     """Return the header of a file, whatever follows it.
 
     :raises InputError: when it is no checkpoint.
@@ -62,7 +56,7 @@ def peek_header(path: Path) -> PipelineCheckpointDocument:
         raise InputError(str(path), error.strerror or str(error)) from None
 
 
-def read_header(path: Path) -> PipelineCheckpointDocument:
+def read_header(path: Path) -> CheckpointHeader:
     """Return the header of a file whose digest is right.
 
     :raises InputError: when it is no checkpoint, or damaged.
@@ -79,7 +73,7 @@ def read_header(path: Path) -> PipelineCheckpointDocument:
     return header
 
 
-def read_checkpoint(path: Path) -> tuple[PipelineCheckpointDocument, dict[str, Any]]:
+def read_checkpoint(path: Path) -> tuple[CheckpointHeader, dict[str, Any]]:
     """Return header and state, on the CPU.
 
     :raises InputError: as :func:`checkpoint_from`.
@@ -91,7 +85,7 @@ def read_checkpoint(path: Path) -> tuple[PipelineCheckpointDocument, dict[str, A
     return checkpoint_from(data, str(path))
 
 
-def checkpoint_from(data: bytes, location: str) -> tuple[PipelineCheckpointDocument, dict[str, Any]]:
+def checkpoint_from(data: bytes, location: str) -> tuple[CheckpointHeader, dict[str, Any]]:
     """Return header and state of a file's content, which another host may have sent.
 
     :raises InputError: when it is no checkpoint, or damaged.
@@ -106,14 +100,14 @@ def checkpoint_from(data: bytes, location: str) -> tuple[PipelineCheckpointDocum
     return header, state
 
 
-def _check_digest(header: PipelineCheckpointDocument, digest: str, location: str) -> None:
-    if digest != header["sha256"]:
+def _check_digest(header: CheckpointHeader, digest: str, location: str) -> None:
+    if digest != header.sha256:
         raise InputError(location, "it is damaged: its SHA-256 is another")
 
 
-def _header(data: bytes, location: str) -> PipelineCheckpointDocument:
+def _header(data: bytes, location: str) -> CheckpointHeader:
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise InputError(location, "it is no checkpoint of a pipeline") from None
-    return decode(PipelineCheckpointDocument, parse_document(text, location), location)
+    return decode(CheckpointHeader, parse_document(text, location), location)

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from plink.errors import InputError
 from plink.model.pipeline.actions import PipelineAction
+from plink.model.pipeline.rank_report import CheckpointHeader
 from plink.model.pipeline.versions import minibatches_per_update, older_versions_of_stage, version_of
 from plink.runtime.pipeline.checkpoint_file import peek_header, write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
@@ -103,7 +104,7 @@ def _parts_in(folder: Path) -> tuple[list[tuple[int, str, int, int]], list[str]]
         for path in sorted(part_file(folder, minibatch, (0, 0)).parent.glob("stage-*-replica-*.pt")):
             try:
                 header = peek_header(path)
-                parts.append((minibatch, header["start"], len(header["replicas"]), header["stage"]))
+                parts.append((minibatch, header.start, len(header.replicas), header.stage))
             except InputError as error:
                 problems.append(str(error))
     return parts, problems
@@ -258,12 +259,19 @@ class _Writer:
     def _write(self, minibatch: int, state: dict[str, Any]) -> bool:
         """Return whether a part is written; where there is no room, it is tried again when older ones are removed."""
         origin, path = self._identity, part_file(self._folder, minibatch, self._place)
-        header = {
-            "minibatch": minibatch, "stage": self._place[0], "replica": self._place[1],
-            "replicas": list(origin.replicas), "training": origin.training, "program": origin.program,
-            "arguments": origin.arguments, "start": origin.start, "model": origin.model,
-            "torch": str(torch.__version__),
-        }  # fmt: skip
+        header = CheckpointHeader(
+            sha256="",
+            minibatch=minibatch,
+            stage=self._place[0],
+            replica=self._place[1],
+            replicas=tuple(origin.replicas),
+            training=origin.training,
+            program=origin.program,
+            arguments=origin.arguments,
+            start=origin.start,
+            model=origin.model,
+            torch=str(torch.__version__),
+        )
         for _ in range(2):
             try:
                 write_checkpoint(path, header, state)
@@ -323,7 +331,7 @@ class _Writer:
 
     def _is_of_other_start(self, path: Path) -> bool:
         try:
-            return peek_header(path)["start"] != self._identity.start
+            return peek_header(path).start != self._identity.start
         except InputError:  # it has gone, or nobody knows
             return False
 

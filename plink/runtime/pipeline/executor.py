@@ -65,8 +65,8 @@ class StageTimes:
     """How many waits there were when the pipeline was last full."""
     _full_until: float | None = None
 
-    def to_json(self) -> dict[str, float]:
-        """Return the medians of what is computed, and the sums of waits."""
+    def seconds(self) -> dict[str, Any]:
+        """Return the medians of what is computed, and the sums of waits, as a rank's report names them."""
         document = {
             name: round(statistics.median(values) if name in _COMPUTING else sum(values), 6)
             for name, values in vars(self).items()

@@ -19,9 +19,9 @@ import torch
 import torch.distributed as dist
 from msgspec import to_builtins
 
-from plink.documents.pipeline_checkpoint import PipelineCheckpointDocument
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.rank_report import CheckpointHeader
 from plink.model.pipeline.versions import older_versions_of_stage
 from plink.runtime.pipeline.checkpoint_file import checkpoint_from, read_checkpoint, read_header
 from plink.runtime.pipeline.checkpoints import Provenance, checkpoints_in, part_file
@@ -224,12 +224,12 @@ def _restored(
         state["versions"]
     ):
         notes.append(f"version {min(missing)} is not in it, so training does not repeat to the bit")
-    if header["program"] != origin.program:
+    if header.program != origin.program:
         notes.append("the program's file has changed since")
-    if header["arguments"] != origin.arguments:
+    if header.arguments != origin.arguments:
         notes.append("the program's arguments have changed since")
-    if header["torch"] != str(torch.__version__):
-        notes.append(f"PyTorch {header['torch']} wrote it, this is {torch.__version__}")
+    if header.torch != str(torch.__version__):
+        notes.append(f"PyTorch {header.torch} wrote it, this is {torch.__version__}")
     return Restored(minibatch, state, tuple(notes))
 
 
@@ -241,8 +241,8 @@ def _offer(folder: Path, origin: Provenance, place: tuple[int, int]) -> Checkpoi
             try:
                 header = read_header(path)
                 _check_model(header, origin, path)
-                if header["training"] == origin.training:
-                    offer.exact[minibatch] = header["start"]
+                if header.training == origin.training:
+                    offer.exact[minibatch] = header.start
                     continue
             except InputError as error:
                 offer.problems.append(str(error))
@@ -251,8 +251,8 @@ def _offer(folder: Path, origin: Provenance, place: tuple[int, int]) -> Checkpoi
     return offer
 
 
-def _check_model(header: PipelineCheckpointDocument, origin: Provenance, path: Path) -> None:
-    if header["model"] != origin.model:
+def _check_model(header: CheckpointHeader, origin: Provenance, path: Path) -> None:
+    if header.model != origin.model:
         raise InputError(str(path), "it is of another model: names or shapes of parameters differ")
 
 
@@ -276,14 +276,14 @@ def _parts_of_others(
     for path in sorted(part_file(folder, minibatch, (0, 0)).parent.glob("stage-*-replica-*.pt")):
         try:
             header = read_header(path)
-            if header["training"] == origin.training or start not in (None, header["start"]):
+            if header.training == origin.training or start not in (None, header.start):
                 continue
             _check_model(header, origin, path)
         except InputError as error:
             problems.append(str(error))
             continue
-        stages, paths = candidates.setdefault((header["start"], header["training"]), (len(header["replicas"]), {}))
-        paths.setdefault(header["stage"], path)
+        stages, paths = candidates.setdefault((header.start, header.training), (len(header.replicas), {}))
+        paths.setdefault(header.stage, path)
     for (written_by, _), (stages, paths) in sorted(candidates.items()):
         if len(paths) == stages:
             return _PartsOfOthers(written_by, tuple(paths[stage] for stage in sorted(paths)))

@@ -2,7 +2,7 @@
 
 A module has an ``EVENT``, the class of its event, and ``handle(context, event)``; if it wants to act whenever something
 has become possible, ``advance(context)``. Its own sub-state is ``context.state.extensions[NAME]``, under a name of its
-choice: a frozen value, replaced like all others. See docs/architecture.md.
+choice: a frozen value, replaced like all others. See docs/recipes.md.
 """
 
 import importlib

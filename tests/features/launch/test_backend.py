@@ -16,6 +16,7 @@ from plink.runtime.allreduce.aggregation import TEXT, from_bytes
 from solvers.schedules.catalogue import schedule_for
 from tests.conftest import typed
 from tests.features.order.test_interfaces import blueprint, network_of, on_rails, rated
+from tests.networks import details_from
 
 STAR = [(0, 0, 1, "reduce"), (0, 2, 1, "reduce"), (1, 1, 0, "copy"), (1, 1, 2, "copy")]
 
@@ -88,7 +89,9 @@ def racks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
         for k in range(2)
     ]
     gbps = np.ones((8, 8)) - np.eye(8)
-    Network(hosts, latency, gbps, {"shared_links": [{"groups": links}]}).write(tmp_path / ".plink" / "network.json")
+    Network(hosts, latency, gbps, details_from({"shared_links": [{"groups": links}]})).write(
+        tmp_path / ".plink" / "network.json"
+    )
     return hosts
 
 
@@ -137,7 +140,7 @@ def test_auto_takes_the_rates_of_hosts(tmp_path: Path, monkeypatch: pytest.Monke
     """Flows of a probe without ``--bandwidth`` are enough."""
     flows = [{"from": a, "to": b, "gbps": 0.1, "both_ways": True} for a, b in ("ab", "bc", "ca")]
     hosts = Hosts(tuple(Host(name, name) for name in "abc"))
-    network = Network(hosts, 50.0 * ~np.eye(3, dtype=bool), details={"host_flows": flows})
+    network = Network(hosts, 50.0 * ~np.eye(3, dtype=bool), details=details_from({"host_flows": flows}))
     aggregation = from_bytes(
         base64.b64decode(backend_for("auto", measured(network, tmp_path, monkeypatch), None).environment[TEXT])
     )

@@ -55,9 +55,9 @@ def test_finding_of_hosts_without_tcp() -> None:
     network = session.measurements.network()
     (finding,) = closed_findings(network)
     assert finding.hosts == ["h3", "h5"]
-    assert {row["to"] for row in network.host_flows} == {f"h{k}" for k in range(8)} - {"h3", "h5"}
-    assert {row["from"] for row in network.host_flows} == {f"h{k}" for k in range(8)}
-    assert {row["to"] for row in network.host_flow_errors} == {"h3", "h5"}
+    assert {row.target for row in network.host_flows} == {f"h{k}" for k in range(8)} - {"h3", "h5"}
+    assert {row.source for row in network.host_flows} == {f"h{k}" for k in range(8)}
+    assert {row.target for row in network.host_flow_errors} == {"h3", "h5"}
     assert fleet.now < 5 * TIMEOUT_S
 
 
@@ -82,7 +82,7 @@ def test_flows_that_failed_are_measured_again_by_a_run_that_resumes() -> None:
     _, session = session_with(("h3",))
     measure_host_rates(session, FlowSettings())
     opened, again = session_with(())
-    again.measurements.details = dict(session.measurements.details)
+    again.measurements.details = session.measurements.details
     measure_host_rates(again, FlowSettings())
     assert unreached_by_flows(again.measurements) == []
     assert again.measurements.network().host_flow_errors == []

@@ -62,7 +62,7 @@ def test_no_validation_pairs_gives_groups() -> None:
     latency = sparse(wide_area(20, 1), 0.5, 1)
     prediction = predict_pairs(latency, np.zeros((0, 2), dtype=np.intp), 1)
     assert prediction.method == "tiers"
-    assert prediction.to_details()["held_out_error"] is None
+    assert prediction.details()["held_out_error"] is None
 
 
 def test_pairs_of_the_best_ring_are_measured_in_disjoint_rounds() -> None:

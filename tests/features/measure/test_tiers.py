@@ -17,6 +17,7 @@ from plink.model.topology import Topology
 from probes.measurements import Measurements
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings
+from tests.networks import details_from, keys_of
 from tests.probes.fake_fleet import FakeFleet, session_of
 
 HOST_GBPS = 1.0
@@ -93,7 +94,7 @@ def measured(fabric: Tree, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict[s
     """The tiers that a probe writes."""
     session = session_on(fabric, monkeypatch)
     measure_shared_links(session, SharedLinkSettings())
-    return session.measurements.details.get("shared_links", []), session.measurements
+    return keys_of(session.measurements.details).get("shared_links", []), session.measurements
 
 
 def rates(tier: dict[str, Any]) -> dict[str, tuple[float, str]]:
@@ -145,7 +146,7 @@ def test_tiers_of_a_topology_file_are_measured(monkeypatch: pytest.MonkeyPatch) 
     topology = Topology({f"h{k}": ("z", "ab"[k % 2]) for k in range(8)}, "slurm-tree")
     tiers = tiers_by_topology(topology, session.measurements.hosts)
     measure_shared_links(session, SharedLinkSettings(), given_tiers=tiers)
-    (racks,) = session.measurements.details["shared_links"]
+    (racks,) = keys_of(session.measurements.details)["shared_links"]
     assert "confidence" not in racks
     assert [row["members"] for row in racks["groups"]] == [[f"h{k}" for k in range(first, 8, 2)] for first in (0, 1)]
     assert [row["out_gbps"] for row in racks["groups"]] == [2.0, 2.0]
@@ -217,9 +218,9 @@ def test_an_interrupted_probe_keeps_the_tiers_it_has(
     with caplog.at_level("INFO", "plink.probe"):
         measure_shared_links(
             session, SharedLinkSettings(), lambda *done: messages.append(done),
-            lambda: not session.measurements.details.get("shared_links"),
+            lambda: not session.measurements.details.shared_links,
         )  # fmt: skip
-    assert len(session.measurements.details["shared_links"]) == 1
+    assert len(session.measurements.details.shared_links or []) == 1
     assert messages[-1] == (6, 6)
     assert "what 2 groups of 8 hosts share is not known: the budget was spent" in caplog.text
 
@@ -230,7 +231,7 @@ def test_ctrl_c_in_an_outer_tier_keeps_the_inner_one(monkeypatch: pytest.MonkeyP
     session, rates_of = session_on(fabric, monkeypatch), fabric.flow_rates
 
     def interrupted(session: ProbeSession, flows: list[tuple[int, int]], seconds: float) -> Any:
-        if session.measurements.details.get("shared_links"):
+        if session.measurements.details.shared_links:
             raise KeyboardInterrupt
         return rates_of(session, flows, seconds)
 
@@ -268,7 +269,7 @@ def test_racks_measured_by_themselves_do_not_have_the_rates_of_pods(monkeypatch:
         monkeypatch.setattr(fabric, "rate", functools.partial(_slow_at_first, fabric))
         session = session_on(fabric, monkeypatch)
         measure_shared_links(session, SharedLinkSettings(seed=seed))
-        inner, outer = session.measurements.details["shared_links"]
+        inner, outer = keys_of(session.measurements.details)["shared_links"]
         assert {*rates(inner).values()} == {(2.0, "link")}
         assert {gbps for gbps, _ in rates(outer).values()} == {1.0}
 
@@ -328,7 +329,7 @@ def test_hosts_that_disagree_about_the_tree_are_outvoted(monkeypatch: pytest.Mon
     for matrix in (session.measurements.latency, *session.measurements.halves):
         matrix[1, [0, *range(2, 12)]] = 40.0
     measure_shared_links(session, SharedLinkSettings())
-    (inner,) = session.measurements.details["shared_links"]
+    (inner,) = keys_of(session.measurements.details)["shared_links"]
     assert [len(row["members"]) for row in inner["groups"]] == [4, 4, 4]
 
 
@@ -337,15 +338,16 @@ def test_groups_with_hosts_without_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric = tree("aaaabbbbcccc", "x" * 12, ra=2.0, rb=2.0, rc=2.0)
     session = session_on(fabric, monkeypatch)
     names = session.measurements.hosts.names
-    session.measurements.details["host_flows"] = [
+    session.measurements.details = details_from(keys_of(session.measurements.details) | {"host_flows": [
         {"from": names[a], "to": names[b], "gbps": 1.0, "both_ways": False}
         for a in range(12) for b in range(12) if a != b and b not in (1, 6)
-    ]  # fmt: skip
-    session.measurements.details["host_flow_errors"] = [
-        {"from": names[0], "to": names[closed], "why": "timed out"} for closed in (1, 6)
-    ]
+    ]})  # fmt: skip
+    session.measurements.details = details_from(
+        keys_of(session.measurements.details)
+        | {"host_flow_errors": [{"from": names[0], "to": names[closed], "why": "timed out"} for closed in (1, 6)]}
+    )
     measure_shared_links(session, SharedLinkSettings())
-    (inner,) = session.measurements.details["shared_links"]
+    (inner,) = keys_of(session.measurements.details)["shared_links"]
     assert {1, 6}.isdisjoint(host for flows in fabric.runs for flow in flows for host in flow)
     assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8)}
     assert [sorted(row["members"]) for row in inner["groups"]] == [names[0:4], names[4:8], sorted(names[8:12])]

@@ -45,7 +45,7 @@ def test_fast_tsp_takes_part_unless_moves_are_the_limit(
 
     monkeypatch.setattr("plink.features.order.search.FastTsp", Recorded)
     members = tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(120))
-    network = Network(Hosts(members), distances(120, 3), None, {})
+    network = Network(Hosts(members), distances(120, 3))
     solve(network, OrderRequest(model="latency", max_moves=max_moves))
     assert started == [120] * takes_part
 

@@ -15,6 +15,7 @@ from plink.features.launch.order import Sources, job_order
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.shared_links import measure_shared_links
 from plink.features.order.interfaces import exchanges_on_switches, interface_topology, rail_names
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from probes.interfaces import interfaces_from_routes
@@ -23,6 +24,7 @@ from probes.shared_links import SharedLinkSettings
 from runners.lab.blueprint import Blueprint, LabSettings, draw
 from solvers.ordering.interfaces import BCube, Rails
 from tests.conftest import typed
+from tests.networks import details_from, keys_of
 from tests.probes.fake_fleet import FakeFleet, session_of
 from tests.probes.test_interfaces import bcube_routes
 
@@ -48,7 +50,7 @@ def network_of(drawn: Blueprint, silent: set[tuple[int, int]] | None = None, rea
     errors = [{"from": names[i], "to": names[j], "why": reason} for i, j in sorted(missing)]
     hosts = Hosts(tuple(Host(name, main[k]) for k, name in enumerate(names)))
     details: dict[str, Any] = {"interfaces": entry, "errors": errors, "plan": "all"}
-    return Network(hosts, latency, None, details)
+    return Network(hosts, latency, None, details_from(details))
 
 
 def differing(drawn: Blueprint, i: int, j: int) -> list[int]:
@@ -165,20 +167,20 @@ def test_hosts_of_a_bcube_form_no_groups(base: int, levels: int, is_dead: bool, 
     assert "group" not in header
     assert "rack" not in words
     session = session_of(FakeFleet(lambda host, body: None), len(network.hosts))
-    session.measurements.details["interfaces"] = network.interfaces
+    session.measurements.add(interfaces=network.interfaces)
     for matrix in (session.measurements.latency, *session.measurements.halves):
         matrix[:] = network.latency_us
     measure_shared_links(session, SharedLinkSettings())
-    assert "shared_links" not in session.measurements.details
+    assert session.measurements.details.shared_links is UNSET
 
 
 def test_one_host_that_relays_between_racks_leaves_them_groups(tmp_path: Path) -> None:
     network = on_rails(hosts=9)
     rack = np.arange(9) >= 5
     relays = [[4 if rack[i] != rack[j] and 4 not in (i, j) else None for j in range(9)] for i in range(9)]
-    entry = network.details["interfaces"] | {"relays": relays}
+    entry = keys_of(network)["interfaces"] | {"relays": relays}
     latency = np.where(rack[:, None] == rack, 20.0, 100.0) * ~np.eye(9, dtype=bool)
-    replace(network, latency_us=latency, details={"interfaces": entry}).write(tmp_path / "n.json")
+    replace(network, latency_us=latency, details=details_from({"interfaces": entry})).write(tmp_path / "n.json")
     assert len(json.loads(typed("report", "n.json", "--json", cwd=tmp_path).stdout)["groups"]) == 2
 
 
@@ -191,48 +193,48 @@ def test_host_that_passes_nothing_on_is_named() -> None:
     drawn = blueprint(3, 2)
     relays = network_of(drawn).interfaces
     assert relays is not None
-    silent = {(i, j) for i, j in itertools.permutations(range(9), 2) if relays["relays"][i][j] == 4}
+    silent = {(i, j) for i, j in itertools.permutations(range(9), 2) if relays.relays[i][j] == 4}
     (finding,) = named(network_of(drawn, silent), "relay")
     assert finding.hosts == [drawn.places[4].name]
 
 
 def test_missing_cable_and_rails_are_described() -> None:
     network = network_of(blueprint(3, 2))
-    entry = network.details["interfaces"]
+    entry = keys_of(network)["interfaces"]
     host, _ = entry["switches"][0][0]
     short = {**entry, "switches": [entry["switches"][0][1:], *entry["switches"][1:]]}
-    topology = interface_topology(replace(network, details=network.details | {"interfaces": short}))
+    topology = interface_topology(replace(network, details=details_from(keys_of(network) | {"interfaces": short})))
     assert topology is not None
     assert topology.shape is None
     assert topology.faulty == (network.hosts.names[host],)
     rails = {**entry, "switches": [[[k, rail] for k in range(9)] for rail in range(2)]}
-    topology = interface_topology(replace(network, details=network.details | {"interfaces": rails}))
+    topology = interface_topology(replace(network, details=details_from(keys_of(network) | {"interfaces": rails})))
     assert topology is not None
     assert isinstance(topology.shape, Rails)
     single = {**entry, "switches": [[[k, 0] for k in range(9)]]}
-    topology = interface_topology(replace(network, details=network.details | {"interfaces": single}))
+    topology = interface_topology(replace(network, details=details_from(keys_of(network) | {"interfaces": single})))
     assert topology is not None
     assert topology.shape is None
 
 
 def test_one_interface_a_host_is_no_topology() -> None:
     network = network_of(blueprint(2, 2))
-    assert interface_topology(replace(network, details={})) is None
+    assert interface_topology(replace(network, details=details_from({}))) is None
 
 
 def rated(network: Network, gbps: float = 0.1) -> Network:
     """The same hosts, with a rate of each interface."""
-    entry = network.details["interfaces"]
+    entry = keys_of(network)["interfaces"]
     rates = [[gbps] * len(names) for names in entry["names"]]
     names = network.hosts.names
     flows = [
         {"from": a, "to": b, "gbps": gbps, "both_ways": False}
         for a, b in zip(names, [*names[1:], names[0]], strict=True)
     ]
-    details = network.details | {
+    details = keys_of(network) | {
         "interfaces": entry | {"out_gbps": rates, "in_gbps": rates}, "host_flows": flows, "host_flow_errors": [],
     }  # fmt: skip
-    return replace(network, latency_us=network.latency_us / 1e3, details=details)
+    return replace(network, latency_us=network.latency_us / 1e3, details=details_from(details))
 
 
 def on_rails(hosts: int = 6, rails: int = 2) -> Network:
@@ -245,7 +247,7 @@ def on_rails(hosts: int = 6, rails: int = 2) -> Network:
         "switches": [[[host, rail] for host in range(hosts)] for rail in range(rails)],
     }  # fmt: skip
     entry["used"] = [[None if value != value else int(value) for value in row] for row in entry["used"]]
-    return rated(Network(Hosts(names), 20.0 * apart, None, {"interfaces": entry}))
+    return rated(Network(Hosts(names), 20.0 * apart, None, details_from({"interfaces": entry})))
 
 
 @pytest.mark.parametrize(("base", "levels"), [(3, 2), (2, 3)])
@@ -275,9 +277,9 @@ def test_what_plink_runs_uses_all_rails_and_a_library_one() -> None:
     order = plink.reorder(network, plink.OrderRequest(algo="multi-ring", max_moves=200, force=True))
     assert order.options == {"base": 6}  # a ring of all, with a part on each rail
     assert plink.plan(network, plink.PlanRequest("multi-ring", 1e6)).schedule is not None
-    entry = network.details["interfaces"]
+    entry = keys_of(network)["interfaces"]
     other = entry | {"names": [*entry["names"][:-1], ["ens1", "ens2"]]}
-    assert rail_names(replace(network, details={"interfaces": other})) == ()
+    assert rail_names(replace(network, details=details_from({"interfaces": other}))) == ()
 
 
 def test_slow_interface_is_named_with_its_host() -> None:
@@ -285,11 +287,11 @@ def test_slow_interface_is_named_with_its_host() -> None:
     for base, hosts in ((3, 1), (2, 2)):
         network = rated(network_of(blueprint(base, 2)))
         assert not named(network, "slow interface")
-        entry = network.details["interfaces"]
-        ports = entry["switches"][0][:hosts]
-        rates = [[0.01 if [host, k] in ports else 0.1 for k in range(2)] for host in range(len(entry["names"]))]
+        entry = keys_of(network)["interfaces"]
+        ports = [tuple(port) for port in entry["switches"][0][:hosts]]
+        rates = [[0.01 if (host, k) in ports else 0.1 for k in range(2)] for host in range(len(entry["names"]))]
         slow = entry | {"out_gbps": rates, "in_gbps": rates}
-        network = replace(network, details=network.details | {"interfaces": slow})
+        network = replace(network, details=details_from(keys_of(network) | {"interfaces": slow}))
         (finding,) = named(network, "slow interface")
         assert finding.hosts == [network.hosts.names[host] for host, _ in ports]
         for host, interface in ports:
@@ -299,10 +301,10 @@ def test_slow_interface_is_named_with_its_host() -> None:
 def test_ways_there_and_back_over_different_switches_are_noted() -> None:
     """In one finding of all such pairs; it is no fault."""
     network = on_rails(hosts=4)
-    entry = network.details["interfaces"]
+    entry = keys_of(network)["interfaces"]
     used = [list(row) for row in entry["used"]]
     used[1][0] = used[2][0] = 1
-    network = replace(network, details=network.details | {"interfaces": entry | {"used": used}})
+    network = replace(network, details=details_from(keys_of(network) | {"interfaces": entry | {"used": used}}))
     (finding,) = named(network, "interface")
     assert (str(finding.severity), finding.pairs) == ("info", 2)
     assert set(finding.hosts) == {"n0", "n1", "n2"}

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from benchmarks.clouds import network_of_cloud, three_tier
 from plink.features.advise.request import AdviseRequest
@@ -19,6 +20,7 @@ from plink.model.document import UNSET
 from plink.model.network import Network
 from solvers.costs.by_name import NAMES
 from solvers.schedules.catalogue import ALGORITHMS
+from tests.networks import details_from
 
 SIZE = 16e6
 _QUICK = ("halving-doubling", "2lha", "nccl")
@@ -30,7 +32,7 @@ def network(request: pytest.FixtureRequest) -> Network:
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
     if request.param:
         return made
-    return replace(made, details={key: value for key, value in made.details.items() if key != "shared_links"})
+    return replace(made, details=structs.replace(made.details, shared_links=UNSET))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_proofs_state_the_same_time(network: Network, algo: str) -> None:
 def test_round_trips_alone_state_the_same_time() -> None:
     """Costs and bounds are by all samples, though one half of them finds the order that the other validates."""
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
-    alone = replace(made, details={"halves_us": made.details["halves_us"]})
+    alone = replace(made, details=details_from({"halves_us": made.details.halves_us}))
     order = reorder(alone, OrderRequest("ring", SIZE, max_moves=300, force=True))
     assert (order.model, order.validation is not UNSET) == ("latency", True)
     assert order.cost == pytest.approx(cost(alone, order, CostRequest("ring", SIZE)).cost_us, abs=2e-3)

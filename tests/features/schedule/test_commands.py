@@ -110,7 +110,7 @@ def test_groups_are_explicit_or_contiguous(here: Path) -> None:
         command().main(
             args=["schedule", "--algo", "2lha", "--ranks", "6", "-o", str(path), *words], standalone_mode=False
         )
-        return read_schedule(path).details["groups"]
+        return read_schedule(path).groups
 
     assert groups() == [[0, 1], [2, 3], [4, 5]]
     assert groups("--groups", "5,0,2/1,3,4") == [[5, 0, 2], [1, 3, 4]]

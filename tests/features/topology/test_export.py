@@ -14,6 +14,7 @@ from plink.model.topology import parse_topology
 from plink.model.topology.export import Switch, kubectl_commands, slurm_conf, slurm_yaml, switches_of, topograph_json
 from tests.cli.files import refusal, write
 from tests.conftest import typed
+from tests.networks import details_from
 
 NAMES = [f"node{k:02}" for k in range(1, 10)]
 RACKS = [NAMES[0:2], NAMES[4:6], NAMES[2:4], NAMES[6:8]]
@@ -24,7 +25,7 @@ def network(*tiers: list[list[str]]) -> Network:
     """Nine hosts, with groups of each tier."""
     links = [{"groups": [{"members": group} for group in tier]} for tier in tiers]
     hosts = Hosts(tuple(Host(name, name) for name in NAMES))
-    return Network(hosts, np.zeros((9, 9)), None, {"shared_links": links} if tiers else {})
+    return Network(hosts, np.zeros((9, 9)), None, details_from({"shared_links": links} if tiers else {}))
 
 
 def test_racks_are_leaves_below_pods_below_a_root() -> None:

@@ -17,8 +17,7 @@ from plink.model.elastic.codec import (
 )
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive, Answer, ClockDone, NodeMessage, Notice, OtherVersion, PartitionsChanged
-from plink.model.elastic.requests import AssignShards, Bye, Pause, Request, SetPrimaries
-from plink.model.elastic.results import HostReport, Paused, result_of
+from plink.model.elastic.requests import AssignShards, Bye, HostReport, Pause, Paused, Request, SetPrimaries, result_of
 
 REQUESTS: tuple[Request, ...] = (
     Pause(7), Bye(), SetPrimaries({0: ("a:1", 3), 12: ("b:2", 4)}, 9),

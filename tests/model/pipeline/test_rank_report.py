@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from plink.model.pipeline.rank_report import table_of_reports
+from plink.model.codec import decode
+from plink.model.pipeline.rank_report import RankReport, table_of_reports
 from plink.records.pipeline_log import PipelineLog
 
 
@@ -19,12 +20,16 @@ def report(rank: int, stage: int, replica: int, **keys: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def decoded(reports: list[dict[str, Any]]) -> list[RankReport]:
+    return [decode(RankReport, entry, "log") for entry in reports]
+
+
 def test_table_has_a_row_for_each_stage() -> None:
     reports = [
         report(0, 0, 0, wait_backward_s=1.0), report(1, 0, 1, wait_backward_s=3.0, wait_reduce_s=2.0),
         report(2, 1, 0, minibatches=100, loss=0.5),
     ]  # fmt: skip
-    head, columns, first, last = table_of_reports(reports, 0.09)
+    head, columns, first, last = table_of_reports(decoded(reports), 0.09)
     assert head == "pipeline 2-1, 100 minibatches in 10 s: 100 ms a minibatch (predicted 90 ms), loss 0.5"
     assert columns.split()[:4] == ["stage", "hosts", "forward", "backward"]
     assert first.split() == [
@@ -63,7 +68,7 @@ def test_table_says_how_old_the_latest_checkpoint_is(
         )
         for rank in range(2)
     ]
-    lines = table_of_reports(reports)[4:]
+    lines = table_of_reports(decoded(reports))[4:]
     assert [re.findall(r"\b\d+\b(?! s)", line) for line in lines] == ([] if expected is None else [expected])
 
 
@@ -75,8 +80,8 @@ def test_log_takes_reports_and_nothing_else(tmp_path: Path) -> None:
     assert log.take("out", json.dumps(report(0, 1, 0)).replace(", ", ",\r").replace(",\r", ", ", 1), tmp_path)
     for stream, line in (("err", first), ("out", "hello"), ("out", first[:-10]), ("out", json.dumps({"schema": "x"}))):
         assert not log.take(stream, line, tmp_path)
-    assert [entry["rank"] for entry in log.reports] == [0, 1]
-    assert log.reports[1]["type"] == "end"
+    assert [entry.rank for entry in log.reports] == [0, 1]
+    assert log.reports[1].type == "end"
     assert len((tmp_path / "pipeline.jsonl").read_text().splitlines()) == 3
 
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from benchmarks.transfer_batches import RATES_BYTES_S, Batch
-from plink.model.transfers.ordering import Update
+from plink.model.transfers.ordering import WaitingUpdate
 
 
 @st.composite
@@ -12,7 +12,7 @@ def batches(draw: st.DrawFn, max_updates: int = 20, max_members: int = 1) -> Bat
     number = draw(st.integers(1, max_updates))
     hosts = draw(st.integers((number + 1) // 2, number))
     updates = tuple(
-        Update(
+        WaitingUpdate(
             k % hosts,
             draw(st.sampled_from([1e8, 1e8, 1e8, 3e7, 2.5e8])),
             draw(st.integers(-1, 2 * number)),

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from benchmarks.transfer_aggregation import Aggregator, Grouping, grouped
 from benchmarks.transfer_batches import Batch, best_end_s, random_batch
-from plink.model.transfers.aggregation import Aggregator, Grouping, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
-from plink.model.transfers.ordering import Update
+from plink.model.transfers.ordering import WaitingUpdate
 from tests.model.transfers.batches import batches
 
 
@@ -52,14 +52,14 @@ def test_groups_begin_when_the_server_is_free() -> None:
     capacity = FreeCapacity.idle([1.0] * 11)
     for _ in range(3):
         capacity, _ = capacity.reserve(9, 10, 1.0, 0.0)
-    updates = [Update(way, 1.0, 100) for way in range(3)]
+    updates = [WaitingUpdate(way, 1.0, 100) for way in range(3)]
     result = grouped(updates, capacity, 10, [Aggregator(7, 8)], 0.0)
     assert (result.straight, [group.members for group in result.groups]) == (0, [(0, 1, 2)])
     assert result.end_s == pytest.approx(4.0)
 
 
 def test_workers_of_the_aggregators_host_send_it_nothing() -> None:
-    updates = [Update(0, 1.0, 100), Update(0, 1.0, 100)]
+    updates = [WaitingUpdate(0, 1.0, 100), WaitingUpdate(0, 1.0, 100)]
     result = grouped(updates, FreeCapacity.idle([1.0, 0.1, 1.0]), 2, [Aggregator(0, 1)], 0.0)
     assert result.end_s == pytest.approx(1.0)
 

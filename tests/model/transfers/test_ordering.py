@@ -7,7 +7,7 @@ from hypothesis import given
 
 from benchmarks.transfer_batches import Batch, most_kept, ordered_as_printed, random_batch
 from plink.model.transfers.free_capacity import FreeCapacity
-from plink.model.transfers.ordering import Order, Update, ordered
+from plink.model.transfers.ordering import Order, WaitingUpdate, ordered
 from tests.model.transfers.batches import batches
 
 
@@ -43,7 +43,7 @@ def test_keeps_nine_tenths_of_what_any_order_could() -> None:
 
 def test_nothing_is_dropped_that_deadlines_allow_on_equal_links() -> None:
     """Equal transfers: only as many are dropped as have no position."""
-    updates = [Update(k, 1e6, deadline) for k, deadline in enumerate([2, 2, 2, 0, 7, 5, 5])]
+    updates = [WaitingUpdate(k, 1e6, deadline) for k, deadline in enumerate([2, 2, 2, 0, 7, 5, 5])]
     order = ordered(updates, FreeCapacity.idle([1e6] * 8), 7, 0.0)
     assert len(order.sent) == 5
     assert 3 in order.dropped
@@ -52,19 +52,19 @@ def test_nothing_is_dropped_that_deadlines_allow_on_equal_links() -> None:
 def test_slow_sender_that_must_come_next_is_dropped() -> None:
     """M Figure 5: a sender at a tenth of the link would keep link and server idle."""
     capacity = FreeCapacity.idle([10.0, 90.0, 100.0])
-    order = ordered([Update(0, 100.0, 1), Update(1, 100.0, 5)], capacity, 2, 0.0)
+    order = ordered([WaitingUpdate(0, 100.0, 1), WaitingUpdate(1, 100.0, 5)], capacity, 2, 0.0)
     assert (order.sent, order.dropped) == ((1,), (0,))
 
 
 def test_sender_without_capacity_is_dropped() -> None:
-    order = ordered([Update(0, 1.0, 5), Update(1, 1.0, 1)], FreeCapacity.idle([0.0, 1.0, 1.0]), 2, 0.0)
+    order = ordered([WaitingUpdate(0, 1.0, 5), WaitingUpdate(1, 1.0, 1)], FreeCapacity.idle([0.0, 1.0, 1.0]), 2, 0.0)
     assert (order.sent, order.dropped) == ((1,), (0,))
 
 
 def test_algorithm_as_printed_breaks_its_bound() -> None:
     """Two of one deadline: the second comes late. One whose deadline has passed is sent nevertheless."""
     for deadlines in ([1, 1], [0, 2]):
-        updates = tuple(Update(k, 1.0, deadline) for k, deadline in enumerate(deadlines))
+        updates = tuple(WaitingUpdate(k, 1.0, deadline) for k, deadline in enumerate(deadlines))
         batch = Batch(updates, (1.0,) * 5)
         assert not ordered_as_printed(batch).is_in_time(updates)
         assert order_of(batch).is_in_time(updates)

@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import method_of, params_of
-from solvers.elastic import dispatch, rebalancing, rollback
+from solvers.elastic import dispatch, rebalancing, recovery
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -118,7 +118,7 @@ class Table:
     def roll_back(self, clock: int, generation: int) -> None:
         """All are back at a clock."""
         self.state.placement = replace(self.state.cluster, generation=generation)
-        self.act(lambda ctx: rollback.roll_back(ctx, clock, anew=False))
+        self.act(lambda ctx: recovery.roll_back(ctx, clock, anew=False))
 
     def ended(self, worker: int, until: int | None = None) -> None:
         """A worker has done what was left to do."""

@@ -13,8 +13,8 @@ from plink.errors import HostError
 from plink.model.hosts import Host, Hosts
 from runners.child import LocalConnector
 from runners.elastic import supervisor as supervisor_module
+from runners.elastic.controller import encode
 from runners.elastic.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
-from runners.elastic.wire import encode
 from runners.job.job import Job
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member

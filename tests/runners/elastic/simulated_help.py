@@ -13,15 +13,13 @@ from plink.elastic import Rebalance
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.groups import helpees
-from plink.runtime.elastic.helping.help_network import HelpNetwork, ResultPart
-from plink.runtime.elastic.helping.helpee import Helpee
-from plink.runtime.elastic.helping.helper import Helper, HelpSession
-from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
+from plink.runtime.elastic.helping.help_network import HelpNetwork
+from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing, helpees
+from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession
+from plink.runtime.elastic.transport.messages import HelpResult, Message, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.transport.wire import Kind, Message, Status, Wanted
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.clock_work import Grain
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.worker import WorkOff
 from tests.runners.elastic.simulated_server import SimulatedLine
 from tests.runtime.elastic.simulated_helping import Queue
@@ -129,9 +127,9 @@ class SimulatedRebalancer:
         self._lost.update(workers)
         self._send(self._helper.drop(workers))
 
-    def result_part(self, part: ResultPart) -> None:
-        if self._helpee.counts(part.helper, part.number, part.position):
-            self._parts.setdefault((part.helper, part.number), {})[part.partition] = part.blocks
+    def result_part(self, part: HelpResult) -> None:
+        if self._helpee.counts(part.helper, part.id, (part.clock, part.generation)):
+            self._parts.setdefault((part.helper, part.id), {})[part.partition] = part.blocks
 
     def lost(self, worker: int) -> None:
         self._lost.add(worker)
@@ -224,10 +222,14 @@ class SimulatedRebalancer:
         rows = np.flatnonzero(sums)
         result = {}
         for partition in range(app.partitions):
-            word = Message(
-                Kind.READ, partition, worker=-1, generation=request.generation, clock=request.clock,
-                before=request.state, wanted=(Wanted(0, range(app.shards)),),
-            )  # fmt: skip
+            word = Read(
+                partition,
+                worker=-1,
+                generation=request.generation,
+                clock=request.clock,
+                state=request.state,
+                wanted=(Wanted(0, range(app.shards)),),
+            )
             try:
                 answer = self._host.ask(self._client, word)
             except RolledBack:

@@ -18,17 +18,16 @@ from plink.model.elastic import requests as r
 from plink.model.elastic.codec import Envelope, decode_request
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive
-from plink.model.elastic.results import Begun
+from plink.model.elastic.requests import Begun
 from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.host.job_checkpoints import JobCheckpoints
-from plink.runtime.elastic.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
+from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints
+from plink.runtime.elastic.node import _MAX_CONCURRENT_MOVES, Node
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.server.request_handlers import MOVING
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import Kind, Status, Wanted
-from plink.runtime.elastic.transport.wire import Message as Word
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
+from plink.runtime.elastic.request_handlers import LONG_HANDLERS, MAX_RETRIES, MOVING
+from plink.runtime.elastic.transport.connection import StoreConfig
+from plink.runtime.elastic.transport.messages import Read, Status, Wanted
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runners.elastic.simulated_help import SimulatedHelping
 from tests.runners.elastic.simulated_server import Net, SimulatedServer, copied, far_enough
@@ -141,7 +140,7 @@ class SimulatedHost(Node):
         """Of a worker."""
         return SimulatedClient(number, self._primaries, clock, generation)
 
-    def ask(self, client: Any, word: Word) -> Word | None:
+    def ask(self, client: Any, word: Any) -> Any:
         """As a client would: None where it is to be asked again."""
         address = client.primaries[word.partition].address
         server = self.net.servers.get(address)
@@ -186,8 +185,8 @@ class SimulatedHost(Node):
             self.later(self.net.delay(0.001, 0.03), lambda: self._commit(envelope, request))
         elif isinstance(request, r.WriteResult):
             self._result(envelope, request, 0)
-        elif kind in _LONG_HANDLERS:
-            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, _LONG_HANDLERS[kind]))
+        elif kind in LONG_HANDLERS:
+            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, LONG_HANDLERS[kind]))
         else:
             super()._dispatch(envelope)
 
@@ -216,7 +215,7 @@ class SimulatedHost(Node):
         try:
             self.server.roll_back(request.clock, request.generation)
         except RejectedRequest as error:
-            self._busy = times < _MAX_RETRIES - 1
+            self._busy = times < MAX_RETRIES - 1
             if self._busy:
                 self.later(0.05, lambda: self._roll_back(envelope, request, times + 1))
             else:
@@ -253,7 +252,7 @@ class SimulatedHost(Node):
                 )  # fmt: skip
                 self._await_move(envelope, move)
                 return
-            _LONG_HANDLERS[type(request)](self, request)
+            LONG_HANDLERS[type(request)](self, request)
         except Exception as error:
             self._moved(envelope, error)
         else:
@@ -278,7 +277,7 @@ class SimulatedHost(Node):
         if server.under_way(request.partition) and outgoing is not None and outgoing.term == request.term:
             self.later(0.005, lambda: self._commit(envelope, request))
         else:
-            self._do(envelope, _LONG_HANDLERS[r.Commit])
+            self._do(envelope, LONG_HANDLERS[r.Commit])
 
     def _result(self, envelope: Envelope, request: r.WriteResult, times: int) -> None:
         """What was learnt, read as a worker reads."""
@@ -288,10 +287,14 @@ class SimulatedHost(Node):
         for partition in range(self.app.partitions):
             wanted = Wanted(0, range(self.app.shards))
             try:
-                word = Word(
-                    Kind.READ, partition, worker=-1, generation=request.generation, clock=request.clock,
-                    before=request.clock - 1, wanted=(wanted,),
-                )  # fmt: skip
+                word = Read(
+                    partition,
+                    worker=-1,
+                    generation=request.generation,
+                    clock=request.clock,
+                    state=request.clock - 1,
+                    wanted=(wanted,),
+                )
                 answer = reader._ask(word)
             except PlinkError as error:
                 self._answer(envelope, str(error), type(error).__name__)

@@ -14,8 +14,7 @@ from typing import Any
 
 from plink.elastic.optimisers import Optimiser
 from plink.model.elastic.codec import decode_message
-from runners.elastic.controller import Controller
-from runners.elastic.wire import RequestLine, decode, encode
+from runners.elastic.controller import Controller, RequestLine, decode, encode
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings

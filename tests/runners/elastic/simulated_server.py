@@ -21,11 +21,10 @@ from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.outgoing import Outgoing
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.replicator import RETRY_S, Replicator, _Channel
-from plink.runtime.elastic.server.server import Server
-from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
+from plink.runtime.elastic.transport.messages import Announce, Message, Read, Status, Update
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import DROPPED, Kind, Message, Status
 
 _HEAD = 100  # bytes of a message without its values
 Later = Callable[[float, Callable[[], None]], None]
@@ -48,7 +47,7 @@ class Net:
 
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
         """A question and its answer."""
-        sent, received = (_HEAD + sum(block.values.nbytes for block in message.blocks) for message in (there, back))
+        sent, received = (_HEAD + sum(block.values.nbytes for block in blocks_of(message)) for message in (there, back))
         item = self.traffic[asking]
         self.traffic[asking] = structs.replace(
             item, client_sent=item.client_sent + sent, client_received=item.client_received + received
@@ -65,7 +64,7 @@ class SimulatedLine(Connection):
     def __init__(self, address: str, net: Net, asking: str) -> None:
         self.address, self._net, self._asking = address, net, asking
 
-    def ask(self, message: Message) -> Message:
+    def ask(self, message: Any) -> Any:
         server, hurdle = self._net.servers.get(self.address), self._net.hurdle()
         if server is None or hurdle == "asking":
             raise ConnectionLost(f"{self.address}: nobody is there")
@@ -82,11 +81,21 @@ class SimulatedLine(Connection):
         pass
 
 
-def copied(message: Message) -> Message:
+def copied(message: Any) -> Any:
     """As it would come out of a socket."""
-    return message._replace(
-        blocks=tuple(RowBlock(block.table, block.rows, np.array(block.values)) for block in message.blocks)
-    )
+    blocks = tuple(RowBlock(block.table, block.rows, np.array(block.values)) for block in blocks_of(message))
+    return structs.replace(message, blocks=blocks) if blocks else message
+
+
+def blocks_of(message: Any) -> tuple[RowBlock, ...]:
+    """Of a message of any kind."""
+    return getattr(message, "blocks", ())
+
+
+class SeenUpdate(Update, frozen=True):
+    """An update that says how many its worker had seen."""
+
+    text: str = ""
 
 
 class AtOnce:
@@ -95,20 +104,20 @@ class AtOnce:
     def __init__(self, primary: PartitionReplica) -> None:
         self._primary = primary
 
-    def ask(self, request: Message | Callable[[], Any]) -> Any:
+    def ask(self, request: Any) -> Any:
         """Its result; a read whose state is not there yet is told so."""
         primary = self._primary
         try:
-            if not isinstance(request, Message):
+            if callable(request):
                 return request()
-            if request.kind not in (Kind.READ, Kind.ANNOUNCE):
+            if not isinstance(request, Read | Announce):
                 return primary._answer(request)
             primary.answer_waiting()  # what is due by now comes first
             box: SimpleQueue[Any] = SimpleQueue()
             primary._read(request, box, 0.0, 0.0)
             return box.get_nowait()
         except RejectedRequest as error:
-            if isinstance(request, Message):
+            if not callable(request):
                 return primary._answer_with(Status.REFUSED, str(error))
             raise
         finally:
@@ -132,14 +141,14 @@ class SimulatedReplica(PartitionReplica):
         self._net, self.now = net, net.now  # type: ignore[method-assign]
 
     def _update(self, message: Message) -> Message:
-        if message.flags & DROPPED:
+        if message.unsent:
             assert not self.partition.changes_program(message.blocks)
         if not message.text or not message.clock:
             return super()._update(message)
         before = self._applied()
         answer = super()._update(message)
-        applied, delay = self._applied() - before, before - int(message.text) + message.term
-        members, dropped = 1 + message.term, bool(answer.flags & DROPPED) * (1 + message.term)
+        applied, delay = self._applied() - before, before - int(message.text) + message.others
+        members, dropped = 1 + message.others, bool(answer.dropped) * (1 + message.others)
         assert applied + dropped in (0, members), f"{applied} applied, {dropped} dropped"
         assert self._max_delay is not None
         within = 0 <= delay <= self._max_delay

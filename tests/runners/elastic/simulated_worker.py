@@ -6,18 +6,17 @@ import numpy as np
 
 from plink.model.consistency import Rule
 from plink.model.elastic.codec import encode_message
-from plink.model.elastic.reports import Failed, WorkerFinished
+from plink.model.elastic.reports import ClockDone, Failed, WorkerFinished
 from plink.model.rules.dssp import DSSP
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.transport.wire import DROPPED, GROUPED, INCLUDED, LAST, Kind, Wanted
-from plink.runtime.elastic.transport.wire import Message as Word
-from plink.runtime.elastic.worker.assignments import Assigned
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
-from plink.runtime.elastic.worker.worker import RELEASED, Clock
+from plink.runtime.elastic.transport.messages import Announce, Message, Read, ServerAnswer, Wanted
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
+from plink.runtime.elastic.worker.worker import RELEASED, Assigned
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.elastic.simulated_help import SimulatedHelping, SimulatedRebalancer
+from tests.runners.elastic.simulated_server import SeenUpdate
 
 if TYPE_CHECKING:
     from tests.runners.elastic.simulated_host import SimulatedHost
@@ -125,13 +124,12 @@ class SimulatedWorker:
             rows = range(self._host.app.shards)
             wanted = Wanted(0, rows)
             generation = self._client.generation
-            word = Word(
-                Kind.READ,
+            word = Read(
                 partition,
                 worker=self.number,
                 generation=generation,
                 clock=now,
-                before=self._client.needed_state,
+                state=self._client.needed_state,
                 wanted=(wanted, Wanted(1, range(1))) if self._host.app.drops else (wanted,),
             )
             if (answer := self._ask(word)) is not None:
@@ -157,13 +155,13 @@ class SimulatedWorker:
         self._worked_s = self._host.seconds_of_work(self._client.now, len(self._shards))
         self._soon(self._worked_s)
 
-    def _may_see(self, answer: Word) -> bool:
+    def _may_see(self, answer: ServerAnswer) -> bool:
         """Whether it sees all that it must, nothing that is too new, and its own shards as it left them."""
         app, now, values = self._host.app, self._client.now, answer.blocks[0].values.ravel()
         own, own_values = app.units(now - 1), values[list(self._shards or ())]
         newest = app.units(now + app.rule.apart) if app.rule.sees_ahead else own
-        included = app.units(now) if answer.flags & INCLUDED or app.rule.steps else own
-        if answer.flags & INCLUDED and self._running.until is not None:
+        included = app.units(now) if answer.included or app.rule.steps else own
+        if answer.included and self._running.until is not None:
             included = newest  # its predecessor may have done clocks after this one
         bounds = ((values, app.units(self._client.needed_state), newest), (own_values, own, included))
         return all(((least <= some) & (some <= most)).all() for some, least, most in bounds)
@@ -203,18 +201,24 @@ class SimulatedWorker:
         """Wait until the step may be sent, or may not, where that is asked."""
         if self._client.now and self._host.app.asks:
             size, (version, _) = int(10 ** self._host.net.delay(6, 9)), self._seen.get(0, (0, 0))
-            word = Word(
-                Kind.ANNOUNCE, 0, worker=self.number, generation=self._client.generation, clock=self._client.now,
-                sequence=self._step, version=version, before=size, text=f"{self._host.address} 0",
-            )  # fmt: skip
+            word = Announce(
+                0,
+                worker=self.number,
+                generation=self._client.generation,
+                clock=self._client.now,
+                step=self._step,
+                version=version,
+                size=size,
+                text=f"{self._host.address} 0",
+            )
             answer = self._ask(word)
             if answer is None:
                 self._soon(0.02)
                 return
-            self._is_dropped = bool(answer.flags & DROPPED)
-            self._is_left = bool(answer.flags & GROUPED)
-            self._group, self._missing = (answer.generation, answer.term, answer.before), answer.sequence
-            self._patience, self._travels_s = 40, size / ASSUMED_BYTES_S * (not answer.flags & (DROPPED | GROUPED))
+            self._is_dropped = answer.dropped
+            self._is_left = answer.grouped
+            self._group, self._missing = (answer.generation, answer.term, answer.transfer), answer.others
+            self._patience, self._travels_s = 40, size / ASSUMED_BYTES_S * (not (answer.dropped or answer.grouped))
         self._does = self._join
         self._join()
 
@@ -243,12 +247,19 @@ class SimulatedWorker:
             version, seen = map(min, zip(self._seen.get(partition, (0, 0)), *others, strict=True))
             sends = self._host.app.drops and not self._is_dropped and not self._is_left
             update = (RowBlock(1, range(1), np.array([[1 + len(others)]])),) if sends else ()
-            word = Word(
-                Kind.UPDATE, partition, worker=self.number, generation=self._client.generation, clock=now,
-                sequence=self._step, flags=LAST * last | DROPPED * self._is_dropped,
-                blocks=(block, *update) if len(block.rows) else update, version=version, term=len(others),
+            word = SeenUpdate(
+                partition,
+                worker=self.number,
+                generation=self._client.generation,
+                clock=now,
+                step=self._step,
+                last=last,
+                unsent=self._is_dropped,
+                blocks=(block, *update) if len(block.rows) else update,
+                version=version,
+                others=len(others),
                 text=str(seen) if update else "",
-            )  # fmt: skip
+            )
             unheard = self._host.app.rule.steps and self._host.net.hurdle()  # a step is then sent again
             if self._ask(word) is not None and not unheard:
                 self._left.discard(partition)
@@ -272,11 +283,23 @@ class SimulatedWorker:
         self._client.now, self._does = now + 1, self._begin
         self._host.workers._done(
             self._running,
-            Clock(now, now - 1, len(self._shards), 0.1, self._worked_s, 0 in self._shards, now - 2),
+            ClockDone(
+                now,
+                now - 1,
+                1,
+                0.1,
+                0 in self._shards,
+                now - 2,
+                None,
+                self._client.generation,
+                self.number,
+                len(self._shards),
+                compute_s=self._worked_s,
+            ),
         )
         self._soon(0.0)
 
-    def _ask(self, word: Word) -> Word | None:
+    def _ask(self, word: Message) -> Any:
         return self._host.ask(self._client, word)
 
     def _finished(self, reason: str) -> None:

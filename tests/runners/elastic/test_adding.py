@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from runners.elastic import adding, control_socket
+from runners.elastic import control_socket, group
 from runners.elastic.control_socket import Answer, ControlSocket, ask
 from runners.elastic.supervisor import Supervisor
 from solvers.elastic import commands
@@ -104,7 +104,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """And the other is tried again, until it comes too."""
-    monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr(group, "_FIRST_RETRY_S", 0.05)
     supervisor = paper.supervisor("rrt")
     for number in (0, 1):
         lose(supervisor, number, "no power")
@@ -124,7 +124,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
 def test_lost_added_reliable_host_is_not_retried(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
+    monkeypatch.setattr(group, "_FIRST_RETRY_S", 0.05)
     supervisor = paper.supervisor("rrt")
     lose(supervisor, 0, "no power")
     paper.unreachable = {"h0"}

@@ -8,12 +8,11 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.elastic.codec import Envelope
-from plink.model.elastic.requests import Begin, LoadShards
-from plink.model.elastic.results import Begun
-from runners.elastic.adding import last_word
-from solvers.elastic.crash_loop import ENDED
+from plink.model.elastic.requests import Begin, Begun, LoadShards
+from runners.elastic.group import last_word
+from solvers.elastic.failures import ENDED
 from solvers.elastic.member import Member
-from solvers.elastic.status import status
+from solvers.elastic.step import status
 from tests.runners.elastic.simulated_host import SimulatedHost
 from tests.runners.elastic.simulated_job import SimulatedJob
 from tests.runners.elastic.test_simulated_jobs import finish

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runners.elastic import controller_process
-from runners.elastic.controller_process import ControllerProcess
+from runners.elastic import controller
+from runners.elastic.controller import ControllerProcess
 
 HANGS_S = 300  # whatever the machine does meanwhile
 WORD = {"type": "alive", "because": "x" * 1000}
@@ -72,7 +72,7 @@ def test_one_that_is_too_far_behind_is_ended(
     frozen: ControllerProcess, gone: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """Rather than to keep all that it never hears."""
-    monkeypatch.setattr(controller_process, "_MAX_QUEUED_MESSAGES", 500)
+    monkeypatch.setattr(controller, "_MAX_QUEUED_MESSAGES", 500)
     in_time(lambda: [frozen.tell(WORD) for _ in range(1000)])
     assert gone.wait(HANGS_S)
     assert frozen._waiting.qsize() <= 501  # these, and the end

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Entry, HostEvent, Iteration, RollBackLogEntry
-from runners.elastic.cost_tracker import CostTracker, spent
+from runners.elastic.log_followers import CostTracker, spent
 from solvers.elastic import commands
 from solvers.elastic.member import Member
 from tests.runners.elastic.paper_supervisor import Paper, paper

@@ -2,9 +2,8 @@
 
 import pytest
 
-from solvers.elastic import crash_loop
-from solvers.elastic.crash_loop import ENDED
-from solvers.elastic.state import CrashLoop
+from solvers.elastic import failures
+from solvers.elastic.failures import ENDED, CrashLoop
 
 
 class Deaths:
@@ -15,22 +14,22 @@ class Deaths:
 
     def answered(self, host: int, request: int) -> None:
         """It was alive then."""
-        self.state = crash_loop.answered(self.state, host, request)
+        self.state = failures.answered(self.state, host, request)
 
     def died(self, host: int, reason: str, clock: int, request: int) -> bool:
         """Whether it counts."""
-        self.state, counts = crash_loop.died(self.state, (host, f"h{host}"), reason, clock, request)
+        self.state, counts = failures.died(self.state, (host, f"h{host}"), reason, clock, request)
         return counts
 
     @property
     def blame(self) -> str | None:
         """Why the job is to end."""
-        return crash_loop.blame(self.state)
+        return failures.blame(self.state)
 
     @property
     def suspicion(self) -> str | None:
         """What may be behind it."""
-        return crash_loop.suspicion(self.state)
+        return failures.suspicion(self.state)
 
 
 EXIT, KILLED = f"{ENDED} 7", f"{ENDED} 137"

@@ -11,7 +11,7 @@ from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import Checkpoint
-from solvers.elastic.status import status
+from solvers.elastic.step import status
 
 NOBODY_WORKS: dict[str, Any] = {
     "serves": {"0": 1, "1": 2}, "replicas": {"0": [-1], "1": [-1]}, "in_doubt": {}, "generation": 0, "number": 5,

@@ -9,7 +9,7 @@ from msgspec import structs
 from plink.errors import PlinkError
 from plink.runtime.elastic.arrays.array_pool import MAX_POOLED_BYTES
 from plink.runtime.elastic.partition.divergence import MAX_UNDO_COPIES
-from runners.elastic.memory_check import memory_needs, warning
+from runners.elastic.compatibility import memory_needs, warning
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
 from tests.runners.elastic.test_small_parts import member

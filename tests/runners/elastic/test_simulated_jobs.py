@@ -232,7 +232,7 @@ def test_a_job_that_ends_leaves_a_checkpoint_of_its_last_clock(tiers: str, tmp_p
     finish(job)
     result = latest(tmp_path)
     assert result is not None
-    assert result["clock"] == job.clocks
+    assert result.clock == job.clocks
 
 
 @pytest.mark.extended

@@ -13,14 +13,15 @@ from plink.model.elastic.codec import VERSION, decode_message
 from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
 from runners.elastic.compatibility import refuse
-from runners.elastic.wire import encode
-from solvers.elastic import dispatch, events, failure_detector
+from runners.elastic.controller import encode
+from solvers.elastic import dispatch, events, failures
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.events import ShardsReady
+from solvers.elastic.failures import FailureDetector
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import GONE, FailureDetector, initial
+from solvers.elastic.state import GONE, initial
 from solvers.elastic.working import ShardsLoaded
 
 
@@ -108,15 +109,15 @@ class Hearing:
 
     def pass_time(self, now: float) -> None:
         """Something has come."""
-        self.detector = failure_detector.pass_time(self.detector, now)
+        self.detector = failures.pass_time(self.detector, now)
 
     def received(self, member: Member) -> None:
         """A heartbeat."""
-        self.detector = failure_detector.message_received(self.detector, member.number)
+        self.detector = failures.message_received(self.detector, member.number)
 
     def silent(self, members: list[Member]) -> list[Member]:
         """Those that are as good as gone."""
-        result = failure_detector.silent(self.detector, [member.number for member in members], self._timeout_s)
+        result = failures.silent(self.detector, [member.number for member in members], self._timeout_s)
         return [member for member in members if member.number in result]
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from solvers.elastic import stragglers
 from solvers.elastic.member import Member
+from solvers.elastic.observations import Wait
 from solvers.elastic.settings import Settings
 from solvers.elastic.start import start
-from solvers.elastic.state import Rebalancing, Wait, WorkerAssignment, initial
+from solvers.elastic.state import Rebalancing, WorkerAssignment, initial
 
 HOSTS = {0: 4, 1: 4, 2: 5, 3: 6}
 

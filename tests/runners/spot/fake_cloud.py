@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-from plink.documents.codec import convert
+from plink.model.codec import convert
 from plink.model.hosts import Host
 from plink.model.spot import journal
 from plink.model.spot.market_file import Limits

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from benchmarks.aggregation_file import aggregation_to_json
 from plink.errors import InputError
-from plink.model.plan_file import plan_from_json
+from plink.model.plan import plan_from_json
 from plink.model.storage import read_document
 from plink.runtime.allreduce.aggregation import (
     FILE,

@@ -14,18 +14,19 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from plink.elastic import Table
 from plink.model.elastic import codec
 from plink.model.elastic.reports import MESSAGES
-from plink.model.elastic.requests import REQUESTS
-from plink.model.elastic.results import RESULTS
+from plink.model.elastic.requests import REQUESTS, RESULTS
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping.messages import HelpMessage
-from plink.runtime.elastic.partition.serialization import What
+from plink.runtime.elastic.transport import messages as m
 from plink.runtime.elastic.transport import wire
-from plink.runtime.elastic.transport.wire import Kind, Message, Status, Wanted
+from plink.runtime.elastic.transport.messages import PartKind, Status, Wanted
+from plink.runtime.elastic.transport.wire import Kind
 
 PATH = Path(__file__).with_suffix(".json")
 Recorded = dict[str, dict[str, Any]]  # version and digest by protocol
@@ -37,7 +38,7 @@ def current() -> Recorded:
         _schemas(REQUESTS.values()), _schemas(MESSAGES.values()),
         {method.__name__: _schema(result) for method, result in RESULTS.items()},
     ]  # fmt: skip
-    enums = [{item.name: int(item) for item in kind} for kind in (Kind, Status, What)]
+    enums = [{item.name: int(item) for item in kind} for kind in (Kind, Status, PartKind)]
     flags = [wire.LAST, wire.INCLUDED, wire.DROPPED, wire.UNPLANNED, wire.GROUPED]
     data = [_sent(), enums, flags, _schemas(HelpMessage.__subclasses__())]
     return {
@@ -105,25 +106,22 @@ class _Sink:
 
 
 def _sent() -> list[str]:
-    """Return what messages of each form are as bytes, without their version."""
+    """Return what messages of each kind are as bytes, without their version."""
     layout = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
-    numbers = Message(
-        Kind.UPDATE, 1, Status.WAITING, wire.LAST, worker=2, generation=3, term=4, clock=5, before=6, sequence=7,
-        text="text", version=8,
-    )  # fmt: skip
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
-    messages = (
-        numbers,
-        numbers._replace(wanted=(Wanted(0, range(1, 3)), Wanted(1, np.array([0, 2], dtype=np.uint32)))),
-        numbers._replace(blocks=(RowBlock(0, range(1, 3), vectors), RowBlock(1, range(1), np.array([[8]])))),
-    )
-    messages = (*messages, messages[2]._replace(wanted=messages[1].wanted))
+    blocks = (RowBlock(0, range(1, 3), vectors), RowBlock(1, range(1), np.array([[8]])))
+    wanted = (Wanted(0, range(1, 3)), Wanted(1, np.array([0, 2], dtype=np.uint32)))
+    others = {"text": "t", "blocks": blocks, "wanted": wanted, "status": Status.WAITING}
     result = []
-    for message in messages:
-        sink = _Sink()
-        wire.send(sink, message, layout, ticket=9)
-        result.append((sink.content[:4] + sink.content[5:]).hex())
-    return result
+    for kind in (m.ServerAnswer, m.UpdateAnswer, m.Grant, *m.ServerRequest.__subclasses__()):
+        values: dict[str, Any] = {"partition": 1}
+        for number, field in enumerate(structs.fields(kind)[1:], 2):
+            values[field.name] = others.get(field.name, True if field.type is bool else number)
+        for part in PartKind if kind is m.PartitionPart else (None,):
+            sink = _Sink()
+            wire.send(sink, kind(**values | ({} if part is None else {"kind": part})), layout, ticket=9)
+            result.append((sink.content[:4] + sink.content[5:]).hex())
+    return sorted(result)
 
 
 def main() -> int:

@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.groups import helpees, helper_groups
-from plink.runtime.elastic.helping.helpee import Helpee
-from plink.runtime.elastic.helping.helper import Helper, HelpSession
-from plink.runtime.elastic.helping.settings import Rebalance
+from plink.runtime.elastic.helping.host_rebalancing import helpees, helper_groups
+from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession, Rebalance
 from plink.runtime.elastic.worker.clock_work import Grain
 
 Slowness = Callable[[int, int, float, float], float]  # of a worker, at a clock, after so much work, at a time

@@ -11,10 +11,11 @@ from plink.elastic import Values
 from plink.model.consistency import BSP, Rule
 from plink.model.divergence import DivergenceBound
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.server.server import Server
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 
 KEYS = RunKeys.make()
 PATIENCE_S = 20.0  # of servers and clients with each other

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.elastic import Table
 from plink.model.elastic.fields import UpdateCounts
@@ -16,10 +17,10 @@ from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.replica.arbitration import Arbitration
-from plink.runtime.elastic.transport.wire import DROPPED, GROUPED, UNPLANNED, Kind, Message, Status
-from plink.runtime.elastic.worker.announcer import Announcer
-from plink.runtime.elastic.worker.client import Client, Unanswered
-from plink.runtime.elastic.worker.local_groups import Group, LocalGroups, Updates
+from plink.runtime.elastic.transport.messages import Announce, Grant, Message, ServerAnswer, Status, Update
+from plink.runtime.elastic.worker.announcer import Announcer, Group, LocalGroups, Updates
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import Unanswered
 from tests.runtime.elastic.arbiter_log import replayed
 from tests.runtime.elastic.stores import HANGS_S, Store, hand_over, store, together, wait_for
 
@@ -41,12 +42,10 @@ def made() -> Iterator[Store]:
 
 def announce(made: Store, worker: int, size: int = HUGE, step: int = 0, **more: Any) -> Message:
     """Ask the primary of partition 0, or who was it."""
-    message = Message(
-        Kind.ANNOUNCE, 0, worker=worker, clock=1, sequence=step, before=size, text=f"10.0.0.{worker}:1 {BYTES_S}"
-    )
+    message = Announce(0, worker=worker, clock=1, step=step, size=size, text=f"10.0.0.{worker}:1 {BYTES_S}")
     connection = made.servers[0].connection(made.primaries[0].address)
     try:
-        return connection.ask(message._replace(**more))
+        return connection.ask(structs.replace(message, **more))
     finally:
         connection.close()
 
@@ -56,15 +55,13 @@ def send(made: Store, worker: int, step: int = 0, version: int = 0, term: int = 
     blocks = (RowBlock(0, range(1), np.ones((1, 2), np.float32)),)
     connection = made.servers[0].connection(made.primaries[0].address)
     try:
-        return connection.ask(
-            Message(Kind.UPDATE, 0, worker=worker, clock=1, sequence=step, blocks=blocks, version=version, term=term)
-        )
+        return connection.ask(Update(0, worker=worker, clock=1, step=step, blocks=blocks, version=version, others=term))
     finally:
         connection.close()
 
 
 def test_next_is_granted_when_the_one_before_has_arrived(made: Store) -> None:
-    assert (announce(made, 0).status, announce(made, 0).flags) == (Status.OK, 0)
+    assert (announce(made, 0).status, announce(made, 0).dropped) == (Status.OK, False)
     assert announce(made, 1).status is Status.WAITING
     waited, _ = together(lambda: announce(made, 1), lambda: send(made, 0))
     assert Status.OK in (waited.status, announce(made, 1).status)  # type: ignore[attr-defined]
@@ -72,16 +69,16 @@ def test_next_is_granted_when_the_one_before_has_arrived(made: Store) -> None:
 
 def test_what_would_be_too_old_is_not_sent(made: Store) -> None:
     for step in range(3):
-        assert not send(made, 0, step, version=step).flags & DROPPED
+        assert not send(made, 0, step, version=step).dropped
     answer = announce(made, 1)
     assert answer.status is Status.OK
-    assert answer.flags & DROPPED
-    assert not announce(made, 1, step=1, version=3).flags & DROPPED
+    assert answer.dropped
+    assert not announce(made, 1, step=1, version=3).dropped
 
 
 def test_short_transfers_are_not_planned(made: Store) -> None:
     for worker in range(WORKERS):
-        assert announce(made, worker, size=1000).flags & UNPLANNED
+        assert announce(made, worker, size=1000).unplanned
 
 
 def test_waiting_worker_is_sent_on_where_partition_0_moves(made: Store) -> None:
@@ -208,7 +205,7 @@ def test_group_that_is_too_old_for_its_last_member_is_dropped() -> None:
 
 def test_reads_of_a_host_are_shared_where_they_have_the_update_of_both() -> None:
     groups, began, end = LocalGroups(), threading.Event(), threading.Event()
-    first, second = {0: Message(Kind.ANSWER, 0)}, {0: Message(Kind.ANSWER, 0)}
+    first, second = {0: ServerAnswer(0)}, {0: ServerAnswer(0)}
 
     def slow() -> dict[int, Message]:
         began.set()
@@ -246,7 +243,7 @@ def test_failed_shared_read_is_repeated_by_the_other_worker() -> None:
     def other() -> object:
         assert began.wait(HANGS_S)
         threading.Timer(0.05, end.set).start()
-        return groups.read("model", 0.0, lambda: {1: Message(Kind.ANSWER, 1)})
+        return groups.read("model", 0.0, lambda: {1: ServerAnswer(1)})
 
     def first() -> None:
         with pytest.raises(Unanswered):
@@ -361,7 +358,7 @@ def test_partition_0_is_sent_after_all_others_whoever_serves_them() -> None:
 
 def test_worker_that_is_given_up_waits_for_no_sender() -> None:
     groups = LocalGroups()
-    groups.leave((0, 0, 1), {0: Message(Kind.UPDATE, 0)}, lambda: True)
+    groups.leave((0, 0, 1), {0: Update(0)}, lambda: True)
     assert groups.unsent == 1
     assert groups.join((0, 0, 1), 0) == []
 
@@ -373,15 +370,14 @@ def arbitration(lines: list[str], bound: int = 2) -> Arbitration:
 
 def announced(worker: int, step: int = 0, size: float = BYTES_S, version: int = 0) -> Message:
     """An announcement that takes a second."""
-    return Message(
-        Kind.ANNOUNCE, 0, worker=worker, clock=1, sequence=step, before=int(size), version=version,
-        text=f"10.0.0.{worker}:1 {BYTES_S}",
-    )  # fmt: skip
+    return Announce(
+        0, worker=worker, clock=1, step=step, size=int(size), version=version, text=f"10.0.0.{worker}:1 {BYTES_S}"
+    )
 
 
-def is_granted(fields: dict[str, int] | None) -> bool:
+def is_granted(grant: Grant | None) -> bool:
     """As a transfer that is planned."""
-    return fields is not None and not fields["flags"]
+    return grant is not None and not (grant.unplanned or grant.dropped or grant.grouped)
 
 
 def test_grant_of_a_stalled_worker_lapses_and_its_host_is_named() -> None:
@@ -390,10 +386,10 @@ def test_grant_of_a_stalled_worker_lapses_and_its_host_is_named() -> None:
     assert is_granted(made.decision(announced(0), 0, 0.0))
     assert made.decision(announced(1), 0, 0.0) is None
     now = 0.0
-    while (fields := made.decision(announced(1), 0, now)) is None:
+    while (grant := made.decision(announced(1), 0, now)) is None:
         now += 0.05
         made.tick(0, now)
-    assert is_granted(fields)
+    assert is_granted(grant)
     assert now < 10.0
     made.tick(0, 60.0)
     assert [line for line in lines if "10.0.0.0:1" in line and not line.startswith("arbiter: ")]
@@ -436,12 +432,12 @@ def test_sum_arrives_with_its_sender() -> None:
     made, host = arbitration([], bound=8), f"10.0.0.9:1 {BYTES_S}"
     made.decision(announced(2), 0, 0.0)
     for worker in range(2):
-        assert made.decision(announced(worker)._replace(text=host), 0, 0.0) is None
+        assert made.decision(structs.replace(announced(worker), text=host), 0, 0.0) is None
     assert made.arrived(announced(2), 1, 0, 1.0).planned == 1
-    sender, other = (made.decision(announced(worker)._replace(text=host), 1, 1.0) for worker in range(2))
+    sender, other = (made.decision(structs.replace(announced(worker), text=host), 1, 1.0) for worker in range(2))
     assert sender is not None
     assert other is not None
-    assert (sender["sequence"], other["flags"], other["before"]) == (1, GROUPED, sender["before"])
+    assert (sender.others, other.grouped, other.transfer) == (1, True, sender.transfer)
     assert made.arrived(announced(1), 0, 1, 1.5) == UpdateCounts()
     assert made.decision(announced(3), 1, 1.5) is None  # the link is theirs
     counts = made.arrived(announced(0), 2, 1, 2.0)
@@ -465,10 +461,10 @@ def test_log_is_replayed() -> None:
     for turn in range(200):
         worker, now = turn * 7 % 5, now + 0.03 * (1 + turn % 3)
         message = waiting.setdefault(worker, announced(worker, turn, (0.05 + 0.2 * (turn % 4)) * BYTES_S, version))
-        fields = made.decision(message, version, now)
-        if fields is not None and (fields["flags"] & DROPPED or turn % 3):
-            made.arrived(waiting.pop(worker), int(not fields["flags"] & DROPPED), version, now)
-            version += not fields["flags"] & DROPPED
+        grant = made.decision(message, version, now)
+        if grant is not None and (grant.dropped or turn % 3):
+            made.arrived(waiting.pop(worker), int(not grant.dropped), version, now)
+            version += not grant.dropped
         made.tick(version, now)
     entries = list(replayed(lines))
     assert all(logged == again for logged, again in entries)

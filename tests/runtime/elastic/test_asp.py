@@ -9,7 +9,7 @@ import pytest
 
 from plink.elastic import Objective, Params, StoppingCriterion, train
 from plink.model.rules.asp import ASP
-from plink.runtime.elastic.worker.step_planner import TimedPlanner
+from plink.runtime.elastic.worker.steps import TimedPlanner
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stepping import (
     SHARDS,

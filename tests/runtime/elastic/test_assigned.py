@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from plink.runtime.elastic.worker.assignments import Assigned, Assignment
-from plink.runtime.elastic.worker.client import RolledBack
+from plink.runtime.elastic.worker.primaries import RolledBack
+from plink.runtime.elastic.worker.worker import Assigned, Assignment
 
 _LONG_S = 30.0
 

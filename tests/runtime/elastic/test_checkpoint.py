@@ -6,18 +6,18 @@ from typing import cast
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.elastic import StoppingCriterion, Table
 from plink.errors import InputError
 from plink.model.consistency import parse_rule
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.partition.serialization import begun, parts_of
-from plink.runtime.elastic.server.server import SavedState
-from plink.runtime.elastic.worker.client import PrimaryAddress
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.partition.serialization import begun, parts_of, read_partition, write_partition
+from plink.runtime.elastic.server import SavedState
+from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Finished, Worker
 from tests.runtime.elastic.stepping import MIXED, SHARDS, Counting
@@ -87,7 +87,7 @@ def test_bytes_that_no_sum_may_have_are_damage_too(tmp_path: Path, dtype: str, b
 def test_numbers_of_another_type_are_refused(wrong: dict[str, object]) -> None:
     state = parts_of(some())[0]
     with pytest.raises(RejectedRequest, match="cannot be read"):
-        begun(LAYOUT, state._replace(text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
+        begun(LAYOUT, structs.replace(state, text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

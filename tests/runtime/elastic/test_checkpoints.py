@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from plink.errors import InputError
+from plink.model.elastic.fields import SavedCheckpoint
 from plink.runtime.elastic.host.checkpoint_folder import (
-    check_mark,
+    JobCheckpoints,
     discard,
     keep,
     latest,
-    mark,
     name_of,
-    unmark,
-    unwritable,
 )
 
 
@@ -27,9 +25,9 @@ def written(folder: Path, *clocks: int, job: str = "a1") -> None:
         (folder / name_of(clock, job) / "partition-0").write_bytes(b"x")
 
 
-def saved(clock: int, job: str = "a1") -> dict[str, object]:
+def saved(clock: int, job: str = "a1", partitions: int = 1) -> SavedCheckpoint:
     """What is known of one."""
-    return {"clock": clock, "partitions": 1, "folder": name_of(clock, job)}
+    return SavedCheckpoint(clock, partitions, name_of(clock, job))
 
 
 def names(folder: Path) -> list[str]:
@@ -91,7 +89,7 @@ def test_missing_file(tmp_path: Path) -> None:
     """A checkpoint of which this host does not see all files does not count."""
     written(tmp_path, 7)
     with pytest.raises(InputError, match=r"clock-7-a1/partition-1: not there \(1 of 2 files\)"):
-        keep(tmp_path, {**saved(7), "partitions": 2}, "a1")
+        keep(tmp_path, saved(7, partitions=2), "a1")
     assert latest(tmp_path) is None
 
 
@@ -105,22 +103,22 @@ def test_discard_removes_what_failed_and_not_what_counts(tmp_path: Path) -> None
 
 
 def test_old_marks_of_killed_jobs_are_removed(tmp_path: Path) -> None:
-    mark(tmp_path, "killed")
-    mark(tmp_path, "other")
+    JobCheckpoints(str(tmp_path), job="killed").mark()
+    JobCheckpoints(str(tmp_path), job="other").mark()
     two_days_ago = time.time() - 2 * 86400
     os.utime(tmp_path / ".shared-killed", (two_days_ago, two_days_ago))
-    mark(tmp_path, "a1")
+    JobCheckpoints(str(tmp_path), job="a1").mark()
     assert {path.name for path in tmp_path.iterdir()} == {".shared-other", ".shared-a1"}
 
 
 def test_mark_of_a_shared_folder(tmp_path: Path) -> None:
-    mark(tmp_path, "a1")
-    check_mark(tmp_path, "a1")
-    unmark(tmp_path, "a1")
-    unmark(tmp_path, "a1")
+    JobCheckpoints(str(tmp_path), job="a1").mark()
+    JobCheckpoints(str(tmp_path), job="a1").check_mark()
+    JobCheckpoints(str(tmp_path), job="a1").unmark()
+    JobCheckpoints(str(tmp_path), job="a1").unmark()
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="must share one"):
-        check_mark(tmp_path, "a1")
+        JobCheckpoints(str(tmp_path), job="a1").check_mark()
 
 
 @pytest.mark.parametrize("name", ["clock-70-a1", "../clock-7", "clock-7-/x", "", 7, None])
@@ -130,15 +128,15 @@ def test_a_folder_that_is_none_of_that_clock(tmp_path: Path, name: object) -> No
 
 
 def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:
-    assert unwritable(tmp_path / "a" / "b") is None
+    assert JobCheckpoints(str(tmp_path / "a" / "b")).unwritable() is None
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
 def test_one_that_cannot_be_written(tmp_path: Path) -> None:
     """Nobody can, root neither."""
     (tmp_path / "file").touch()
-    assert unwritable(tmp_path / "file" / "folder") == "Not a directory"
-    assert unwritable(Path("/proc/nope")) == "No such file or directory"
+    assert JobCheckpoints(str(tmp_path / "file" / "folder")).unwritable() == "Not a directory"
+    assert JobCheckpoints(str(Path("/proc/nope"))).unwritable() == "No such file or directory"
 
 
 @pytest.mark.parametrize(

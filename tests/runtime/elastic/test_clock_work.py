@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.elastic import App, AppError, Objective, Params, StoppingCriterion, Table, Values, train
-from plink.runtime.elastic.worker.clock_work import ClockWork, Grain
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import ClockWork, Grain, LoadedShards
 from tests.runtime.elastic.small_app import Means, Numbers
 
 

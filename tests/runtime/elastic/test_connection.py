@@ -11,8 +11,8 @@ import pytest
 from plink.elastic import Table
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.transport.messages import Read
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.transport.wire import Kind, Message
 from tests.runtime.elastic.stores import KEYS
 
 WAIT_S = 30.0
@@ -47,7 +47,7 @@ def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextM
 
         def ask() -> None:
             with pytest.raises(ConnectionLost) as lost:
-                line.ask(Message(Kind.READ, 0))
+                line.ask(Read(0))
             output.append(str(lost.value))
 
         asking = threading.Thread(target=ask)
@@ -78,7 +78,7 @@ def test_who_is_woken_just_before_it_connects(monkeypatch: pytest.MonkeyPatch) -
         line = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 3.0)
         patched.setattr(socket, "socket", Waking)
         with pytest.raises(ConnectionLost, match="nobody waits for it any more"):
-            line.ask(Message(Kind.READ, 0))
+            line.ask(Read(0))
         assert line._pending is None
 
 
@@ -88,10 +88,10 @@ def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch
         lacking = [(255, *cached[0][1:])]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*lacking, *cached])
         with pytest.raises(ConnectionLost, match="timed out"):  # of the handshake with the other
-            Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
+            Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Read(0))
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: lacking)
         with pytest.raises(ConnectionLost, match=r"cannot connect: .*not supported"):
-            Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
+            Connection(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Read(0))
 
 
 def test_next_request_reconnects() -> None:
@@ -100,10 +100,10 @@ def test_next_request_reconnects() -> None:
         line = Connection(f"127.0.0.1:{port}", KEYS, LAYOUT, 0.3)
         line.wake()
         with pytest.raises(ConnectionLost, match="timed out"):
-            line.ask(Message(Kind.READ, 0))
+            line.ask(Read(0))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "nobody.invalid:1"])
 def test_nobody_there(address: str) -> None:
     with pytest.raises(ConnectionLost, match="cannot connect: "):
-        Connection(address, KEYS, LAYOUT, WAIT_S).ask(Message(Kind.READ, 0))
+        Connection(address, KEYS, LAYOUT, WAIT_S).ask(Read(0))

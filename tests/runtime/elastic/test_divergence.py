@@ -15,12 +15,10 @@ from plink.errors import UsageError
 from plink.model.divergence import DivergenceBound, check_divergence, parse_divergence
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.partition.changes import ReplicationDelta
 from plink.runtime.elastic.partition.divergence import MAX_CLOCKS_BEHIND, MAX_UNDO_COPIES, ReplicaDistances
 from plink.runtime.elastic.partition.partition import Partition
-from plink.runtime.elastic.replica.replicator import delta_message
-from plink.runtime.elastic.server.server import Server
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message, Status
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.messages import ReplicationDelta, Status, Update
 from tests.runtime.elastic.stores import store, wait_for
 
 ROWS, WIDTH = 20, 2
@@ -194,13 +192,13 @@ def test_new_primary_knows_what_may_have_arrived() -> None:
 
         def work(at: Server, clock: int, by: float) -> int:
             blocks = (RowBlock(0, range(1), np.array([[by]])),)
-            message = Message(Kind.UPDATE, 0, worker=0, clock=clock, flags=LAST, blocks=blocks)
+            message = Update(0, worker=0, clock=clock, last=True, blocks=blocks)
             assert at.actor(0).ask(message).status is Status.OK
             return at.status()[0].clocks[-1]
 
         assert work(primary, 0, 4.0) == 0
-        push = primary.actor(0).call(lambda: primary.actor(0).partition.take_delta(replica.address, 0))
-        replica.actor(0).ask(delta_message(primary.actor(0), push))
+        push = primary.actor(0).call(lambda: primary.actor(0).take_delta(replica.address, 0))
+        replica.actor(0).ask(push)
         target.replicate_up_to(-1)
         primary.prepare(0, target.address, 1, replica=replica.address)
         primary.commit(0, 1)

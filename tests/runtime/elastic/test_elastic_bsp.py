@@ -10,13 +10,13 @@ import pytest
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
 from plink.model.consistency import BSP, Rule, parse_rule
+from plink.model.elastic.reports import ClockDone
 from plink.model.rules.elastic_bsp import ElasticBSP
-from plink.runtime.elastic.worker import step_planner, worker
-from plink.runtime.elastic.worker.assignments import Assignment
-from plink.runtime.elastic.worker.client import Unanswered
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker import steps, worker
+from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import RELEASED, Clock, Finished, Worker
+from plink.runtime.elastic.worker.worker import RELEASED, Assignment, Finished, Worker
 from tests.runtime.elastic import stepping
 from tests.runtime.elastic.checksums import PROGRAMS, WORKERS
 from tests.runtime.elastic.small_app import Means
@@ -73,7 +73,7 @@ def disturbed(rule: Rule) -> dict[str, Values]:
     with store(job_layout(app, 4), rule, servers=2) as made:
         made.open(2, history=True)
 
-        def roll_back(clock: Clock) -> None:
+        def roll_back(clock: ClockDone) -> None:
             if clock.clock == 30 and not rolled:
                 rolled.append(clock.clock)
                 for server in made.servers:
@@ -132,7 +132,7 @@ def test_equal_work_takes_less_time_than_under_bsp() -> None:
     """A clock takes as long as its slowest worker."""
     seconds = []
     for rule in (BSP(), ElasticBSP(15)):
-        app, clocks = Counting(uneven(2), 24), list[Clock]()
+        app, clocks = Counting(uneven(2), 24), list[ClockDone]()
         with store(job_layout(app, 4), rule, servers=2) as made:
             made.open(4)
             workers = [running(app, made, number, [number, number + 4], done=clocks.append) for number in range(4)]
@@ -206,7 +206,7 @@ class Held(Counting):
 
 def test_pause_ends_a_superstep_with_the_step_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 240 steps: shards that are to change hands do not wait for them."""
-    monkeypatch.setattr(step_planner, "barrier", lambda ends: (0.0, np.full(len(ends), 240)))
+    monkeypatch.setattr(steps, "barrier", lambda ends: (0.0, np.full(len(ends), 240)))
     app = Held(mini_batch=3)  # from 0 on; clock 1 has one, as nobody knows yet how long it takes
     with store(job_layout(app, 4), ElasticBSP(240)) as made:
         made.open(1)
@@ -226,7 +226,7 @@ def test_pause_ends_a_superstep_with_the_step_under_way(monkeypatch: pytest.Monk
 def test_unanswered_steps_are_resumed_and_each_counts_once(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clock 1 has a step, later ones four: no answer comes to the first, an inner one, or the last of a clock. Each
     clock is reported, with the seconds of all its steps."""
-    monkeypatch.setattr(step_planner, "barrier", lambda ends: (0.0, np.full(len(ends), 4)))
+    monkeypatch.setattr(steps, "barrier", lambda ends: (0.0, np.full(len(ends), 4)))
     app = GivesUp(count, 17)
     with store(job_layout(app, 2), ElasticBSP(4)) as made:
         made.open(1)
@@ -249,9 +249,9 @@ def test_clock_with_an_unanswered_push_is_reported(count: int) -> None:
     assert [done.objective for done in clocks if done.clock % 3 == 1] == [None, 1.0, 1.0]
 
 
-def resumed(app: "GivesUp", made: Store) -> list[Clock]:
+def resumed(app: "GivesUp", made: Store) -> list[ClockDone]:
     """Run one worker, which gives up and is run again; return the clocks that it reported: all of them, once."""
-    clocks = list[Clock]()
+    clocks = list[ClockDone]()
     alone, client = running(app, made, 0, list(range(SHARDS)), done=clocks.append), made.clients[0]
     app.give_up = client.give_up
     with pytest.raises(Unanswered):

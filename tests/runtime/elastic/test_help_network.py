@@ -11,11 +11,10 @@ from plink.elastic import App, Params, Rebalance, StoppingCriterion, Table
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.help_network import HelpNetwork, ResultPart
+from plink.runtime.elastic.helping.help_network import HelpNetwork
 from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
-from plink.runtime.elastic.transport.wire import Kind, Message, Status
-from plink.runtime.elastic.worker.clock_work import ClockWork
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.transport.messages import Help, HelpResult, Status
+from plink.runtime.elastic.worker.clock_work import ClockWork, LoadedShards
 from tests.runtime.elastic.stores import PATIENCE_S, Store, store, wait_for
 
 LAYOUT = Layout((Table("a", 6, 2),), 2)
@@ -32,8 +31,10 @@ class Noted:
     def received(self, message: m.HelpMessage) -> None:
         self.messages.append(message)
 
-    def result_part(self, part: ResultPart) -> None:
-        self.parts.append((part.helper, part.number, part.position, part.partition, float(part.blocks[0].values.sum())))
+    def result_part(self, part: HelpResult) -> None:
+        self.parts.append(
+            (part.helper, part.id, (part.clock, part.generation), part.partition, float(part.blocks[0].values.sum()))
+        )
 
     def lost(self, worker: int) -> None:
         self.unreachable.append(worker)
@@ -93,7 +94,7 @@ def test_unreachable_workers_are_lost_and_others_are_not(
 def test_invalid_message_is_refused(made: Store, ends: tuple[HelpNetwork, HelpNetwork, Noted, Noted]) -> None:
     connection = made.servers[0].connection(made.servers[1].address)
     for text in ("", "{}", '{"type": "begun", "sender": 0}'):
-        assert connection.ask(Message(Kind.HELP, 0, worker=1, text=text)).status is Status.REFUSED
+        assert connection.ask(Help(0, worker=1, text=text)).status is Status.REFUSED
     assert ends[3].messages == []
     connection.close()
 
@@ -139,7 +140,7 @@ def test_helper_drops_the_request_of_a_worker_that_changed_hosts(made: Store) ->
         loaded.ahead([0])
         connection = made.servers[0].connection(made.servers[1].address)
         request = m.encode(m.HelpRequest(0, 7, 0, 0, -1, ((0, 0),)))
-        assert connection.ask(Message(Kind.HELP, 0, worker=1, text=request)).status is Status.OK
+        assert connection.ask(Help(0, worker=1, text=request)).status is Status.OK
         connection.close()
         assert app.begun.wait(PATIENCE_S)
         rebalancing.assign({0: (2, (0,), 0), 1: (1, (1,), 0)}, addresses)

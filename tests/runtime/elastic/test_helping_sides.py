@@ -5,9 +5,8 @@ import pytest
 from plink.elastic import Rebalance
 from plink.errors import ProtocolError
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.groups import helpees, helper_groups
-from plink.runtime.elastic.helping.helpee import Helpee
-from plink.runtime.elastic.helping.helper import Helper
+from plink.runtime.elastic.helping.host_rebalancing import helpees, helper_groups
+from plink.runtime.elastic.helping.sides import Helpee, Helper
 from plink.runtime.elastic.worker.clock_work import Grain
 from tests.runtime.elastic.simulated_helping import Queue
 

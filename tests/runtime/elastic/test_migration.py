@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.partition.serialization import What
 from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, PartKind, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.wire import Kind, Message, Status, Wanted
 from tests.runtime.elastic.stores import hand_over, store, together, wait_for
 from tests.runtime.elastic.test_repeats import LAYOUT, update
 
@@ -30,12 +30,12 @@ class Tapped(Connection):
         return answer
 
 
-def once(what: Callable[[], object], kind: Kind, flags: int | None = None) -> Callable[[Message], None]:
+def once(what: Callable[[], object], kind: type[Message], part: PartKind | None = None) -> Callable[[Message], None]:
     """At the first message of a kind."""
     left = [what]
 
     def at(message: Message) -> None:
-        if left and message.kind is kind and flags in (None, message.flags):
+        if left and isinstance(message, kind) and part in (None, getattr(message, "kind", None)):
             left.pop()()
 
     return at
@@ -71,7 +71,11 @@ def test_late_delivery_of_a_cancelled_move_is_refused() -> None:
         source, target = run.servers[0].actor(0), run.servers[1].actor(0)
         source.ask(update(0, 0, 1))
         sent: list[Message] = []
-        tapped(run.servers[0], before=sent.append, after=once(fails(ConnectionLost("frozen")), Kind.PART, What.SUMS))
+        tapped(
+            run.servers[0],
+            before=sent.append,
+            after=once(fails(ConnectionLost("frozen")), PartitionPart, PartKind.SUMS),
+        )
         with pytest.raises(ConnectionLost):
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
         late, output = list(sent), []
@@ -79,7 +83,7 @@ def test_late_delivery_of_a_cancelled_move_is_refused() -> None:
         def thaw() -> None:
             output.extend(target.ask(message).status for message in late)
 
-        tapped(run.servers[0], before=once(thaw, Kind.ACTIVATE))
+        tapped(run.servers[0], before=once(thaw, Activate))
         hand_over(run.servers[0], 0, run.servers[1].address, 2)
         assert output == [Status.REFUSED] * len(late)
         assert target.partition.read(0, range(4)).tolist() == [[1]] * 4
@@ -93,12 +97,12 @@ def test_a_late_command_does_not_make_a_replica_serve_that_was_rolled_back() -> 
         run.servers[0].add_replica(0, run.servers[1].address)
         replica, late = run.servers[1].actor(0), []
         lost = fails(ConnectionLost("gone"))
-        tapped(run.servers[0], before=lambda message: message.kind is Kind.ACTIVATE and (late.append(message), lost()))
+        tapped(run.servers[0], before=lambda message: isinstance(message, Activate) and (late.append(message), lost()))
         with pytest.raises(migration.InDoubt):
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
         run.servers[1].roll_back(-1, 2)
         for generation in (0, 2):
-            assert replica.ask(late[0]._replace(generation=generation)).status is Status.REFUSED
+            assert replica.ask(structs.replace(late[0], generation=generation)).status is Status.REFUSED
         assert replica.role is Role.REPLICA
 
 
@@ -140,7 +144,7 @@ def test_a_lost_answer_to_the_last_word_does_no_harm(error: Exception) -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1)
         run.servers[0].actor(0).ask(update(0, 0, 5))
-        tapped(run.servers[0], after=once(fails(error), Kind.ACTIVATE))
+        tapped(run.servers[0], after=once(fails(error), Activate))
         hand_over(run.servers[0], 0, run.servers[1].address, 1)
         assert run.holding(0) is run.servers[1]
         assert (run.state() == 5).all()
@@ -153,7 +157,7 @@ def test_the_state_is_kept_until_it_is_known_who_serves(arrives: bool) -> None:
         run.servers[0].actor(0).ask(update(0, 0, 5))
 
         def lost(message: Message) -> None:
-            if message.kind is Kind.ACTIVATE:
+            if isinstance(message, Activate):
                 raise ConnectionLost("gone")
 
         tapped(run.servers[0], **{"after" if arrives else "before": lost})
@@ -181,7 +185,7 @@ def test_a_replica_that_missed_a_roll_back_is_not_pushed_to(when: str) -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1, history=True)
         run.servers[0].actor(0).ask(update(0, 0, 5))
-        tap = once(lambda: run.servers[0].roll_back(-1, 1), Kind.ACTIVATE if when == "after" else Kind.PART)
+        tap = once(lambda: run.servers[0].roll_back(-1, 1), Activate if when == "after" else PartitionPart)
         tapped(run.servers[0], **{when: tap})
         with pytest.raises(RejectedRequest, match="given up"):
             run.servers[0].add_replica(0, run.servers[1].address)
@@ -196,8 +200,8 @@ def test_a_read_that_fails_harms_no_other() -> None:
     with store(LAYOUT) as run:
         run.open(1)
         primary = run.servers[0].actor(0)
-        read = Message(Kind.READ, 0, worker=0, clock=1, before=0)
-        reads = [read._replace(wanted=(Wanted(table, range(4)),)) for table in (7, 0)]
+        read = Read(0, worker=0, clock=1, state=0)
+        reads = [structs.replace(read, wanted=(Wanted(table, range(4)),)) for table in (7, 0)]
 
         def add() -> None:
             wait_for(lambda: len(primary._waiting) == 2)

@@ -12,9 +12,17 @@ from email.utils import format_datetime
 import pytest
 
 from plink.errors import UsageError
-from plink.runtime.elastic.host import metadata_services as asking
-from plink.runtime.elastic.host.metadata_services import Azure, Gcp, InvalidResponse, MetadataClient
-from plink.runtime.elastic.host.preemption import Notices, PreemptionNotice, Source, parse_source
+from plink.runtime.elastic.host import preemption as asking
+from plink.runtime.elastic.host.preemption import (
+    Azure,
+    Gcp,
+    InvalidResponse,
+    MetadataClient,
+    Notices,
+    PreemptionNotice,
+    Source,
+    parse_source,
+)
 from tests.runtime.elastic.metadata_server import Metadata, Reply, metadata, text, wait_until
 from tests.runtime.elastic.stores import HANGS_S
 

@@ -16,12 +16,11 @@ from plink.errors import InputError, PlinkError, UsageError
 from plink.model.consistency import check_optimisers, parse_rule
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.partition.checkpoint_file import read_partition, write_partition
 from plink.runtime.elastic.partition.partition import Partition
-from plink.runtime.elastic.partition.serialization import begun, parts_of, take
+from plink.runtime.elastic.partition.serialization import begun, parts_of, read_partition, take, write_partition
 from plink.runtime.elastic.transport import records
-from plink.runtime.elastic.transport.traffic import TrafficAccount
-from plink.runtime.elastic.transport.wire import Message
+from plink.runtime.elastic.transport.messages import Message
+from plink.runtime.elastic.transport.records import TrafficAccount
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runtime.elastic.torch_nets import Net, mlp
 

@@ -10,10 +10,12 @@ import pytest
 from plink.model.consistency import SSP, Rule
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
-from plink.runtime.elastic.server.server import PartitionStatus, Server
+from plink.runtime.elastic.replica.snapshot import PartitionStatus
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.transport.wire import Kind, Message, Status, Wanted
-from plink.runtime.elastic.worker.client import Client, RolledBack
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.counting import COUNTS, count, counted
 from tests.runtime.elastic.stores import HANGS_S, Store, store, together, wait_for
 from tests.runtime.elastic.test_migration import fails, once, tapped
@@ -164,7 +166,7 @@ def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
         reached, go = threading.Event(), threading.Event()
 
         def stop(message: Message) -> None:
-            if message.kind is Kind.PART:
+            if isinstance(message, PartitionPart):
                 reached.set()
                 assert go.wait(HANGS_S)
 
@@ -267,7 +269,7 @@ def test_a_commit_that_is_not_answered_is_repeated(executed: bool) -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1)
         old, new = run.servers
-        lost = lambda message: message.kind is Kind.ACTIVATE and fails(ConnectionLost("gone"))()  # noqa: E731
+        lost = lambda message: isinstance(message, Activate) and fails(ConnectionLost("gone"))()  # noqa: E731
         tapped(old, **{"after" if executed else "before": lost})
         old.prepare(0, new.address, 1, replica=old.address)
         with pytest.raises(migration.InDoubt):
@@ -290,7 +292,7 @@ def test_host_lost_at_the_start_is_dropped(serves: str) -> None:
         old, new, other = run.servers
         for clock in range(3):
             old.actor(0).ask(update(0, clock, 1))
-        tapped(old, before=lambda message: message.kind is Kind.ACTIVATE and fails(ConnectionLost("gone"))())
+        tapped(old, before=lambda message: isinstance(message, Activate) and fails(ConnectionLost("gone"))())
         old.prepare(0, new.address, 1, replica=old.address)
         with pytest.raises(migration.InDoubt):
             old.commit(0, 1)
@@ -318,7 +320,7 @@ def test_one_who_lacked_memory_to_begin_is_not_taken_for_one_that_has_begun(monk
         old, new = run.servers
 
         def lost(message: Message) -> None:
-            if message.kind is Kind.ACTIVATE:
+            if isinstance(message, Activate):
                 messages.append(message)
                 raise ConnectionLost("gone")
 
@@ -348,7 +350,7 @@ def test_a_client_that_was_sent_on_is_not_kept_at_those_who_serve_no_more() -> N
 
         def asks() -> int:
             """Over the same connection, as one who has heard of no move."""
-            message = Message(Kind.READ, 0, worker=0, clock=0, before=-1, wanted=(Wanted(0, range(4)),))
+            message = Read(0, worker=0, clock=0, state=-1, wanted=(Wanted(0, range(4)),))
             answer = client._connections[first.address, 0].ask(message)
             assert answer.text in ("", second.address, third.address)
             return len(second.listener._channels)
@@ -367,7 +369,7 @@ def test_status_does_not_wait_for_a_partition_that_is_busy() -> None:
         run.open(1, servers=1)
         old, new = run.servers
         seen: list[str] = []
-        tapped(old, before=once(lambda: seen.append(status(old).role), Kind.ACTIVATE))  # in the partition's thread
+        tapped(old, before=once(lambda: seen.append(status(old).role), Activate))  # in the partition's thread
         old.prepare(0, new.address, 1, replica="")
         old.commit(0, 1)
         assert seen == ["serving"]

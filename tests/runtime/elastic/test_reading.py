@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.elastic import Table
 from plink.model.consistency import BSP
@@ -15,13 +16,13 @@ from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.snapshot import Role
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message, Status, Wanted
+from plink.runtime.elastic.transport.connection import StoreConfig
+from plink.runtime.elastic.transport.messages import Message, Read, Status, Update, Wanted
 from tests.runtime.elastic.stores import HANGS_S, KEYS
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
 CONFIG = StoreConfig(LAYOUT, KEYS, BSP())
-READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
+READ = Read(0, state=-1, wanted=(Wanted(0, range(4)),))
 
 
 @pytest.fixture
@@ -101,23 +102,26 @@ def test_an_update_brings_the_rows_of_the_next_clock_once_all_have_come(primary:
     """It does not wait for others, and what it brings a read would; a repeat, too."""
     primary.call(lambda: primary.partition.admit({1: 0}))
     block = RowBlock(0, range(4), np.ones((4, 2), np.float32))
-    update = Message(Kind.UPDATE, 0, flags=LAST, clock=0, before=0, blocks=(block,), wanted=READ.wanted)
-    early = primary.ask(update._replace(worker=0))
-    assert (early.status, early.flags & LAST, early.blocks) == (Status.OK, LAST, ())
-    late, again = primary.ask(update._replace(worker=1, blocks=())), primary.ask(update._replace(worker=0))
-    read = primary.ask(READ._replace(clock=1, before=0))
+    update = Update(0, last=True, clock=0, state=0, blocks=(block,), wanted=READ.wanted)
+    early = primary.ask(structs.replace(update, worker=0))
+    assert (early.status, early.finished, early.blocks) == (Status.OK, True, ())
+    late, again = (
+        primary.ask(structs.replace(update, worker=1, blocks=())),
+        primary.ask(structs.replace(update, worker=0)),
+    )
+    read = primary.ask(structs.replace(READ, clock=1, state=0))
     for answer in (late, again, read):
         assert (answer.status, answer.clock) == (Status.OK, 0)
         assert np.array_equal(answer.blocks[0].values, np.ones((4, 2)))
-    assert late.flags & LAST
+    assert late.finished
 
 
 def test_a_state_that_is_not_there_yet_is_waited_for(primary: PartitionReplica) -> None:
     """By the thread, who learns of it."""
     idle(primary)
-    thread, answers = ask_in_thread(primary, READ._replace(clock=1, before=0))
+    thread, answers = ask_in_thread(primary, structs.replace(READ, clock=1, state=0))
     thread.join(0.2)
     assert not answers
-    assert primary.ask(Message(Kind.UPDATE, 0, worker=0, flags=LAST)).status is Status.OK
+    assert primary.ask(Update(0, worker=0, last=True)).status is Status.OK
     thread.join(HANGS_S)
     assert [answer.status for answer in answers] == [Status.OK]

@@ -8,10 +8,9 @@ import pytest
 from examples import elastic_lda
 from plink.elastic import StoppingCriterion
 from plink.model.consistency import SSP
-from plink.runtime.elastic.worker.assignments import Assignment
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Worker
+from plink.runtime.elastic.worker.worker import Assignment, Worker
 from tests.runtime.elastic.stores import Store, store, together
 
 CLOCKS = 12

@@ -10,7 +10,7 @@ from plink.runtime.elastic.partition import partition as partition_module
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import parts_of
 from plink.runtime.elastic.replica.snapshot import Role
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message, Status
+from plink.runtime.elastic.transport.messages import Activate, Message, Status, Update
 from tests.runtime.elastic.stores import hand_over, store
 
 LAYOUT = Layout((Table("n", 4, 1, "int64"),), 1)
@@ -23,7 +23,7 @@ def of(number: int) -> tuple[RowBlock, ...]:
 
 def update(worker: int, clock: int, number: int, generation: int = 0) -> Message:
     """As a client sends it."""
-    return Message(Kind.UPDATE, 0, worker=worker, clock=clock, generation=generation, flags=LAST, blocks=of(number))
+    return Update(0, worker=worker, clock=clock, generation=generation, last=True, blocks=of(number))
 
 
 def test_a_roll_back_asked_for_twice_leaves_the_work_of_its_generation() -> None:
@@ -56,7 +56,7 @@ def test_what_arrives_from_before_a_roll_back_does_not_begin(before: bool) -> No
         target.roll_back(-1, 1)
         if not before:
             assert "rolled back" in target.actor(0).ask(state).text
-        answer = target.actor(0).ask(Message(Kind.ACTIVATE, 0, term=1, text="serving "))
+        answer = target.actor(0).ask(Activate(0, term=1, text="serving "))
         assert (answer.status, target.actor(0).role is Role.SERVING) == (Status.REFUSED, False)
         with pytest.raises(RejectedRequest, match="rolled back in 1"):
             hand_over(run.servers[0], 0, target.address, 2)

@@ -8,9 +8,9 @@ import pytest
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
-from plink.runtime.elastic.server.server import SavedState, Server
+from plink.runtime.elastic.server import SavedState, Server
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Status
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.transport.wire import Kind, Message, Status
 from tests.runtime.elastic.stores import NO_LIMIT, Store, store, wait_for
 from tests.runtime.elastic.test_migration import fails, once, tapped
 from tests.runtime.elastic.test_prepared import status, working
@@ -73,7 +73,7 @@ def test_no_clock_counts_as_pushed_that_a_replica_lacks() -> None:
             primary.truncate(4)
             seen.append((status(primary).replicated, status(primary).replicas))
 
-        tapped(primary, before=once(run_inline, Kind.ACTIVATE))
+        tapped(primary, before=once(run_inline, Activate))
         primary.add_replica(0, two.address)
         assert seen == [(1, (item.address,))]
         wait_for(lambda: status(primary).replicated == 4)
@@ -101,7 +101,7 @@ def test_cancelled_copy_delays_nothing(how: str) -> None:
             "lost": fails(ConnectionLost("gone")),
             "moved": move,
         }[how]
-        tapped(primary, before=once(does, Kind.ACTIVATE))
+        tapped(primary, before=once(does, Activate))
         with pytest.raises((RejectedRequest, ConnectionLost)):
             primary.add_replica(0, item.address)
         clocks(run, 0, 3)
@@ -220,14 +220,14 @@ def test_a_restore_that_is_not_answered_is_repeated(executed: bool) -> None:
         run.servers.remove(primary)
 
         def lost(message: Message) -> None:
-            if message.kind is Kind.ACTIVATE:
+            if isinstance(message, Activate):
                 raise ConnectionLost("gone")
 
         tapped(replica, **{"after" if executed else "before": lost})
         with pytest.raises(migration.InDoubt):
             replica.restore_to(0, target.address, 1, [0], 2)
         parts: list[int] = []
-        tapped(replica, before=lambda message: parts.append(message.kind is Kind.PART))
+        tapped(replica, before=lambda message: parts.append(isinstance(message, PartitionPart)))
         replica.restore_to(0, target.address, 1, [0], 2)
         assert not any(parts)
         clocks(run, 2, 3)
@@ -288,7 +288,7 @@ def test_a_closed_server_keeps_no_one_waiting() -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1)
         old, new = run.servers
-        tapped(old, before=once(old.close, Kind.PART))
+        tapped(old, before=once(old.close, PartitionPart))
         with pytest.raises((RejectedRequest, ConnectionLost)):
             old.prepare(0, new.address, 1, replica="")
 

@@ -7,8 +7,7 @@ import pytest
 
 from examples import elastic_mf
 from plink.elastic import save_arrays, train
-from plink.elastic.app import check_app
-from plink.elastic.result_file import unwritable
+from plink.elastic.app import check_app, unwritable
 from plink.errors import InputError, PlinkError
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from plink.runtime.elastic.worker.staleness_credits import StalenessCredits, WorkerClock
+from plink.runtime.elastic.worker.dynamic_staleness import StalenessCredits, WorkerClock
 
 
 def simulated(speeds: list[list[float]], bound: tuple[int, int] | int) -> tuple[list[float], list[int]]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.runtime.elastic.worker.step_planner import SuperstepPlanner
-from plink.runtime.elastic.worker.step_table import SECONDS, STEPS, StepTable
+from plink.runtime.elastic.worker.steps import SECONDS, STEPS, StepTable, SuperstepPlanner
 
 SHARDS = 4
 

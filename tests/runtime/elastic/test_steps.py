@@ -14,8 +14,9 @@ from plink.runtime.elastic.arrays.layout import Layout, index
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, parts_of, take, update_part, workers_part
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message
-from plink.runtime.elastic.worker.client import OtherSteps, RolledBack
+from plink.runtime.elastic.transport.messages import Update
+from plink.runtime.elastic.worker.client import OtherSteps
+from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.stores import Store, hand_over, store, together
 
 ROWS, WORKERS, CLOCKS, MOST_STEPS = 8, 3, 3, 4
@@ -170,10 +171,7 @@ def test_a_partition_moves_between_any_two_steps(
     for values in partition.values:  # the parts are copies
         values += 7
     for worker, clock, step, last in order[when:then]:
-        update = Message(
-            Kind.UPDATE, 0, worker=worker, clock=clock, sequence=step, flags=LAST * last,
-            blocks=blocks_of(worker, clock, step),
-        )  # fmt: skip
+        update = Update(0, worker=worker, clock=clock, step=step, last=last, blocks=blocks_of(worker, clock, step))
         part = update_part(update)
         if send(partition, (worker, clock, step, last)):
             parts.append(part)

@@ -9,8 +9,9 @@ import pytest
 from plink.elastic import Values
 from plink.model.consistency import BSP, SSP
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.wire import Kind, Message
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, RolledBack, Timeouts, Unanswered
+from plink.runtime.elastic.transport.messages import Message, Read
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack, Timeouts, Unanswered
 from tests.runtime.elastic.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
 from tests.runtime.elastic.stores import PATIENCE_S, hand_over, store, together, wait_for
 
@@ -100,7 +101,7 @@ def test_clock_that_reads_what_the_last_two_have_read_is_one_message(rule: BSP |
                 client.update("a", even, np.ones((len(even), WIDTH)))
                 client.update("b", range(7), np.ones((7, 1)))
                 client.push()
-                result.append(sum(message.kind is Kind.READ for message in requests))
+                result.append(sum(isinstance(message, Read) for message in requests))
                 rows = [len(part.rows) for message in requests for part in message.wanted if part.table == 0]
                 assert sum(rows) <= (ROWS if client.now == 7 else 2 * len(even))
             return result
@@ -123,7 +124,7 @@ def test_the_first_read_of_a_clock_requests_what_its_update_did_not_bring(reques
             for client in clients:
                 del requests[:]
                 results = client.read("a", range(ROWS)), client.read("b", range(7))
-                reads.append(sum(message.kind is Kind.READ for message in requests))
+                reads.append(sum(isinstance(message, Read) for message in requests))
                 assert all((result == 2 * clock).all() for result in results)
                 client.update("a", range(ROWS), np.ones((ROWS, WIDTH)))
                 client.update("b", range(7), np.ones((7, 1)))

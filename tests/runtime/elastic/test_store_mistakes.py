@@ -12,12 +12,13 @@ from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.transport import listener as listener_module
+from plink.runtime.elastic.transport import connection as listener_module
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
+from plink.runtime.elastic.transport.messages import Read, Wanted
 from plink.runtime.elastic.transport.records import Forged
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import Kind, Message, Wanted
-from plink.runtime.elastic.worker.client import Client, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import Timeouts, Unanswered
 from tests.runtime.elastic.counting import COUNTS, FLOATS, ROWS, WIDTH, count, counted
 from tests.runtime.elastic.stores import KEYS, NO_LIMIT, PATIENCE_S, hand_over, store, wait_for
 
@@ -162,12 +163,12 @@ def test_an_answer_to_another_question_is_not_taken() -> None:
     """A connection that was left in the midst of an exchange is closed; an answer names its question."""
     with store(COUNTS) as run:
         run.open(1)
-        asks = [Message(Kind.READ, 0, worker=0, before=-1, wanted=(Wanted(0, range(rows)),)) for rows in (1, 2)]
+        asks = [Read(0, worker=0, state=-1, wanted=(Wanted(0, range(rows)),)) for rows in (1, 2)]
         with contextlib.closing(run.servers[0].connection(run.servers[0].address)) as line:
             line.post(asks[0])
             line.post(asks[1])
-            with pytest.raises(Forged, match="no answer to what was asked"):
-                line.answer()
+            with pytest.raises(Forged, match="does not answer"):
+                line.answer(asks[1])
             with pytest.raises(KeyError), line._closed_on_error():
                 raise KeyError
             assert line._channel is None

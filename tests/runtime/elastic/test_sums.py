@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.elastic.arrays.checked_sums import Overflow, add, add_at
+from plink.runtime.elastic.arrays.row_blocks import Overflow, add, add_at
 
 INTEGERS = ("int32", "int64")
 FLOATS = ("float32", "float64")

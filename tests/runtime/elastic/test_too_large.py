@@ -14,7 +14,7 @@ from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, parts_of, take
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message, Status, Wanted
+from plink.runtime.elastic.transport.messages import Read, Status, Update, Wanted
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stores import hand_over, store, wait_for
 
@@ -116,9 +116,9 @@ def test_what_several_workers_add_at_a_clock(dtype: str, rule: Rule, some: bool)
         assert run.servers[0].status()[1].clocks == (-1, 0)
         primary = run.servers[0].actor(1)
         for message in (
-            Message(Kind.READ, 1, worker=0, clock=2, before=1, wanted=(Wanted(0, range(3)),)),
-            Message(Kind.UPDATE, 1, worker=0, clock=2, flags=LAST),
-            Message(Kind.UPDATE, 1, worker=1, clock=1, flags=LAST),
+            Read(1, worker=0, clock=2, state=1, wanted=(Wanted(0, range(3)),)),
+            Update(1, worker=0, clock=2, last=True),
+            Update(1, worker=1, clock=1, last=True),
         ):
             answer = primary.ask(message)
             assert answer.status is Status.REFUSED
@@ -176,10 +176,10 @@ def test_a_partition_that_moves_takes_it_along(dtype: str, rule: Rule, drains: b
         if drains:
             old.add_replica(1, new.address)
         for worker in range(2):
-            update = Message(Kind.UPDATE, 1, worker=worker, clock=0, flags=LAST, blocks=block(dtype, most(dtype)))
+            update = Update(1, worker=worker, clock=0, last=True, blocks=block(dtype, most(dtype)))
             assert (old.actor(1).ask(update).status is Status.OK) == (worker == 0)
         hand_over(old, 1, new.address, 1)
-        read = Message(Kind.READ, 1, worker=0, clock=1, before=0, wanted=(Wanted(0, range(3)),))
+        read = Read(1, worker=0, clock=1, state=0, wanted=(Wanted(0, range(3)),))
         for server in (new, old):  # which asks the other one
             with contextlib.closing(server.connection(server.address)) as line:
                 answer = line.ask(read)

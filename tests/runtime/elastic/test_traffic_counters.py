@@ -5,7 +5,7 @@ import pytest
 from plink.elastic import Table
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.transport import records
-from plink.runtime.elastic.transport.traffic import TrafficAccount, TrafficCounters
+from plink.runtime.elastic.transport.records import TrafficAccount, TrafficCounters
 from tests.runtime.elastic.stores import store, wait_for
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plink.runtime.elastic.worker.assignments import Assigned
+from plink.runtime.elastic.worker.worker import Assigned
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from msgspec import structs
 
 from plink.runtime.pipeline.checkpoint_file import read_checkpoint, write_checkpoint
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, checkpoints_in, part_file
@@ -182,8 +183,7 @@ def test_version_that_a_part_lacks_is_named_with_the_rank(tmp_path: Path) -> Non
     header, state = read_checkpoint(path)
     lacking = min(state["versions"])
     del state["versions"][lacking]
-    entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
-    write_checkpoint(path, entries, state)
+    write_checkpoint(path, header, state)
     ended = go_on(tmp_path)
     assert all(outcome.result for outcome in results_of(ended))
     assert f"rank 1 (here): version {lacking} is not in it" in ended[0].err
@@ -270,8 +270,8 @@ def test_numbers_of_messages_wrap(tmp_path: Path) -> None:
         path = part_file(tmp_path, latest, (stage, 0))
         header, state = read_checkpoint(path)
         state["versions"] = {number - latest + begin: values for number, values in state["versions"].items()}
-        entries = {key: value for key, value in header.items() if key not in ("schema", "sha256")}
-        write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), entries | {"minibatch": begin}, state)
+        later = structs.replace(header, minibatch=begin)
+        write_checkpoint(part_file(tmp_path / "later", begin, (stage, 0)), later, state)
     losses, none = results_of(run_ranks(train_from, 2, tmp_path / "later", latest, begin, 10))
     expected, _ = results_of(run_ranks(train_from, 2, tmp_path, latest, latest, 10))
     assert none == {}

@@ -56,7 +56,7 @@ def test_evaluations_are_not_time_of_minibatches(evaluation_s: float) -> None:
         rank.train(12)
     assert rank.times.interval_s() == pytest.approx(FORWARD_S + BACKWARD_S + 0.5)
     assert len(rank.times.ends) == 48
-    document = rank.times.to_json()
+    document = rank.times.seconds()
     # The first and the last time it filled or drained is the job's own; between them are those of evaluations.
     share = document["wait_backward_s"] / (rank.now - document["evaluation_s"])
     assert 0.5 / 3.5 <= share < before / 35
@@ -76,7 +76,7 @@ def test_flushes_are_time_of_minibatches() -> None:
     rank.evaluate(500.0)
     rank.train_in_batches(3, 4)
     assert rank.times.interval_s() == pytest.approx((8.5 + 12) / 4)
-    assert rank.times.to_json()["evaluation_s"] == pytest.approx(500 + 7 + 4 * FORWARD_S + BACKWARD_S)
+    assert rank.times.seconds()["evaluation_s"] == pytest.approx(500 + 7 + 4 * FORWARD_S + BACKWARD_S)
 
 
 def test_evaluation_after_every_minibatch() -> None:
@@ -86,4 +86,4 @@ def test_evaluation_after_every_minibatch() -> None:
         rank.train(1)
         rank.evaluate(10.0)
     assert rank.times.interval_s() is None
-    assert rank.times.to_json().get("wait_backward_s", 0.0) <= 7.0
+    assert rank.times.seconds().get("wait_backward_s", 0.0) <= 7.0

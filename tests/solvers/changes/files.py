@@ -7,12 +7,13 @@ import numpy as np
 
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network
+from tests.networks import details_from
 
 
 def named(names: str, rows: Matrix | None = None, rates: Matrix | None = None, **details: Any) -> Network:
     """Hosts of one letter each, found under their names; 50 us everywhere unless given otherwise."""
     rows = flat(len(names)) if rows is None else rows
-    return Network(Hosts(tuple(Host(name, name) for name in names)), rows, rates, details, "a file")
+    return Network(Hosts(tuple(Host(name, name) for name in names)), rows, rates, details_from(details), "a file")
 
 
 def flat(n: int, us: float = 50.0) -> Matrix:

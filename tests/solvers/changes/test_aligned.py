@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network
 from solvers.changes.noise import align, otherwise
+from tests.networks import details_from
 from tests.solvers.changes.files import even, flat, named
 
 
@@ -47,7 +49,9 @@ def test_halves_and_other_matrices_are_cut_and_arranged_alike() -> None:
 def found_at(*addresses: str, machines: Any = None) -> Network:
     """Hosts a, b, ... at addresses of a hosts file."""
     hosts = Hosts(tuple(Host("abcdef"[k], address) for k, address in enumerate(addresses)))
-    return Network(hosts, flat(len(addresses)), None, {} if machines is None else {"machines": machines}, "a file")
+    return Network(
+        hosts, flat(len(addresses)), None, details_from({} if machines is None else {"machines": machines}), "a file"
+    )
 
 
 def test_a_host_moved_where_both_files_know_an_address_and_it_is_another_one() -> None:
@@ -89,7 +93,7 @@ def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
     says: dict[str, Any] = {"methods": ["", "a", "b"], "method_used": even(2, 1)}
     other = says | {"method_used": even(2, 2)}
     assert otherwise(align(named("ab", **says), named("ab", **other)), "methods", "method_used")[0].all()
-    for key, value in (("methods", "a"), ("methods", None), ("method_used", None)):
+    for key, value in (("methods", UNSET), ("method_used", None)):
         for item in (align(named("ab", **says), named("ab", **(other | {key: value}))),
                     align(named("ab", **(says | {key: value})), named("ab", **other))):  # fmt: skip
             mask, message = otherwise(item, "methods", "method_used")

@@ -16,6 +16,7 @@ from plink.model.network import Matrix, Network, to_rows
 from solvers.changes.causes import explain
 from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds
+from tests.networks import details_from
 
 LIMITS = ChangeThresholds()
 SEEDS = st.integers(0, 2**32 - 1)
@@ -54,7 +55,9 @@ def host_times(rtt_us: Matrix, host: int, times: float) -> Matrix:
 
 def plain(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Network:
     """Hosts ``h0``, ``h1``, ... and their round trips, as they are."""
-    return Network(Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(rows)))), rows, rates, details, "a file")
+    return Network(
+        Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(rows)))), rows, rates, details_from(details), "a file"
+    )
 
 
 def flat(n: int = 8, us: float = 50.0) -> Matrix:
@@ -288,7 +291,7 @@ def test_hosts_are_matched_by_name() -> None:
 
     def of(names: str, rows: Matrix, net: str) -> Network:
         members = tuple(Host(name, f"10.{net}.0.{ord(name)}") for name in names)
-        return Network(Hosts(members), rows, None, {}, "a file")
+        return Network(Hosts(members), rows, None, details_from({}), "a file")
 
     rows = flat(5)
     rows[0, 1] = rows[1, 0] = 200.0  # a - b
@@ -317,7 +320,9 @@ def test_what_was_measured_otherwise_is_not_compared() -> None:
 @pytest.mark.parametrize("names", ["", "a"])
 def test_fewer_than_two_hosts_in_common_are_no_comparison(names: str) -> None:
     def of(names: str) -> Network:
-        return Network(Hosts(tuple(Host(name, name) for name in names)), flat(len(names)), None, {}, names)
+        return Network(
+            Hosts(tuple(Host(name, name) for name in names)), flat(len(names)), None, details_from({}), names
+        )
 
     with pytest.raises(NoAnswer, match=r"share (no host|one host \(a\)), by name"):
         compare(of("abc"), of(names + "xyz"), LIMITS)

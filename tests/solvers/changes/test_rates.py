@@ -178,7 +178,7 @@ def test_a_figure_that_is_missing_is_not_compared() -> None:
 def test_malformed_shared_links_are_refused(rows: Any, where: str) -> None:
     with pytest.raises(InputError) as caught:
         both(shared(group()), named(HOSTS, shared_links=[{"groups": rows}]))
-    assert caught.value.location == f"a file: shared_links[0].groups{where}"
+    assert caught.value.location == f"details: shared_links[0].groups{where}"
 
 
 def test_a_link_that_carries_nothing_any_more_is_worse() -> None:

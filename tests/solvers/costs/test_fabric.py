@@ -11,6 +11,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_sigma, shared_rows
+from tests.networks import details_from
 from tests.solvers.synthetic import racks
 
 
@@ -18,7 +19,7 @@ def network(sizes: list[int], bandwidth: Any = None, **details: Any) -> tuple[Ne
     """Racks of these sizes, 40 us inside and 90 us between, and the rack of every host."""
     rtt, rack_of = racks(sizes, 1)
     hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(rtt))))
-    return Network(hosts, rtt, bandwidth, details), rack_of
+    return Network(hosts, rtt, bandwidth, details_from(details)), rack_of
 
 
 def row(members: list[int], **changes: Any) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     latency[0, 1] = latency[1, 0] = np.nan
     values = replace(values, latency_us=latency)
     assert np.isnan(fabric_of(values).rtt_us[0, 1])
-    assert fabric_of(replace(values, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
+    assert fabric_of(replace(values, details=details_from({"predicted_us": [[55.0] * 4] * 4}))).rtt_us[0, 1] == 55.0
 
 
 def test_unmeasured_group_is_inferred() -> None:
@@ -199,7 +200,7 @@ def test_assumed_links_carry_the_fastest_host() -> None:
     values, rack_of = network([3, 4])
     pairs = np.full((7, 7), 3.0)
     pairs[:, 6], pairs[6, 0] = 6.0, 9.0
-    result = fabric_of(Network(values.hosts, values.latency_us, pairs, {}))
+    result = fabric_of(Network(values.hosts, values.latency_us, pairs))
     sends = np.array([6.0] * 6 + [9.0])
     gets = np.array([9.0] + [3.0] * 5 + [6.0])
     assert result.host_out_gbps.tolist() == sends.tolist()

@@ -26,6 +26,7 @@ from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import cost_by_model
 from solvers.simulation.job import SimulatedNetwork
+from tests.networks import details_from
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.test_interfaces import made
 
@@ -40,7 +41,7 @@ def bcube(base: int, levels: int, **changes: Any) -> Fabric:
     apart = np.array([[bin(0).count("1") + sum(a // base**k % base != b // base**k % base for k in range(levels))
                        for b in range(n)] for a in range(n)])  # fmt: skip
     hosts = Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(n)))
-    return fabric_of(Network(hosts, 10.0 * apart, None, {"interfaces": entry}))
+    return fabric_of(Network(hosts, 10.0 * apart, None, details_from({"interfaces": entry})))
 
 
 def one_each(result: Fabric) -> Fabric:

@@ -1,5 +1,6 @@
 """Slow hosts and slow shared links by bandwidth: against the same told one by one."""
 
+import json
 import math
 from statistics import median
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.model.codec import convert
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import SharedLinkEntry
 from solvers.diagnosis.bandwidth import SlowHost, SlowLink, slow_rates, slow_shared_links
 from solvers.diagnosis.findings import diagnose
+from tests.networks import details_from
 from tests.solvers.synthetic import Matrix, racks
 
 
@@ -73,6 +77,10 @@ def one_way(members: list[str], out: Any, limited: Any = "link", high: Any = Non
     return result if not high else result | {"interval": {"out_gbps": [0.1, high]}}
 
 
+def linked(rows: list[dict[str, Any]]) -> list[SharedLinkEntry]:
+    return convert(list[SharedLinkEntry], json.loads(json.dumps(rows)), "rows")
+
+
 def links_by_hand(rows: list[dict[str, Any]]) -> list[SlowLink]:
     """Of three groups or more: one whose link was full and carries, at the top of its range, less than half of the
     median of the others', and of theirs for each host."""
@@ -102,7 +110,7 @@ def test_slow_link_is_less_than_half_in_all_and_for_each_host() -> None:
             )
             for place in places
         ]  # fmt: skip
-        result = slow_shared_links(rows, names)
+        result = slow_shared_links(linked(rows), names)
         assert result == links_by_hand(rows), seed
         spoke += bool(result)
     assert spoke > 20
@@ -114,7 +122,7 @@ def test_the_top_of_a_range_excuses_where_there_is_one() -> None:
     ranges += [{"out_gbps": None}]
     for k, interval in enumerate(ranges):
         rows[1] |= {"out_gbps": 0.3, "interval": interval}
-        assert bool(slow_shared_links(rows, [str(k) for k in range(8)])) is (k > 0)
+        assert bool(slow_shared_links(linked(rows), [str(k) for k in range(8)])) is (k > 0)
 
 
 # Healthy clouds and limited ones.
@@ -198,25 +206,25 @@ def test_healthy_uplinks_are_not_named(sizes: list[int], seed: int, noise: float
         out, into = (10.0 * (size if by_size else 1) * rng.uniform(1 - noise, 1 + noise) for _ in range(2))
         rows.append(row(names(sum(sizes))[first : first + size], out, into))
         first += size
-    assert slow_shared_links(rows, names(sum(sizes))) == []
+    assert slow_shared_links(linked(rows), names(sum(sizes))) == []
 
 
 @pytest.mark.parametrize("way", ["out", "in"])
 def test_a_slow_uplink_is_named_with_its_hosts_and_way(way: str) -> None:
     rows = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0, 1.0) for k in range(4)]
     rows[2] = row(["h4", "h5"], 0.2 if way == "out" else 1.0, 0.2 if way == "in" else 1.0)
-    (link,) = slow_shared_links(rows, names(8))
+    (link,) = slow_shared_links(linked(rows), names(8))
     assert (link.members, link.way, link.gbps, link.usual_gbps) == ((4, 5), way, 0.2, 1.0)
-    assert slow_shared_links([rows[2], rows[3]], names(8)) == []  # of two neither is usual
+    assert slow_shared_links(linked([rows[2], rows[3]]), names(8)) == []  # of two neither is usual
     rows[2][f"{way}_limited_by"] = "hosts"
-    assert slow_shared_links(rows, names(8)) == []
+    assert slow_shared_links(linked(rows), names(8)) == []
     rows[2] |= {f"{way}_limited_by": "link", "interval": {f"{way}_gbps": [0.1, 0.9]}}
-    assert slow_shared_links(rows, names(8)) == []  # its runs were too far apart to tell
+    assert slow_shared_links(linked(rows), names(8)) == []  # its runs were too far apart to tell
 
 
 def test_rows_without_figures_are_passed_over() -> None:
     for rows in ([], [{"members": ["h0"]}] * 4):
-        assert slow_shared_links(rows, names(4)) == []
+        assert slow_shared_links(linked(rows), names(4)) == []
 
 
 def test_findings_have_evidence_in_people_s_units() -> None:
@@ -226,7 +234,9 @@ def test_findings_have_evidence_in_people_s_units() -> None:
     result[3, 3] = np.nan
     shared = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0 if k else 0.1, 1.0) for k in range(4)]
     hosts = Hosts(tuple(Host(name, name) for name in names(8)))
-    slow, link = diagnose(Network(hosts, latency, result, {"shared_links": [{"groups": shared}]}), rack_of, {})
+    slow, link = diagnose(
+        Network(hosts, latency, result, details_from({"shared_links": [{"groups": shared}]})), rack_of, {}
+    )
     assert (slow.kind, slow.hosts) == ("slow host (bandwidth)", ["h3"])
     assert slow.evidence == (
         "sends at most 20 Mbit/s and receives at most 21 Mbit/s with any partner, other pairs 1.5 Gbit/s (median)"

@@ -14,6 +14,7 @@ from plink.model.network import Network, to_rows
 from solvers.diagnosis.findings import diagnose
 from solvers.diagnosis.latency import DiagnosisThresholds, known_good
 from solvers.hierarchy.tiers import nearest_tier
+from tests.networks import details_from
 from tests.solvers.synthetic import Matrix, racks
 
 SIZES = st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 6)
@@ -33,7 +34,7 @@ def measured(sizes: list[int], seed: int, noise: float = 0.03) -> tuple[Matrix, 
 def network(latency: Matrix, **details: Any) -> Network:
     """Hosts ``h0``, ``h1``, ... and their round trips."""
     hosts = Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}") for i in range(len(latency))))
-    return Network(hosts, latency, None, details)
+    return Network(hosts, latency, None, details_from(details))
 
 
 def slow(latency: Matrix, host: int, us: float) -> Matrix:
@@ -254,7 +255,9 @@ def test_a_clock_that_was_stepped_taints_its_host() -> None:
     np.fill_diagonal(latency, 0.0)
     steps = np.zeros((4, 4), dtype=int)
     steps[2, 1] = 3
-    result = diagnose(Network(hosts, latency, None, {"clock_steps": steps.tolist()}), np.zeros(4, dtype=np.intp), {})
+    result = diagnose(
+        Network(hosts, latency, None, details_from({"clock_steps": steps.tolist()})), np.zeros(4, dtype=np.intp), {}
+    )
     assert [(finding.kind, finding.hosts) for finding in result] == [("tainted", ["c"])]
     assert "3 of its round trips" in result[0].evidence
 

@@ -11,6 +11,7 @@ from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
 from solvers.diagnosis.findings import diagnose
+from tests.networks import details_from
 
 N = 6
 ONE_GROUP = np.zeros(N, dtype=np.intp)
@@ -35,7 +36,7 @@ def slow_link(us: float = 180.0) -> Matrix:
 
 def network(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Network:
     hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(rows))))
-    return Network(hosts, rows, rates, details)
+    return Network(hosts, rows, rates, details_from(details))
 
 
 def findings_of(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[Finding]:

@@ -8,6 +8,7 @@ import pytest
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from solvers.diagnosis.ring_check import SlowPart, expected_gbps, slow_parts
+from tests.networks import details_from, keys_of
 
 HOST_GBPS, RACKS, PER_RACK = 0.2, 4, 4
 N = RACKS * PER_RACK
@@ -27,7 +28,7 @@ def network(uplink_gbps: float | None = HOST_GBPS, **details: Any) -> Network:
     links = {} if uplink_gbps is None else {"shared_links": [{"groups": groups}]}
     latency = np.where(RACK_OF[:, None] == RACK_OF, 50.0, 100.0) * (1 - np.eye(N))
     hosts = Hosts(tuple(Host(name, f"10.0.0.{k}") for k, name in enumerate(NAMES)))
-    return Network(hosts, latency, None, {"host_flows": rows} | links | details)
+    return Network(hosts, latency, None, details_from({"host_flows": rows} | links | details))
 
 
 def ring(order: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +109,7 @@ def test_links_that_nobody_measured_are_no_slow_part() -> None:
 def test_rates_both_ways_at_once_count() -> None:
     """Hosts that send and receive half as much at once, as half duplex, are expected to."""
     measured = network()
-    halved = [{**row, "gbps": row["gbps"] / (3 if row["both_ways"] else 1)} for row in measured.details["host_flows"]]
+    halved = [{**row, "gbps": row["gbps"] / (3 if row["both_ways"] else 1)} for row in keys_of(measured)["host_flows"]]
     assert parts(network(host_flows=halved), IN_RACKS, rates(IN_RACKS) / 3) == []
 
 
@@ -116,7 +117,7 @@ def test_measured_pairs_are_enough() -> None:
     """A file with a matrix of rates and nothing else."""
     hosts = network().hosts
     pairs = np.where(np.eye(N, dtype=bool), np.nan, HOST_GBPS)
-    measured = Network(hosts, network().latency_us.copy(), pairs, {})
+    measured = Network(hosts, network().latency_us.copy(), pairs)
     assert parts(measured, IN_RACKS, rates(IN_RACKS)) == []
     (part,) = parts(measured, IN_RACKS, rates(IN_RACKS, hosts={9: 0.02}))
     assert "n09" in part.what
@@ -124,5 +125,5 @@ def test_measured_pairs_are_enough() -> None:
 
 def test_a_file_without_rates_expects_nothing() -> None:
     source, target = ring(IN_RACKS)
-    measured = Network(network().hosts, network().latency_us.copy(), None, {})
+    measured = Network(network().hosts, network().latency_us.copy(), None)
     assert np.isnan(expected_gbps(measured, source, target)).all()

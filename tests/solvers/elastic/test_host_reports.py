@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from plink.model.elastic.results import HostReport
-from solvers.elastic.host_reports import resume
+from plink.model.elastic.requests import HostReport
 from solvers.elastic.member import Member
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.data import worked_on
 from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.resuming import resume
 from tests.solvers.elastic.world import Seen, World, hosts, of, report_of, seen, warn
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic import host_work
 from solvers.elastic.context import Context
-from solvers.elastic.state import TrainingProgress
+from solvers.elastic.observations import TrainingProgress
 from tests.solvers.elastic.test_speeds import four_hosts
 
 

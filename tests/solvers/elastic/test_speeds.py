@@ -8,9 +8,10 @@ from plink.model.elastic.reports import ClockDone
 from solvers.elastic import speeds
 from solvers.elastic.context import Context
 from solvers.elastic.events import SpeedsMeasured
-from solvers.elastic.rollback import roll_back
+from solvers.elastic.observations import MeasuredSpeeds
+from solvers.elastic.recovery import roll_back
 from solvers.elastic.speeds import UNEVEN_CLOCKS
-from solvers.elastic.state import MeasuredSpeeds, State
+from solvers.elastic.state import State
 from tests.runners.elastic.simulated_job import SimulatedJob
 
 SLOW, SHARDS = 3, 7

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from plink.model.elastic.fields import ShardMap, TrafficCounters
-from plink.model.elastic.requests import Forget
-from plink.model.elastic.results import HostReport
-from solvers.elastic import checkpointing, joining, opening, progress
+from plink.model.elastic.requests import Forget, HostReport
+from solvers.elastic import checkpointing, joining, progress
 from solvers.elastic.context import PlacementDecision
 from solvers.elastic.decisions import decision_on
 from solvers.elastic.events import (
@@ -23,18 +22,18 @@ from solvers.elastic.events import (
     PlacementEvent,
     ShardsReady,
 )
-from solvers.elastic.host_reports import resume
 from solvers.elastic.member import Member
 from solvers.elastic.migration import StateTransferred
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.data import Shards, worked_on
 from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
-from solvers.elastic.start import start
+from solvers.elastic.resuming import resume
+from solvers.elastic.start import serve, start
 
 # Parts of decisions that are logged as something else.
 _NAMES = {
-    joining.welcome: "Welcome", progress.change_stage: "ChangeStage", opening.serve: "Serve",
+    joining.welcome: "Welcome", progress.change_stage: "ChangeStage", serve: "Serve",
     checkpointing.consistent: "Consistent",
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
 from solvers.grouping.cluster import apart, cluster, longest_within
+from tests.networks import details_from
 from tests.solvers.synthetic import racks, random_costs
 
 
@@ -21,7 +22,7 @@ def alike(n: int, us: float) -> Matrix:
 def of(rtt: Matrix, *halves: Matrix) -> Network:
     """A network of these round trips."""
     hosts = Hosts(tuple(Host(f"h{k}", "127.0.0.1") for k in range(len(rtt))))
-    return Network(hosts, rtt, None, {"halves_us": [to_rows(half) for half in halves]} if halves else {})
+    return Network(hosts, rtt, None, details_from({"halves_us": [to_rows(half) for half in halves]} if halves else {}))
 
 
 @pytest.mark.parametrize("us", [0.0, 50.0])

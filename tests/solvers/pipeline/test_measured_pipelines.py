@@ -13,7 +13,7 @@ from plink.model.pipeline.profile import LayerProfile, ModelProfile
 
 GBPS = 0.2
 UPDATE_BYTES_PER_S = 4e9
-RECORD = Path(__file__).parents[3] / "docs/results/pipeline-lab.json"
+RECORD = Path(__file__).parents[3] / "benchmarks/records/pipeline-lab.json"
 STAGES = {
     "vgg": "0-3x3,4-6x1",
     "s2vt": "0,1,2,3-5",

@@ -184,8 +184,8 @@ def test_a_network_of_a_file_says_what_it_is_assumed_from() -> None:
     assert network.latency_us.tolist() == [[0, 60, 25], [60, 0, 60], [25, 60, 0]]
     assert network.to_json()["assumed_from"] == "slurm-tree"
     again = network_from_json(network.to_json(), "f")
-    assert again.details["assumed_from"] == "slurm-tree"
-    assert [[row["members"] for row in tier["groups"]] for tier in again.shared_links] == [[["b", "c"]]]
+    assert again.details.assumed_from == "slurm-tree"
+    assert [[row.members for row in tier.groups] for tier in again.shared_links] == [[["b", "c"]]]
 
 
 def test_groups_of_a_file_are_tiers() -> None:

@@ -254,7 +254,7 @@ def test_server_load(ranks: int) -> None:
     assert central == [ranks - 1 if rank == 2 else 1 for rank in range(ranks)]
     apart = parameter_server(ranks, sharded=False, colocated=False)
     assert sent(apart) == [1] * (ranks - 1) + [ranks - 1]
-    assert apart.details["contributors"] == list(range(ranks - 1))
+    assert apart.contributors == list(range(ranks - 1))
     shards = parameter_server(ranks, colocated=False, servers=2)
     assert sent(shards) == [1] * (ranks - 2) + [(ranks - 2) / 2] * 2
 
@@ -284,7 +284,7 @@ def test_hub_load(workers: int, weights: list[int]) -> None:
     assert load[:workers] == pytest.approx(np.ones(workers))
     shares = np.array(weights) / sum(weights)
     assert np.abs(load[workers:] / workers - shares).max() < 1 / schedule.chunks + 1e-9
-    assert schedule.details["contributors"] == list(range(workers))
+    assert schedule.contributors == list(range(workers))
 
 
 def test_racks_with_hubs_cross_once() -> None:

@@ -31,7 +31,13 @@ def rows_of(schedule: Schedule) -> list[Row]:
 def with_rows(schedule: Schedule, rows: list[Row]) -> Schedule:
     """The same task, done by other transfers."""
     return make_schedule(
-        schedule.algo, schedule.ranks, schedule.chunks, rows, schedule.collective, schedule.owners, **schedule.details
+        schedule.algo,
+        schedule.ranks,
+        schedule.chunks,
+        rows,
+        schedule.collective,
+        schedule.owners,
+        contributors=schedule.contributors,
     )
 
 
@@ -255,7 +261,7 @@ def test_few_errors_are_as_informative_as_many() -> None:
 
 def test_servers_of_their_own_neither_add_nor_want_anything() -> None:
     schedule = schedule_for("ps", 4, Options(colocated=False, servers=1))
-    assert schedule.details["contributors"] == [0, 1, 2]
+    assert schedule.contributors == [0, 1, 2]
     assert verify(schedule) == []
     early = with_rows(schedule, [[0, 3, 0, 0, 1, 0], *([t + 1, *rest] for t, *rest in rows_of(schedule))])
     assert verify(early) == [f"{early.describe(0)} sends chunk 0 before it is there"]

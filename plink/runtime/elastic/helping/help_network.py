@@ -5,28 +5,16 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from plink.errors import PlinkError, ProtocolError
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import Kind, Message, Status
+from plink.runtime.elastic.transport.connection import Connection, StoreConfig
+from plink.runtime.elastic.transport.messages import Help, HelpResult, ServerAnswer, Status
 
 Blocks = Mapping[int, tuple[RowBlock, ...]]  # by partition
 _MAX_QUEUED = 10_000  # batches to one host: beyond it takes none, or too slowly to help
-
-
-class ResultPart(NamedTuple):
-    """What a helper adds to a partition, of its helpee's request ``number``; ``position``: that one's clock and
-    generation."""
-
-    helper: int
-    number: int
-    position: tuple[int, int]
-    partition: int
-    blocks: tuple[RowBlock, ...]
 
 
 class Receiver(Protocol):
@@ -35,7 +23,7 @@ class Receiver(Protocol):
     def received(self, message: m.HelpMessage) -> None:
         """Take a message."""
 
-    def result_part(self, part: "ResultPart") -> None:
+    def result_part(self, part: HelpResult) -> None:
         """Take what a helper adds to a partition, before its :class:`~messages.HelpCompleted`."""
 
     def lost(self, worker: int) -> None:
@@ -76,8 +64,11 @@ class HelpNetwork:
 
     def send(self, worker: int, message: m.HelpMessage, blocks: Blocks | None = None) -> None:
         """Send a message, after what a helper adds; if it cannot be delivered, receivers here are notified."""
-        batch = _result(worker, message, blocks) if blocks and isinstance(message, m.HelpCompleted) else []
-        batch.append(Message(Kind.HELP, 0, worker=worker, text=m.encode(message)))
+        batch: list[Help | HelpResult] = []
+        if blocks and isinstance(message, m.HelpCompleted):
+            position = message.generation, message.clock, message.id
+            batch += [HelpResult(number, worker, message.sender, *position, added) for number, added in blocks.items()]
+        batch.append(Help(0, worker, m.encode(message)))
         with self._changing:
             address = self._addresses.get(worker)
             sender = None if address is None or self._closed else self._sender(address)
@@ -97,22 +88,20 @@ class HelpNetwork:
             for receiver in receivers:
                 receiver.lost(worker)
 
-    def answer(self, message: Message) -> Message:
+    def answer(self, message: Help | HelpResult) -> ServerAnswer:
         """Take what another host's worker sent, as its server got it."""
         with self._changing:
             receiver = self._receivers.get(message.worker)
         if receiver is None:
             return _refused(message, f"worker {message.worker} is not here")
-        if message.kind is Kind.HELP_RESULT:
-            position = message.clock, message.generation
-            part = ResultPart(message.term, message.sequence, position, message.partition, message.blocks)
-            receiver.result_part(part)
+        if isinstance(message, HelpResult):
+            receiver.result_part(message)
         else:
             try:
                 receiver.received(m.decode(message.text))
             except ProtocolError as error:
                 return _refused(message, str(error))
-        return Message(Kind.ANSWER, message.partition)
+        return ServerAnswer(message.partition)
 
     def close(self) -> None:
         """Send no more."""
@@ -123,18 +112,8 @@ class HelpNetwork:
             sender.close()
 
 
-def _result(worker: int, message: m.HelpCompleted, blocks: Blocks) -> list[Message]:
-    return [
-        Message(
-            Kind.HELP_RESULT, partition, worker=worker, generation=message.generation, term=message.sender,
-            clock=message.clock, sequence=message.id, blocks=added,
-        )
-        for partition, added in blocks.items()
-    ]  # fmt: skip
-
-
-def _refused(message: Message, reason: str) -> Message:
-    return Message(Kind.ANSWER, message.partition, Status.REFUSED, text=reason)
+def _refused(message: Help | HelpResult, reason: str) -> ServerAnswer:
+    return ServerAnswer(message.partition, Status.REFUSED, text=reason)
 
 
 class _Sender:
@@ -142,10 +121,10 @@ class _Sender:
 
     def __init__(self, connection: Connection, lost: Callable[[Iterable[int]], None]) -> None:
         self._connection, self._lost = connection, lost
-        self._batches: queue.Queue[Sequence[Message] | None] = queue.Queue(_MAX_QUEUED)
+        self._batches: queue.Queue[Sequence[Help | HelpResult] | None] = queue.Queue(_MAX_QUEUED)
         threading.Thread(target=self._run, name="plink-help-sender", daemon=True).start()
 
-    def put(self, batch: Sequence[Message]) -> bool:
+    def put(self, batch: Sequence[Help | HelpResult]) -> bool:
         """Queue messages that belong together; False: there are too many."""
         try:
             self._batches.put_nowait(batch)

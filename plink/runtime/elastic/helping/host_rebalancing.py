@@ -1,20 +1,51 @@
 """Rebalancing on one host: who its workers may help, and the data of those in memory before they are needed."""
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plink.errors import PlinkError
 from plink.model.consistency import check_rebalance
-from plink.runtime.elastic.helping.groups import helpees, helper_groups
 from plink.runtime.elastic.helping.help_network import HelpNetwork
-from plink.runtime.elastic.helping.help_store import HelpStore
-from plink.runtime.elastic.helping.rebalancer import Rebalancer
-from plink.runtime.elastic.helping.settings import Rebalance
-from plink.runtime.elastic.server.server import Server
-from plink.runtime.elastic.worker.client import PrimaryAddress, Timeouts
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.helping.rebalancer import HelpStore, Rebalancer
+from plink.runtime.elastic.helping.sides import Rebalance
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 from plink.runtime.elastic.worker.worker import WorkOff
+
+
+def helper_groups(hosts: Mapping[int, int], size: int) -> dict[int, tuple[int, ...]]:
+    """Return the helpers of each worker. Each pair has a score by its numbers alone (rendezvous hashing), so that
+    everybody who knows the workers sees the same, and little changes when some join or leave.
+
+    :param hosts: the host of each worker.
+    """
+    return {worker: _helpers(worker, hosts, size) for worker in sorted(hosts)}
+
+
+def _helpers(worker: int, hosts: Mapping[int, int], size: int) -> tuple[int, ...]:
+    ranked = sorted((other for other in hosts if other != worker), key=lambda other: _score(worker, other))
+    here = [other for other in ranked if hosts[other] == hosts[worker]][:1] if size > 1 else []
+    chosen: list[int] = list(here)
+    used = {hosts[worker]}
+    for other in ranked:  # each from a host of its own
+        if len(chosen) < size and hosts[other] not in used:
+            chosen.append(other)
+            used.add(hosts[other])
+    chosen += [other for other in ranked if other not in chosen][: size - len(chosen)]
+    return tuple(chosen)
+
+
+def _score(worker: int, other: int) -> bytes:
+    return hashlib.sha256(f"{worker} {other}".encode()).digest()
+
+
+def helpees(groups: Mapping[int, tuple[int, ...]], helper: int) -> tuple[int, ...]:
+    """Return the workers whom one may help."""
+    return tuple(worker for worker, helpers in groups.items() if helper in helpers)
+
 
 _FINE_PARTS = 20  # of a clock: with fewer, much of the delay stays
 _TIMEOUTS = Timeouts(primary_s=5.0, workers_s=5.0)  # a helper that waits longer helps nobody

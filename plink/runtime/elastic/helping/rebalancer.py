@@ -4,26 +4,150 @@ The thread computes while the worker waits for servers or results, or before the
 an earlier clock; the worker's slot has one of the two at a time.
 """
 
+import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from plink.elastic.app import Objective
 from plink.elastic.app_error import AppError
-from plink.elastic.objective import Objective
+from plink.elastic.tables import Table, Values
 from plink.errors import InputError
-from plink.runtime.elastic.arrays.row_blocks import RowBlock
+from plink.runtime.elastic.arrays.row_blocks import Overflow, RowBlock, no_room
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.helping.help_network import HelpNetwork, ResultPart
-from plink.runtime.elastic.helping.help_store import HelpStore
-from plink.runtime.elastic.helping.helpee import Helpee, Outgoing
-from plink.runtime.elastic.helping.helper import Helper, HelpSession
-from plink.runtime.elastic.helping.settings import Rebalance
-from plink.runtime.elastic.helping.slot import ComputeSlot
+from plink.runtime.elastic.helping.help_network import HelpNetwork
+from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession, Outgoing, Rebalance
+from plink.runtime.elastic.transport.connection import StoreConfig
+from plink.runtime.elastic.transport.messages import HelpResult
+from plink.runtime.elastic.worker.cache import Cache, added_blocks
 from plink.runtime.elastic.worker.client import Client
-from plink.runtime.elastic.worker.clock_work import ClockWork, Grain
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.clock_work import ClockWork, Grain, LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
+
+
+class _AnyState:
+    """Rule of a reader that says itself which state it needs."""
+
+    apart, steps = 0, False
+
+    def __init__(self, sees_ahead: bool) -> None:
+        self.sees_ahead = sees_ahead
+
+    def needs(self, clock: int) -> int:
+        """Return no bound: no state is older than that of clock -1."""
+        return -1
+
+
+class HelpStore:
+    """Store of what is done for others; for one thread, but for :meth:`set_primary` and :meth:`give_up`.
+
+    Nothing is read from a cache of the helper's own work: it may lack what the helpee itself has added before, on which
+    programs that keep state of a shard in tables rely.
+    """
+
+    def __init__(self, config: StoreConfig, primaries: Mapping[int, PrimaryAddress], timeouts: Timeouts) -> None:
+        reading = StoreConfig(config.layout, config.keys, _AnyState(config.sees_ahead))
+        self._layout, self._client = config.layout, Client(reading, -1, primaries, timeouts=timeouts)
+        self._added = [Cache(table) for table in config.layout.tables]
+        self._session: tuple[int, int, int] | None = None
+        self.set_primary, self.give_up = self._client.set_primary, self._client.give_up
+
+    def begin(self, helpee: int, clock: int, generation: int, state: int) -> None:
+        """Begin a request of a helpee's clock; what was read for another one of the same clock is read no more."""
+        if self._session != (helpee, clock, generation):
+            self._session = helpee, clock, generation
+            self._client.read_as_of(clock, generation, state)
+        self.discard()
+
+    def table(self, name: str) -> Table:
+        """Return a table. :raises InputError: there is none of that name."""
+        return self._client.table(name)
+
+    def read(self, table: str, rows: object, *, own: bool = False) -> Values:
+        """Return vectors without what is added here; errors as :meth:`Client.read`."""
+        return self._client.read(table, rows, own=False)
+
+    def update(self, table: str, rows: object, deltas: object) -> None:
+        """Add to what is done for the helpee. :raises InputError: as :meth:`Client.update`."""
+        cache = self._added[self._layout.table(table)]
+        try:
+            cache.add(cache.rows(rows), deltas)
+        except Overflow as error:
+            reason = f"row {error.row}: with what a helper adds there is {no_room(cache.table.dtype)}"
+            raise InputError(f"update of table {table!r}", reason) from None
+
+    def take(self) -> dict[int, tuple[RowBlock, ...]]:
+        """Take what was added, by partition."""
+        blocks = added_blocks(self._layout, self._added)
+        self.discard()
+        return blocks
+
+    def discard(self) -> None:
+        """Forget what was added."""
+        for cache in self._added:
+            cache.discard()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+
+class ComputeSlot:
+    """Right to compute, of a worker and the thread that helps others in its place. The helping thread goes first: it
+    asks only for what is more urgent, or while the worker waits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holder: str | None = None
+        self._helper_waits = False
+        self.waited_s = 0.0  # by the worker, while it held the slot
+
+    @contextlib.contextmanager
+    def worker(self) -> Iterator[None]:
+        """Hold it as the worker."""
+        self._take()
+        try:
+            yield
+        finally:
+            self._give()
+
+    @contextlib.contextmanager
+    def released(self) -> Iterator[None]:
+        """Release it while the worker waits for servers, if it holds it."""
+        if self._holder != "worker":
+            yield
+            return
+        begun = time.perf_counter()
+        self._give()
+        try:
+            yield
+        finally:
+            self._take()
+            self.waited_s += time.perf_counter() - begun
+
+    @contextlib.contextmanager
+    def helper(self) -> Iterator[None]:
+        """Hold it as the helping thread."""
+        with self._changed:
+            self._helper_waits = True
+            self._changed.wait_for(lambda: self._holder is None)
+            self._holder, self._helper_waits = "helper", False
+        try:
+            yield
+        finally:
+            self._give()
+
+    def _take(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._holder is None and not self._helper_waits)
+            self._holder = "worker"
+
+    def _give(self) -> None:
+        with self._changed:
+            self._holder = None
+            self._changed.notify_all()
 
 
 class Rebalancer:
@@ -36,8 +160,12 @@ class Rebalancer:
         self, worker: int, loaded: LoadedShards[Any], store: HelpStore, network: HelpNetwork, settings: Rebalance
     ) -> None:
         self.worker, self._loaded, self._store, self._network, self._settings = (
-            worker, loaded, store, network, settings
-        )  # fmt: skip
+            worker,
+            loaded,
+            store,
+            network,
+            settings,
+        )
         self._helpee = Helpee(worker, settings)
         self._helper = Helper(worker, self._have)
         self._slot = ComputeSlot()
@@ -92,11 +220,11 @@ class Rebalancer:
             self._changed.notify_all()
         self._send(messages)
 
-    def result_part(self, part: ResultPart) -> None:
+    def result_part(self, part: HelpResult) -> None:
         """Take what a helper adds to a partition, if it counts."""
         with self._changed:
-            if self._helpee.counts(part.helper, part.number, part.position):
-                self._parts.setdefault((part.helper, part.number), {})[part.partition] = part.blocks
+            if self._helpee.counts(part.helper, part.id, (part.clock, part.generation)):
+                self._parts.setdefault((part.helper, part.id), {})[part.partition] = part.blocks
 
     def lost(self, worker: int) -> None:
         """Note that a worker could not be reached."""

@@ -4,100 +4,96 @@ In this order: its numbers with its vectors, the steps back, the sums of the nex
 server that has the vectors already (a replica) is sent the rest without them.
 """
 
+import hashlib
 import json
+import os
 from collections.abc import Collection, Iterator, Sequence
-from enum import IntEnum
-from typing import Any
+from pathlib import Path
+from typing import BinaryIO, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Struct
 
+from plink.errors import InputError
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock, put
-from plink.runtime.elastic.partition.changes import Undo
-from plink.runtime.elastic.partition.participants import Ahead, Participant
+from plink.runtime.elastic.partition.changes import Ahead, Participant, Undo
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message
+from plink.runtime.elastic.transport.messages import PartitionPart, PartKind, Update
+from plink.runtime.elastic.transport.records import ConnectionLost, Forged
+from plink.runtime.elastic.transport.wire import receive, send
+from plink.runtime.whole_file import whole_file
+
+_Decoded = TypeVar("_Decoded")
 
 
-class What(IntEnum):
-    """Kind of a part; it travels in the flags."""
+class _Numbers(Struct, frozen=True):
+    """Numbers of a partition."""
 
-    STATE = 0
-    NUMBERS = 1  # the same without vectors
-    UNDO = 2
-    SUMS = 3
-    WAITING = 4
-    UPDATE = 5  # a worker's last step of a clock that came while the parts were sent
-    WORKERS = 6  # who takes part from a clock on, changed while the parts were sent
-    PROBE = 7  # whether there is somebody to take it
-    STEP = 8  # as UPDATE, but not the last
+    clock: int
+    delta_sequence: int
+    history: bool
+    version: int
+    members: dict[int, Participant]
 
 
-def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -> list[Message]:
+def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -> list[PartitionPart]:
     """Return the parts of a partition as copies, so that the partition may go on.
 
     :param values: with the vectors and the way back.
     :param ahead: with what is ahead of the consistent state, and who takes part.
     """
-    numbers = {
-        "clock": partition.clock, "delta_sequence": partition.delta_sequence, "history": partition.history is not None,
-        "version": partition.version,
-        "members": {
-            worker: [member.first, member.finished, member.until, member.steps, member.finished_steps]
-            for worker, member in partition.members.items()
-        } if ahead else {},
-    }  # fmt: skip
+    members = partition.members if ahead else {}
+    history = partition.history is not None
+    numbers = _Numbers(partition.clock, partition.delta_sequence, history, partition.version, members)
     state = [
         RowBlock(table, range(len(vectors)), vectors.copy()) for table, vectors in enumerate(partition.values) if values
     ]
-    what, number = What.STATE if values else What.NUMBERS, partition.number
-    parts = [Message(Kind.PART, number, flags=what, blocks=tuple(state), text=json.dumps(numbers))]
+    kind, number = PartKind.STATE if values else PartKind.NUMBERS, partition.number
+    parts = [PartitionPart(number, kind, blocks=tuple(state), text=json.dumps(msgspec.to_builtins(numbers)))]
     parts += [
-        Message(Kind.PART, number, flags=What.UNDO, clock=step.after, before=step.before, blocks=tuple(step.blocks))
+        PartitionPart(number, PartKind.UNDO, clock=step.after, before=step.before, blocks=tuple(step.blocks))
         for step in (partition.steps_back() if values else ())
     ]
     return parts + _ahead(partition) if ahead else parts
 
 
-def _ahead(partition: Partition) -> list[Message]:
-    parts: list[Message] = []
+def _ahead(partition: Partition) -> list[PartitionPart]:
+    parts: list[PartitionPart] = []
     number = partition.number
     for clock, ahead in sorted(partition.ahead.items()):
         summed = json.dumps(ahead.summed)
         parts += [
-            Message(Kind.PART, number, flags=What.SUMS, clock=clock, blocks=blocks, text=summed)
+            PartitionPart(number, PartKind.SUMS, clock=clock, blocks=blocks, text=summed)
             for blocks in _once_a_table(ahead.sums)
         ]
         parts += [
-            Message(Kind.PART, number, flags=What.WAITING, clock=clock, worker=worker, blocks=blocks)
+            PartitionPart(number, PartKind.WAITING, clock=clock, worker=worker, blocks=blocks)
             for worker, waiting in ahead.waiting.items()
             for blocks in _once_a_table(waiting)
         ]
     return parts
 
 
-def update_part(update: Message) -> Message:
+def update_part(update: Update) -> PartitionPart:
     """Return an update as a part for the new primary: a copy, for the partition takes the original's arrays."""
-    what = What.UPDATE if update.flags & LAST else What.STEP
-    return Message(
-        Kind.PART, update.partition, flags=what, worker=update.worker, clock=update.clock, before=update.sequence,
-        blocks=_copies(update.blocks), version=1 + update.term,
-    )  # fmt: skip
+    kind, clock, worker = PartKind.UPDATE if update.last else PartKind.STEP, update.clock, update.worker
+    step, members, blocks = update.step, 1 + update.others, _copies(update.blocks)
+    return PartitionPart(update.partition, kind, clock=clock, worker=worker, step=step, members=members, blocks=blocks)
 
 
-def workers_part(number: int, workers: Collection[int], first: int) -> Message:
+def workers_part(number: int, workers: Collection[int], first: int) -> PartitionPart:
     """Return a change of participants as a part for the new primary."""
-    return Message(Kind.PART, number, flags=What.WORKERS, clock=first, text=json.dumps(sorted(workers)))
+    return PartitionPart(number, PartKind.WORKERS, clock=first, text=json.dumps(sorted(workers)))
 
 
-def begun(layout: Layout, part: Message, *, sees_ahead: bool) -> Partition:
+def begun(layout: Layout, part: PartitionPart, *, sees_ahead: bool) -> Partition:
     """Return a new partition from the first of its parts. :raises RejectedRequest: the part is another."""
-    numbers = _numbers(part)
-    if part.flags != What.STATE or len(part.blocks) != len(layout.tables):
-        raise RejectedRequest(f"partition {part.partition} begins with its state, not with {What(part.flags).name}")
-    partition = Partition(
-        layout, part.partition, clock=numbers["clock"], history=numbers["history"], sees_ahead=sees_ahead
-    )
+    numbers = _decoded(part, _Numbers)
+    if part.kind is not PartKind.STATE or len(part.blocks) != len(layout.tables):
+        raise RejectedRequest(f"partition {part.partition} begins with its state, not with {part.kind.name}")
+    partition = Partition(layout, part.partition, clock=numbers.clock, history=numbers.history, sees_ahead=sees_ahead)
     put(partition.values, part.blocks)
     if partition.newest is not None:
         put(partition.newest, part.blocks)
@@ -105,58 +101,45 @@ def begun(layout: Layout, part: Message, *, sees_ahead: bool) -> Partition:
     return partition
 
 
-def take(partition: Partition, part: Message) -> None:
+def take(partition: Partition, part: PartitionPart) -> None:
     """Apply any other part to a partition. :raises RejectedRequest: it does not belong there."""
-    what = What(part.flags)
-    if what is What.NUMBERS:
-        numbers = _numbers(part)
-        if numbers["clock"] != partition.clock:
-            raise RejectedRequest(f"the state of clock {numbers['clock']} is not here, but that of {partition.clock}")
-        partition.forget_ahead()  # of an attempt before, which would count twice
-        _take_numbers(partition, numbers)
-    elif what is What.UNDO:
-        partition.last_step = Undo(part.before, part.clock, part.blocks)
-        if partition.history is not None:
-            partition.history.append(partition.last_step)
-    elif what is What.SUMS:
-        ahead = partition.ahead.setdefault(part.clock, Ahead())
-        ahead.summed = _workers(part)
-        ahead.sums += part.blocks
-        partition.show(part.clock, part.blocks)
-    elif what is What.WAITING:
-        partition.wait(part.worker, part.clock, part.blocks)
-    elif what in (What.UPDATE, What.STEP):
-        last = what is What.UPDATE
-        partition.update(part.worker, part.clock, part.before, last, part.blocks, members=part.version)
-    elif what is What.WORKERS:
-        partition.workers_from(_workers(part), part.clock)
-    elif what is not What.PROBE:
-        raise RejectedRequest("a state in the midst of another")
+    match part.kind:
+        case PartKind.NUMBERS:
+            numbers = _decoded(part, _Numbers)
+            if numbers.clock != partition.clock:
+                raise RejectedRequest(f"the state of clock {numbers.clock} is not here, but that of {partition.clock}")
+            partition.forget_ahead()  # of an attempt before, which would count twice
+            _take_numbers(partition, numbers)
+        case PartKind.UNDO:
+            partition.last_step = Undo(part.before, part.clock, part.blocks)
+            if partition.history is not None:
+                partition.history.append(partition.last_step)
+        case PartKind.SUMS:
+            ahead = partition.ahead.setdefault(part.clock, Ahead())
+            ahead.summed = _decoded(part, list[int])
+            ahead.sums += part.blocks
+            partition.show(part.clock, part.blocks)
+        case PartKind.WAITING:
+            partition.wait(part.worker, part.clock, part.blocks)
+        case PartKind.UPDATE | PartKind.STEP:
+            last = part.kind is PartKind.UPDATE
+            partition.update(part.worker, part.clock, part.step, last, part.blocks, part.members)
+        case PartKind.WORKERS:
+            partition.workers_from(_decoded(part, list[int]), part.clock)
+        case PartKind.STATE:
+            raise RejectedRequest("a state in the midst of another")
 
 
-def _workers(part: Message) -> list[int]:
+def _decoded(part: PartitionPart, kind: type[_Decoded]) -> _Decoded:
     try:
-        return [int(worker) for worker in json.loads(part.text)]
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        raise RejectedRequest("numbers of workers that cannot be read") from None
+        return msgspec.json.decode(part.text, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        raise RejectedRequest("a part whose numbers cannot be read") from None
 
 
-def _numbers(part: Message) -> dict[str, Any]:
-    try:
-        numbers: dict[str, Any] = json.loads(part.text)
-        result = [numbers[name] for name in ("clock", "delta_sequence", "history", "version")]
-        for worker, (first, finished, until, steps, finished_steps) in numbers["members"].items():
-            result += [first, finished, 0 if until is None else until, steps, finished_steps, int(worker)]
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        result = [None]
-    if not all(isinstance(item, int) for item in result):
-        raise RejectedRequest("a part whose numbers cannot be read")
-    return numbers
-
-
-def _take_numbers(partition: Partition, numbers: dict[str, Any]) -> None:
-    partition.delta_sequence, partition.version = numbers["delta_sequence"], numbers["version"]
-    partition.members = {int(worker): Participant(*numbers) for worker, numbers in numbers["members"].items()}
+def _take_numbers(partition: Partition, numbers: _Numbers) -> None:
+    partition.delta_sequence, partition.version = numbers.delta_sequence, numbers.version
+    partition.members = numbers.members
 
 
 def _copies(blocks: Sequence[RowBlock]) -> tuple[RowBlock, ...]:
@@ -173,3 +156,61 @@ def _once_a_table(blocks: Sequence[RowBlock]) -> Iterator[tuple[RowBlock, ...]]:
             group = []
         group.append(block)
     yield _copies(group)
+
+
+class _File:
+    """A file as a channel; ``digest`` covers all that went through it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def send(self, buffers: Sequence[memoryview]) -> None:
+        for buffer in buffers:
+            self._file.write(buffer)
+            self.digest.update(buffer)
+
+    def receive_into(self, view: memoryview) -> None:
+        if self._file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]
+            raise ConnectionLost("the file ends too early")
+        self.digest.update(view)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_partition(path: Path, parts: Sequence[PartitionPart], layout: Layout) -> None:
+    """Write a partition, whole or not at all; it is on the disk when this returns. It is not encrypted; only its owner
+    can read it.
+
+    :param parts: from :func:`plink.runtime.elastic.partition.serialization.parts_of`.
+    """
+    with whole_file(path) as file:
+        channel = _File(file)
+        for part in parts:
+            send(channel, part, layout)
+        file.write(channel.digest.digest())
+
+
+def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:
+    """Read a partition from a file.
+
+    :raises InputError: the file is none of these, is damaged, or for other tables.
+    """
+    try:
+        with path.open("rb") as file:
+            channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
+            partition = begun(layout, _part(channel, layout), sees_ahead=sees_ahead)
+            while file.tell() < size:
+                take(partition, _part(channel, layout))
+            if file.read() != channel.digest.digest():
+                raise Forged("it is damaged: what is in it is not what was written")
+    except (Forged, ConnectionLost, RejectedRequest, ValueError) as error:
+        raise InputError(str(path), str(error)) from error
+    return partition
+
+
+def _part(channel: _File, layout: Layout) -> PartitionPart:
+    part, _ = receive(channel, layout)
+    if not isinstance(part, PartitionPart):
+        raise Forged(f"{type(part).__name__} is no part of a partition")
+    return part

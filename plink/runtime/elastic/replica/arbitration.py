@@ -13,7 +13,7 @@ from plink.model.elastic.fields import UpdateCounts
 from plink.model.transfers import arbiter
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S, Announced, Arrived, DropUpdate, Lost, TickDue, Transfer
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.transport.wire import DROPPED, GROUPED, UNPLANNED, Message
+from plink.runtime.elastic.transport.messages import Announce, Grant, Update
 
 _MAX_LOGGED_EVENTS = 10_000  # some megabytes, of which a replay begins with the first
 _PATIENCE_S = 3.0  # a waiting worker asks again each second
@@ -21,13 +21,12 @@ _PATIENCE_S = 3.0  # a waiting worker asks again each second
 
 @dataclass
 class _Announcement:
-    """An announced update: its clock and step, when its worker asked last, and the answer's fields once it is
-    decided."""
+    """An announced update: its clock and step, when its worker asked last, and the answer once it is decided."""
 
     event: Announced
     step: tuple[int, int]
     asked_s: float
-    answer: dict[str, int] | None = None
+    answer: Grant | None = None
 
 
 class Arbitration:
@@ -39,7 +38,7 @@ class Arbitration:
     """
 
     def __init__(self, bound: int, bytes_s: float, note: Callable[[str], None], now: float) -> None:
-        self._state = replace(arbiter.start(bound, [bytes_s or ASSUMED_BYTES_S], now), aggregators=0)
+        self._state = arbiter.start(bound, [bytes_s or ASSUMED_BYTES_S], now)
         self._note, self._hosts, self._logged = note, dict[str, int](), 0
         self._announcements: dict[int, _Announcement] = {}
         self._log({"at": now, "bound": bound, "bytes_s": bytes_s or ASSUMED_BYTES_S})
@@ -49,17 +48,17 @@ class Arbitration:
         """When :meth:`tick` is to be called, if nothing happens before."""
         return self._state.tick_s
 
-    def decision(self, message: Message, version: int, now: float) -> dict[str, int] | None:
-        """Return the fields of the answer to an announcement, which may be a repeated one; None: it has to wait.
+    def decision(self, message: Announce, version: int, now: float) -> Grant | None:
+        """Return the answer to an announcement, which may be a repeated one; None: it has to wait.
 
         :param version: of the partition.
         :raises RejectedRequest: the announcement cannot be read.
         """
-        worker, this_step = message.worker, (message.clock, message.sequence)
+        worker, this_step = message.worker, (message.clock, message.step)
         announcement = self._announcements.get(worker)
         if announcement is None or announcement.step != this_step:
             host = self._host(message.text, version, now)
-            event = Announced(worker, host, float(max(0, message.before)), message.version, message.clock)
+            event = Announced(worker, host, float(max(0, message.size)), message.version, message.clock)
             announcement = self._announcements[worker] = _Announcement(event, this_step, now)
             self._step(event, version, now)
         announcement.asked_s = now
@@ -85,14 +84,14 @@ class Arbitration:
         if self._state.tick_s <= now:
             self._step(TickDue(), version, now)
 
-    def arrived(self, message: Message, applied: int, version: int, now: float) -> UpdateCounts | None:
+    def arrived(self, message: Update, applied: int, version: int, now: float) -> UpdateCounts | None:
         """Note that an update is here, with all that its worker sent to other partitions before.
 
         :param applied: how many updates the partition has applied with it. :param version: of the partition before.
         :returns: the counts of its transfer; zeros where that was not planned, None where it was not announced.
         """
         announcement = self._announcements.get(message.worker)
-        if announcement is None or announcement.step != (message.clock, message.sequence):
+        if announcement is None or announcement.step != (message.clock, message.step):
             return None
         del self._announcements[message.worker]
         granted = (each for each in self._state.transfers if announcement.event in each.members)
@@ -114,10 +113,10 @@ class Arbitration:
         for answer in answers:
             if isinstance(answer, Transfer):
                 sender, *others = answer.members
-                fields = {"flags": UNPLANNED * answer.at_once, "sequence": len(others), "before": answer.number}
-                self._announcements[sender.worker].answer = fields
+                grant = Grant(0, transfer=answer.number, others=len(others), unplanned=answer.at_once)
+                self._announcements[sender.worker].answer = grant
                 for member in others:
-                    self._announcements[member.worker].answer = {"flags": GROUPED, "before": answer.number}
+                    self._announcements[member.worker].answer = Grant(0, transfer=answer.number, grouped=True)
             elif isinstance(answer, DropUpdate) and answer.worker in self._announcements:
                 self._drop(answer.worker, now)
         if answers or replace(self._state, tick_s=inf) != replace(before, tick_s=inf):
@@ -129,7 +128,7 @@ class Arbitration:
     def _drop(self, worker: int, now: float) -> None:
         announcement = self._announcements[worker]
         if announcement.answer is None:
-            announcement.answer = {"flags": DROPPED}
+            announcement.answer = Grant(0, dropped=True)
             return
         host = next(address for address, number in self._hosts.items() if number == announcement.event.host)
         self._note(

@@ -11,18 +11,19 @@ All messages of one attempt have a number of their own: what a connection that w
 import contextlib
 import itertools
 import os
+from collections.abc import Collection
 
 from plink.errors import PlinkError
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.partition.serialization import What, parts_of
+from plink.runtime.elastic.partition.serialization import parts_of, workers_part
 from plink.runtime.elastic.replica.outgoing import Attempt, Outgoing, tell
-from plink.runtime.elastic.replica.partition_replica import MOVER_BITS, PartitionReplica, order
-from plink.runtime.elastic.replica.replicator import delta_message, next_replicated_clock
+from plink.runtime.elastic.replica.partition_replica import MOVER_BITS, PartitionReplica
+from plink.runtime.elastic.replica.replicator import next_replicated_clock
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
 from plink.runtime.elastic.transport.keys import Unauthenticated
+from plink.runtime.elastic.transport.messages import Activate, PartitionPart, PartKind
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.wire import Kind, Message
 
 _MAX_BEGIN_ATTEMPTS = 2  # times that the new primary is told to begin, before it is left open whether it has
 _MOVER = int.from_bytes(os.urandom(3), "little") << MOVER_BITS  # whose attempts have a common order
@@ -101,12 +102,9 @@ def finish(actor: PartitionReplica, move: Outgoing, here: str, agreed: int) -> N
     else:
         move.send_queued()
         # One who died since it was last sent anything is found out before it is told to begin.
-        tell(move.connection, move.attempt.addressed(Message(Kind.PART, partition.number, flags=What.PROBE)))
-    begin = order(
-        Role.SERVING, partition.number, replicas, partition.delta_sequence,
-        None if partition.distances is None else partition.distances.unconfirmed,
-        generation=actor.generation, term=move.term, sequence=move.attempt.number,
-    )  # fmt: skip
+        tell(move.connection, move.attempt.addressed(PartitionPart(partition.number, PartKind.PROBE)))
+    unconfirmed = {} if partition.distances is None else partition.distances.unconfirmed
+    begin = move.attempt.order(partition.number, Role.SERVING, replicas, partition.delta_sequence, unconfirmed)
     _tell_to_begin(actor, move.connection, begin, stays=move.replica == here)
 
 
@@ -116,8 +114,8 @@ def _drain(actor: PartitionReplica, move: Outgoing, agreed: int) -> None:
     partition, to = actor.partition, move.connection.address
     while True:
         clock = next_replicated_clock(partition, to, agreed)
-        push = partition.take_delta(to, clock, last=clock == partition.clock)
-        tell(move.connection, delta_message(actor, push))
+        push = actor.take_delta(to, clock, last=clock == partition.clock)
+        tell(move.connection, push)
         partition.arrived(to, push)
         if push.last:
             break
@@ -155,8 +153,8 @@ def cancel(actor: PartitionReplica, term: int) -> bool:
     return True
 
 
-def tell_until_answered(connection: Connection, message: Message) -> None:
-    """Send a message until it is answered; a repeat does no harm.
+def tell_until_answered(connection: Connection, message: Activate) -> None:
+    """Send an order to begin until it is answered; a repeat does no harm.
 
     :raises InDoubt: whether it was received is not known.
     :raises RejectedRequest: it was not.
@@ -170,7 +168,7 @@ def tell_until_answered(connection: Connection, message: Message) -> None:
     raise InDoubt(f"whether {connection.address} has begun is not known: {reason}")
 
 
-def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Message, *, stays: bool) -> None:
+def _tell_to_begin(actor: PartitionReplica, connection: Connection, message: Activate, *, stays: bool) -> None:
     """Order the new primary to begin.
 
     :param stays: whether the old primary is the new one's replica.
@@ -202,3 +200,121 @@ def give_up(actor: PartitionReplica, move: Outgoing, error: BaseException) -> No
     move.end(error)
     with contextlib.suppress(RejectedRequest):  # the server was closed meanwhile
         actor.call(clear_outgoing)
+
+
+def add_replica(actor: PartitionReplica, connection: Connection) -> None:
+    """Give a server the present state as a replica, which can go back as far as the primary and is pushed to from now
+    on.
+
+    :raises PlinkError: it is none, and nothing has changed.
+    """
+    number, address = attempt_number(), connection.address
+
+    def begin() -> tuple[Attempt, list[PartitionPart]]:
+        if actor.role is not Role.SERVING:
+            raise RejectedRequest("a partition that is not served here cannot be given a replica")
+        if actor.outgoing is not None and actor.outgoing.connection.address == address:
+            raise RejectedRequest(f"the partition itself moves to {address}")
+        if address in actor.copying:
+            actor.stop_copying(address)
+        attempt = Attempt(number, actor.term, actor.generation, actor.generation_clock)
+        if address in actor.partition.replicas:
+            return attempt, []
+        actor.partition.keep_history()
+        parts = [attempt.addressed(part) for part in parts_of(actor.partition, ahead=False)]
+        actor.copying[address] = connection
+        actor.partition.replicas[address] = actor.partition.clock  # what it lacks after that is kept from now on
+        return attempt, parts
+
+    def under_way() -> None:
+        if actor.copying.get(address) is not connection:
+            raise RejectedRequest("the replica was given up: there was a roll-back, a move or another order meanwhile")
+
+    def end() -> None:
+        under_way()
+        del actor.copying[address]
+        actor.changed()
+
+    def give_up() -> None:
+        if actor.copying.get(address) is connection:
+            actor.stop_copying(address)
+
+    attempt, parts = actor.call(begin)
+    if not parts:
+        return
+    try:
+        for part in parts:
+            tell(connection, part)
+        actor.call(under_way)
+        tell(connection, attempt.order(parts[0].partition, Role.REPLICA, {}, 0))
+        actor.call(end)
+    except BaseException:
+        actor.call(give_up)
+        raise
+
+
+def restore_to(
+    actor: PartitionReplica, connection: Connection, term: int, workers: Collection[int], first: int, here: str
+) -> None:
+    """Send a replica's state to a server that serves it from there on; this one stays its replica. A server that serves
+    it itself, in an earlier term, or does not know whether another does, is the replica from now on.
+
+    :param here: the address of this server.
+    :raises InDoubt: whether the new primary has begun is not known: the same again settles it.
+    :raises PlinkError: it has not.
+    """
+    number = attempt_number()
+
+    def begin() -> tuple[list[PartitionPart], Activate | None]:
+        if actor.role in (Role.SERVING, Role.IN_DOUBT) and term > actor.term:
+            actor.demote()
+        if actor.role is not Role.REPLICA:
+            raise RejectedRequest("a partition that is not backed up here cannot be restored from here")
+        if term < actor.term:
+            raise RejectedRequest(f"partition {actor.partition.number} is in term {actor.term} here")
+        if term in actor.completed_moves and actor.address == connection.address:
+            return [], None
+        if first <= actor.partition.clock:
+            raise RejectedRequest(
+                f"no worker can begin at clock {first}: the state is of clock {actor.partition.clock}"
+            )
+        actor.term = term  # who pushed before pushes no more
+        to, previous_order = actor.restoring or ("", None)
+        same = previous_order and (to, previous_order.term, previous_order.generation) == (
+            connection.address,
+            term,
+            actor.generation,
+        )
+        parts = [*parts_of(actor.partition, ahead=False), workers_part(actor.partition.number, workers, first)]
+        attempt = Attempt(number, term, actor.generation, actor.generation_clock)
+        return [attempt.addressed(part) for part in parts], previous_order if same else None
+
+    def begin_order() -> Activate:
+        """Return the order to begin; from here on the new primary may begin at any time."""
+        if actor.role is not Role.REPLICA or actor.term != term or actor.generation != parts[0].generation:
+            raise RejectedRequest("the partition was given up meanwhile: there was a roll-back or another order")
+        clock = actor.partition.clock
+        attempt = Attempt(number, term, actor.generation, actor.generation_clock)
+        last = attempt.order(actor.partition.number, Role.SERVING, {here: clock}, actor.partition.delta_sequence)
+        actor.restoring = connection.address, last
+        return last
+
+    def end() -> None:
+        actor.completed_moves.add(term)
+        actor.address, actor.restoring = connection.address, None
+
+    parts, earlier = actor.call(begin)
+    if not parts:
+        return
+    if earlier is not None:  # perhaps it was received
+        try:
+            tell_until_answered(connection, earlier)
+        except RejectedRequest:
+            pass
+        else:
+            actor.call(end)
+            return
+    for part in parts:
+        tell(connection, part)
+    tell_until_answered(connection, actor.call(begin_order))
+    actor.call(end)

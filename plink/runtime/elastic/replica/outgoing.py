@@ -4,28 +4,50 @@ What the partition takes is queued behind the copy that was made of it, in order
 so little is left to be sent then. What is wrong with the other server ends the move and nothing else.
 """
 
+import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+from msgspec import Struct, structs
+
 from plink.runtime.elastic.partition.partition import RejectedRequest
+from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.wire import Message, Status
+from plink.runtime.elastic.transport.messages import (
+    Activate,
+    AnswerKind,
+    PartitionPart,
+    PartKind,
+    ServerRequest,
+    Status,
+)
 
 _MAX_ROUNDS = 8  # of sending what came meanwhile; the target then counts as caught up, if there is always more
 _MAX_PUSHES = 64  # and to a replica that never gets all
 
 
-def tell(connection: Connection, message: Message) -> None:
-    """Send a message that must be accepted.
+def tell(connection: Connection, request: ServerRequest[AnswerKind]) -> None:
+    """Send a request that must be accepted.
 
     :raises RejectedRequest: it is not taken.
     :raises PlinkError: the connection is lost.
     """
-    answer = connection.ask(message)
+    answer = connection.ask(request)
     if answer.status is not Status.OK:
         raise RejectedRequest(f"{connection.address} answers {answer.status.name} {answer.text}".rstrip())
+
+
+class BeginOrder(Struct, frozen=True):
+    """What a server is to begin with: its role, and the replicas with the clocks that they have; ``unconfirmed``: those
+    that they may have."""
+
+    role: Role
+    replicas: dict[str, int]
+    unconfirmed: dict[str, tuple[int, ...]]
+    delta_sequence: int
 
 
 @dataclass(frozen=True)
@@ -42,10 +64,25 @@ class Attempt:
     generation: int
     generation_clock: int
 
-    def addressed(self, part: Message) -> Message:
+    def addressed(self, part: PartitionPart) -> PartitionPart:
         """Return a part as a message of this attempt."""
-        before = part.before if part.flags else self.generation_clock
-        return part._replace(generation=self.generation, term=self.term, sequence=self.number, before=before)
+        begun = self.generation_clock if part.kind is PartKind.STATE else 0
+        return structs.replace(
+            part, generation=self.generation, term=self.term, attempt=self.number, generation_clock=begun
+        )
+
+    def order(
+        self,
+        partition: int,
+        role: Role,
+        replicas: Mapping[str, int],
+        delta_sequence: int,
+        unconfirmed: Mapping[str, Collection[int]] | None = None,
+    ) -> Activate:
+        """Return the order to begin with what this attempt has brought."""
+        may_have = {to: tuple(sorted(clocks)) for to, clocks in (unconfirmed or {}).items()}
+        text = json.dumps(msgspec.to_builtins(BeginOrder(role, dict(replicas), may_have, delta_sequence)))
+        return Activate(partition, self.generation, self.term, self.number, text)
 
 
 class Outgoing:
@@ -64,12 +101,12 @@ class Outgoing:
             drains,
         )
         self.sending = threading.Lock()  # the connection is for one thread at a time
-        self._parts: deque[Message] = deque()
+        self._parts: deque[PartitionPart] = deque()
         self._changed = threading.Condition()
         self._caught_up, self._over, self._pushes = False, False, 0
         self._error: BaseException | None = None
 
-    def add(self, parts: Iterable[Message]) -> None:
+    def add(self, parts: Iterable[PartitionPart]) -> None:
         """Queue parts for the new primary; they belong to the move from now on."""
         if not self.drains:
             with self._changed:

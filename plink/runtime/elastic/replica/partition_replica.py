@@ -1,27 +1,39 @@
 """One partition at one server, and the thread that it belongs to: nobody else changes its state (tall aggregation; Luo
 et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to read does so in its place."""
 
-import json
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.partition.changes import ReplicationDelta
-from plink.runtime.elastic.partition.divergence import ReplicaDistances
-from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.partition.serialization import What, begun, take, update_part, workers_part
+from plink.runtime.elastic.partition.partition import RejectedRequest
+from plink.runtime.elastic.partition.serialization import begun, take, update_part
 from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
-from plink.runtime.elastic.replica.outgoing import Outgoing
-from plink.runtime.elastic.replica.snapshot import ReplicaSnapshot, Role
-from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import DROPPED, INCLUDED, LAST, Kind, Message, Status
+from plink.runtime.elastic.replica.outgoing import BeginOrder
+from plink.runtime.elastic.replica.replica_state import ReplicaState
+from plink.runtime.elastic.replica.snapshot import Role
+from plink.runtime.elastic.transport.connection import StoreConfig
+from plink.runtime.elastic.transport.messages import (
+    Activate,
+    Announce,
+    Message,
+    PartitionPart,
+    PartKind,
+    Read,
+    ReplicationDelta,
+    ServerAnswer,
+    Status,
+    Update,
+    UpdateAnswer,
+)
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
 
@@ -30,61 +42,45 @@ MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits
 class _Waiting:
     """A read whose state is not there yet, or an announcement that is not decided."""
 
-    message: Message
+    message: Read | Announce
     box: ReplyBox
     until: float
 
 
-class PartitionReplica:
-    """Actor of one partition at one server: its thread, role and state.
+class PartitionReplica(ReplicaState):
+    """Actor of one partition at one server: its thread, and its answers to messages.
 
-    :param config: whose rule says whether reads are served from all that arrived, and how old updates may be. Which
-        state they need reads say themselves.
+    Parameters as of :class:`ReplicaState`, and:
+
     :param read_wait_s: how long a read waits before it is told to ask again; so that one who asks can tell a server
         that waits from one that is gone.
-    :param advanced: is called with the replicas after the consistent state or the role has changed.
-    :param least_generation: what arrives from an earlier one is refused: it missed a roll-back.
     :param arbiter: makes an arbiter, at a time, if updates are announced to this partition.
     :ivar now: the time in seconds, monotonic.
     :ivar updates: applied and dropped here, for any thread.
     """
 
     def __init__(
-        self, config: StoreConfig, number: int, *, read_wait_s: float,
-        advanced: Callable[[Collection[str]], None], least_generation: int = 0,
+        self,
+        config: StoreConfig,
+        number: int,
+        advanced: Callable[[Collection[str]], None],
+        least_generation: int = 0,
+        *,
+        read_wait_s: float,
         arbiter: Callable[[float], Arbitration] | None = None,
-    ) -> None:  # fmt: skip
-        self._new_arbiter = arbiter
-        self._arbiter: Arbitration | None = None  # made with the first announcement
-        self._config, self._number = config, number
-        self._max_delay = config.max_delay
-        self._read_wait_s, self._advanced = read_wait_s, advanced
+    ) -> None:
+        super().__init__(config, number, advanced, least_generation)
+        self._new_arbiter, self._max_delay, self._read_wait_s = arbiter, config.max_delay, read_wait_s
         self.updates = UpdateCounts()
-        self.role = Role.ABSENT
-        self.least_generation = least_generation
-        self.generation = self.generation_clock = self.term = 0
-        self.address = ""  # of who has it now, when it is gone
-        self.in_doubt: Message | None = None  # the order to begin that the new primary did not answer
-        self.stays = False  # as its replica, once it has answered
-        self.restoring: tuple[str, Message] | None = None  # whom a replica told to serve, and what
-        self.ended = False  # a replica that had its last push
-        self.outgoing: Outgoing | None = None  # the move that is under way
-        self.copying: dict[str, Connection] = {}  # to those that are to be replicas
-        self.completed_moves: set[int] = set()  # terms of moves that took place
-        self.cancelled: set[int] = set()  # and of those that will not
-        self._partition: Partition | None = None
-        self._attempt: int | None = None  # to bring the partition here, while it is under way
-        self._last_attempt, self._attempt_term, self._begun = -1, -1, -1
-        self.snapshot = ReplicaSnapshot(self.role, 0, 0)  # for any thread
         self._waiting: list[_Waiting] = []
         self.thread = ActorThread(f"plink-partition-{number}", self._do, self._due, self.answer_waiting, self._ended)
 
     now = staticmethod(time.monotonic)
 
-    def ask(self, message: Message) -> Message:
+    def ask(self, message: Message) -> ServerAnswer:
         """Handle a message of a client or another server, from any thread; returns when it is done."""
-        at_once = self.thread.run_inline(self._answer_read, message) if message.kind is Kind.READ else None
-        answer: Message = at_once or self.thread.ask(message)
+        at_once = self.thread.run_inline(self._answer_read, message) if isinstance(message, Read) else None
+        answer: ServerAnswer = at_once or self.thread.ask(message)
         return answer
 
     def call(self, function: Callable[[], Result]) -> Result:
@@ -98,170 +94,6 @@ class PartitionReplica:
 
     # From here on everything runs in the partition's thread, but for reads, or while that waits for its turn.
 
-    @property
-    def partition(self) -> Partition:
-        """Return the partition.
-
-        :raises RejectedRequest: there is none here.
-        """
-        if self._partition is None:
-            raise RejectedRequest(f"partition {self._number} is not here")
-        return self._partition
-
-    def place(self, partition: Partition | None, role: Role, term: int) -> None:
-        """Set the partition, role and term, and notify waiting readers."""
-        self._arbiter = None
-        self._partition, self.role, self.term = partition, role, term
-        self.call_off("the partition moved meanwhile")
-        if role is not Role.IN_DOUBT:
-            self.in_doubt = None
-        if role is Role.SERVING:
-            self.address = ""
-            self._bound_divergence()
-        self.changed()
-
-    def demote(self) -> None:
-        """Become a replica with the same state, from serving, or not knowing who does."""
-        self.partition.demote()
-        self.address = ""  # of one that may never have begun
-        self.place(self.partition, Role.REPLICA, self.term)
-
-    def _bound_divergence(self) -> None:
-        bound, copying = self._config.divergence, self.copying.keys()
-        if bound is not None and self.partition.distances is None:
-            self.partition.distances = ReplicaDistances(bound, self._config.layout, self._number, copying)
-
-    def release(self) -> None:
-        """Add the clock that waited for a replica, if it need not any more."""
-        if self.role is Role.SERVING:
-            self.partition.advance()
-        self.changed()
-
-    def changed(self) -> None:
-        """Notify waiting readers, and replicate."""
-        self.answer_waiting()
-        self.publish()
-        self._advanced(self.snapshot.replicas)
-
-    def call_off(self, reason: str) -> None:
-        """Cancel everything on its way to another server."""
-        if self.outgoing is not None:
-            self.outgoing.end(RejectedRequest(f"the move was given up: {reason}"))
-            self.outgoing = None
-        for address in list(self.copying):
-            self.stop_copying(address)
-
-    def end_move(self) -> None:
-        """End the outgoing move."""
-        if self.outgoing is not None:
-            self.outgoing.end()
-            self.outgoing = None
-
-    def stop_replicating(self, address: str) -> None:
-        """Stop replicating to a replica, or to a future one."""
-        if self.outgoing is not None and self.outgoing.drains and self.outgoing.connection.address == address:
-            self.outgoing.end(RejectedRequest(f"the move was given up: {address} is to be no replica"))
-            self.outgoing = None
-        if address in self.copying:
-            self.stop_copying(address)
-        self.partition.replicas.pop(address, None)
-
-    def truncate(self, clock: int) -> None:
-        """Truncate the undo log: see :meth:`Partition.truncate`."""
-        if self.role in (Role.SERVING, Role.REPLICA):
-            self.partition.truncate(clock)
-
-    def stop_copying(self, address: str) -> None:
-        """Stop copying to a future replica."""
-        self.copying.pop(address).wake()
-        if self._partition is not None:
-            self._partition.replicas.pop(address, None)
-
-    def publish(self) -> None:
-        """Make known what there is."""
-        here = self._partition if self.role not in (Role.ABSENT, Role.MOVED) else None
-        address = self.address if self.role is not Role.SERVING else ""
-        if here is None:
-            self.snapshot = ReplicaSnapshot(self.role, self.generation, self.term, ended=self.ended, address=address)
-            return
-        self.snapshot = ReplicaSnapshot(
-            self.role, self.generation, self.term, tuple(here.can_roll_back()), here.replicated,
-            tuple(here.stragglers()),
-            tuple(address for address in here.replicas if address not in self.copying), self.ended, address,
-            None if here.distances is None else here.distances.report(here.clock),
-        )  # fmt: skip
-
-    def roll_back(self, clock: int, generation: int) -> None:
-        """Roll back to the state of a clock. What was sent in an earlier generation does not count, and what is still
-        arriving from one may not begin. A repeat changes nothing.
-
-        :raises RejectedRequest: nothing has changed.
-        """
-        if self.can_roll_back(clock, generation):
-            self._arbiter = None
-            self.call_off("there was a roll-back meanwhile")
-            self.partition.roll_back(clock)
-            self.generation, self.generation_clock, self._attempt = generation, clock, None
-            self.changed()
-        elif self.role is Role.ARRIVING and self.generation < generation:
-            self.stop_arriving()
-        self.least_generation = max(self.least_generation, generation)
-
-    def stop_arriving(self) -> None:
-        """Reject what is being brought here; a replica stays one."""
-        self._attempt = None
-        if self.role is Role.ARRIVING:
-            self.place(None, Role.MOVED if self.address else Role.ABSENT, self.term)
-
-    @property
-    def arriving_term(self) -> int:
-        """Return the term of the move that is on its way here; -1 for none."""
-        return self._attempt_term if self._attempt is not None else -1
-
-    def forget(self) -> None:
-        """Have nothing of the partition, and know of nobody who has."""
-        self._attempt, self.address, self.ended = None, "", False
-        self.place(None, Role.ABSENT, self.term)
-
-    def reset(self, generation: int) -> None:
-        """Drop what is here of an earlier generation, and refuse what comes of one. Another host may have been reset
-        sooner, and what it has sent of this generation is here already."""
-        if self.least_generation < generation:
-            self.least_generation = generation
-            if self.generation < generation:
-                self.forget()
-
-    def workers_from(self, workers: Collection[int], first: int) -> None:
-        """Set exactly these workers as participants from a clock on, wherever the partition goes.
-
-        :raises RejectedRequest: see there.
-        """
-        if self.role is not Role.SERVING:
-            raise RejectedRequest(f"partition {self._number} is not served here")
-        if self.partition.workers_from(workers, first):
-            if self.outgoing is not None:
-                self.outgoing.add([workers_part(self._number, workers, first)])
-            self.changed()
-
-    def can_roll_back(self, clock: int, generation: int) -> bool:
-        """Return whether there is anything to roll back. :raises RejectedRequest: it cannot be done."""
-        if self.role is Role.IN_DOUBT:  # the other one counts
-            return generation > self.generation and clock in self.partition.can_roll_back()
-        if self.role not in (Role.SERVING, Role.REPLICA) or (self.generation, self.generation_clock) == (
-            generation,
-            clock,
-        ):
-            return False
-        if generation <= self.generation:
-            raise RejectedRequest(
-                f"partition {self._number} is in generation {self.generation} since clock {self.generation_clock}, "
-                f"not in {generation}"
-            )
-        clocks = self.partition.can_roll_back()
-        if clock not in clocks:
-            raise RejectedRequest(f"partition {self._number} can go back to clocks {clocks}, not {clock}")
-        return True
-
     def answer_waiting(self) -> None:
         """Answer the reads that can be answered now, and those that have waited for too long."""
         now = self.now()
@@ -271,7 +103,7 @@ class PartitionReplica:
         for read in waiting:
             self._read(read.message, read.box, read.until, now)
 
-    def _read(self, message: Message, box: ReplyBox, until: float, now: float) -> None:
+    def _read(self, message: Read | Announce, box: ReplyBox, until: float, now: float) -> None:
         """Answer a read, or let it wait."""
         answer = self._answer_read(message)
         if answer is None and now < until:
@@ -280,39 +112,41 @@ class PartitionReplica:
             stragglers = [] if self._partition is None else self._partition.stragglers()
             box.put(answer or self._answer_with(Status.WAITING, ", ".join(map(str, stragglers))))
 
-    def _answer_read(self, message: Message) -> Message | None:
-        """Answer a read; None: its state is not there yet. A read that fails does not harm others."""
+    def _answer_read(self, message: Read | Announce) -> ServerAnswer | None:
+        """Answer a read or an announcement; None: it has to wait. One that fails does not harm others."""
         try:
-            stopped = self._stopped(message, Role.SERVING)
-            return stopped or (self._granted if message.kind is Kind.ANNOUNCE else self._state_for)(message)
+            stopped = self._stopped(message.generation, Role.SERVING)
+            return stopped or (self._granted(message) if isinstance(message, Announce) else self._state_for(message))
         except Exception as error:
             return self._answer_with(Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
 
-    def _granted(self, message: Message) -> Message | None:
+    def _granted(self, message: Announce) -> ServerAnswer | None:
         now = self.now()
         if self._arbiter is None:
             if self._new_arbiter is None:
-                raise RejectedRequest(f"updates of partition {self._number} are not announced")
+                raise RejectedRequest(f"updates of partition {self.number} are not announced")
             self._arbiter = self._new_arbiter(now)
-        fields = self._arbiter.decision(message, self.partition.version, now)
-        return None if fields is None else self._answer_with(Status.OK, "", **fields)
+        grant = self._arbiter.decision(message, self.partition.version, now)
+        clock = self.partition.clock
+        return grant and structs.replace(grant, generation=self.generation, term=self.term, clock=clock)
 
-    def _state_for(self, message: Message) -> Message | None:
+    def _state_for(self, message: Read) -> ServerAnswer | None:
         self.partition.check()
-        if self.partition.clock < message.before:
+        if self.partition.clock < message.state:
             return None
         member = self.partition.members.get(message.worker)
         is_reread = member is not None and message.clock <= member.finished
         clock = self.partition.clock
         if is_reread and not self._config.sees_ahead:  # a successor sees what its predecessor saw
             # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
-            clock = max(message.before, self.partition.earliest)
+            clock = max(message.state, self.partition.earliest)
         blocks = tuple(
             RowBlock(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted
         )
-        flags = INCLUDED * (is_reread and self._config.sees_ahead)
-        return self._answer_with(Status.OK, clock=clock, flags=flags, blocks=blocks, version=self.partition.version)
+        answer = self._answer_with(Status.OK, clock=clock)
+        included = is_reread and self._config.sees_ahead
+        return structs.replace(answer, version=self.partition.version, included=included, blocks=blocks)
 
     def _due(self) -> float | None:
         tick_s = math.inf if self._arbiter is None else self._arbiter.tick_s
@@ -325,89 +159,81 @@ class PartitionReplica:
 
     def _do(self, request: Message | Callable[[], Any], box: ReplyBox) -> None:
         try:
-            if isinstance(request, Message) and request.kind in (Kind.READ, Kind.ANNOUNCE):
+            if isinstance(request, Read | Announce):
                 now = self.now()
                 self._read(request, box, now + self._read_wait_s, now)
-                if request.kind is Kind.ANNOUNCE:
+                if isinstance(request, Announce):
                     self.answer_waiting()  # it may decide others, too
                 return
             try:
-                result = self._answer(request) if isinstance(request, Message) else request()
+                result = request() if callable(request) else self._answer(request)
             finally:
                 self.publish()  # before anybody is notified
             box.put(result)
         except RejectedRequest as error:
-            box.put(
-                self._answer_with(Status.REFUSED, str(error)) if isinstance(request, Message) else RaisedResult(error)
-            )
+            box.put(RaisedResult(error) if callable(request) else self._answer_with(Status.REFUSED, str(error)))
         except BaseException as error:
-            if isinstance(request, Message) and not isinstance(error, PlinkError):
-                box.put(self._answer_with(Status.REFUSED, _named(error)))
-            else:
+            if callable(request) or isinstance(error, PlinkError):
                 box.put(RaisedResult(error))
+            else:
+                box.put(self._answer_with(Status.REFUSED, _named(error)))
 
-    def _answer_with(self, status: Status, text: str = "", **more: Any) -> Message:
-        clock = more.pop("clock", -1 if self._partition is None else self._partition.clock)
-        return Message(
-            Kind.ANSWER,
-            self._number,
-            status,
-            generation=self.generation,
-            term=self.term,
-            clock=clock,
-            text=text,
-            **more,
-        )
+    def _answer_with(self, status: Status, text: str = "", clock: int | None = None) -> ServerAnswer:
+        if clock is None:
+            clock = -1 if self._partition is None else self._partition.clock
+        return ServerAnswer(self.number, status, self.generation, self.term, clock, text)
 
-    def _stopped(self, message: Message, role: Role) -> Message | None:
+    def _stopped(self, generation: int, role: Role) -> ServerAnswer | None:
         """Return the answer to a message that cannot be taken in this role or generation."""
         if self.role in (Role.MOVED, Role.IN_DOUBT) or (self.role is not role and self.address):
             return self._answer_with(Status.ELSEWHERE, self.address)
         if self.role is not role:
             return self._answer_with(Status.ABSENT)
-        if message.generation < self.generation:
+        if generation < self.generation:
             return self._answer_with(Status.ROLLED_BACK, clock=self.generation_clock)
-        if message.generation > self.generation:
+        if generation > self.generation:
             return self._answer_with(Status.BEHIND)
         return None
 
-    def _answer(self, message: Message) -> Message:
-        if message.kind is Kind.UPDATE:
-            return self._stopped(message, Role.SERVING) or self._update(message)
-        if message.kind is Kind.REPLICATE:
-            return self._stopped(message, Role.REPLICA) or self._push(message)
-        if message.kind is Kind.PART:
-            return self._take_part(message)
-        if message.kind is Kind.ACTIVATE:
-            return self._activate(message)
-        raise RejectedRequest(f"{message.kind.name} is no request")
+    def _answer(self, message: Message) -> ServerAnswer:
+        match message:
+            case Update():
+                return self._stopped(message.generation, Role.SERVING) or self._update(message)
+            case ReplicationDelta():
+                return self._stopped(message.generation, Role.REPLICA) or self._apply(message)
+            case PartitionPart():
+                return self._take_part(message)
+            case Activate():
+                return self._activate(message)
+        raise RejectedRequest(f"{type(message).__name__} is no request")
 
-    def _delay(self, message: Message) -> int | None:
+    def _delay(self, message: Update) -> int | None:
         """Return how many updates were applied between the read that one was computed from and itself; None where
         nothing bounds or counts that, as of first values and of what has nothing for the program's tables."""
         if self._max_delay is None or not message.clock or not self.partition.changes_program(message.blocks):
             return None
-        return self.partition.version + message.term - message.version  # of the last that it adds up, at most
+        return self.partition.version + message.others - message.version  # of the last that it adds up, at most
 
-    def _update(self, message: Message) -> Message:
-        if message.term >= max(1, len(self.partition.members)):
-            raise RejectedRequest(f"a sum of {1 + message.term} updates, of {len(self.partition.members)} workers")
+    def _update(self, message: Update) -> ServerAnswer:
+        members = 1 + message.others
+        if members > max(1, len(self.partition.members)):
+            raise RejectedRequest(f"a sum of {members} updates, of {len(self.partition.members)} workers")
         delay, dropped = self._delay(message), False
         if delay is not None and self._max_delay is not None and not 0 <= delay <= self._max_delay:
             # The step counts all the same, and what plink itself notes with it: only the program's part is left out.
             reserved, dropped = self._config.layout.reserved, True
-            message = message._replace(blocks=tuple(block for block in message.blocks if block.table in reserved))
+            blocks = tuple(block for block in message.blocks if block.table in reserved)
+            message = structs.replace(message, blocks=blocks)
         queued = update_part(message) if self.outgoing is not None and not self.outgoing.drains else None
         before, version = self.partition.clock, self.partition.version
-        last = bool(message.flags & LAST)
-        members = 1 + message.term
-        taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.blocks, members)
+        step = message.worker, message.clock, message.step, message.last
+        taken = self.partition.update(*step, message.blocks, members)
         if taken and queued and self.outgoing:
             self.outgoing.add([queued])
         if taken and delay is not None:
             for later in range(members):  # `delay` is the last one's
                 self.updates = self.updates.with_one(None if dropped else delay - later)
-        if taken and message.flags & DROPPED:
+        if taken and message.unsent:
             self.updates += UpdateCounts(unsent=1)
         if self._arbiter is not None:
             counts = self._arbiter.arrived(message, self.partition.version - version, version, self.now())
@@ -418,113 +244,101 @@ class PartitionReplica:
             self.changed()
         self.partition.check()
         steps, finished = self.partition.steps_of(message.worker, message.clock)
-        latest = self.partition.latest_finished
-        flags, version = LAST * finished | DROPPED * (taken and dropped), self.partition.version
-        answer = self._answer_with(Status.OK, sequence=steps, before=latest, flags=flags, version=version)
-        read = self._answer_read(message._replace(clock=message.clock + 1)) if message.wanted else None
+        answer = UpdateAnswer(
+            self.number,
+            Status.OK,
+            self.generation,
+            self.term,
+            self.partition.clock,
+            version=self.partition.version,
+            steps=steps,
+            finished=finished,
+            latest_finished=self.partition.latest_finished,
+            dropped=taken and dropped,
+        )
+        after = message.worker, message.generation, message.clock + 1, message.state
+        read = self._answer_read(Read(self.number, *after, message.wanted)) if message.wanted else None
         if read is None or read.status is not Status.OK:
             return answer  # it does not wait: other updates follow on the same connection
-        return answer._replace(clock=read.clock, flags=answer.flags | read.flags, blocks=read.blocks)
+        return structs.replace(answer, clock=read.clock, included=read.included, blocks=read.blocks)
 
-    def _push(self, message: Message) -> Message:
+    def _apply(self, message: ReplicationDelta) -> ServerAnswer:
         if message.term < self.term:
-            raise RejectedRequest(f"partition {self._number} is pushed by its primary of term {self.term}")
+            raise RejectedRequest(f"partition {self.number} is pushed by its primary of term {self.term}")
         self.term = message.term
-        last = bool(message.flags & LAST)
-        if self.partition.apply_delta(
-            ReplicationDelta(message.sequence, message.before, message.clock, message.blocks, last)
-        ):
-            self.ended = last  # a push after the last one: the drain did not succeed
+        if self.partition.apply_delta(message):
+            self.ended = message.last  # a push after the last one: the drain did not succeed
         return self._answer_with(Status.OK)
 
-    def _take_part(self, message: Message) -> Message:
+    def _take_part(self, message: PartitionPart) -> ServerAnswer:
         if self.role is Role.SERVING:
-            raise RejectedRequest(f"partition {self._number} is served here already")
-        self._in_time(message)
+            raise RejectedRequest(f"partition {self.number} is served here already")
+        self._in_time(message.generation)
+        is_state = message.kind is PartKind.STATE
         if self.role is Role.REPLICA and (
-            message.generation < self.generation or (message.flags and message.generation != self.generation)
+            message.generation < self.generation or (not is_state and message.generation != self.generation)
         ):
             raise RejectedRequest(
-                f"partition {self._number} is in generation {self.generation} here, not {message.generation}"
+                f"partition {self.number} is in generation {self.generation} here, not {message.generation}"
             )
-        if message.flags in (What.STATE, What.NUMBERS):
+        if is_state or message.kind is PartKind.NUMBERS:
             self._begin_attempt(message)
-        elif message.sequence != self._attempt:
-            raise RejectedRequest(f"partition {self._number} is not being brought by attempt {message.sequence}")
-        if message.flags == What.STATE:  # a new beginning, whatever was here
+        elif message.attempt != self._attempt:
+            raise RejectedRequest(f"partition {self.number} is not being brought by attempt {message.attempt}")
+        if is_state:  # a new beginning, whatever was here
             self._partition = begun(self._config.layout, message, sees_ahead=self._config.sees_ahead)
-            self.role, self.generation, self.generation_clock, self.ended = (
-                Role.ARRIVING,
-                message.generation,
-                message.before,
-                False,
-            )
-            self.in_doubt = None
+            self.role, self.ended, self.in_doubt = Role.ARRIVING, False, None
+            self.generation, self.generation_clock = message.generation, message.generation_clock
         else:
             take(self.partition, message)
         return self._answer_with(Status.OK)
 
-    def _begin_attempt(self, message: Message) -> None:
-        same_mover = message.sequence >> MOVER_BITS == self._last_attempt >> MOVER_BITS
-        late = message.sequence <= self._last_attempt if same_mover else message.term < self.arriving_term
+    def _begin_attempt(self, message: PartitionPart) -> None:
+        same_mover = message.attempt >> MOVER_BITS == self._last_attempt >> MOVER_BITS
+        late = message.attempt <= self._last_attempt if same_mover else message.term < self.arriving_term
         if late or message.term < self.term:
-            raise RejectedRequest(f"partition {self._number} was brought later than that, in term {self.term}")
+            raise RejectedRequest(f"partition {self.number} was brought later than that, in term {self.term}")
         if message.term in self.cancelled:
-            raise RejectedRequest(f"the move of partition {self._number} in term {message.term} was cancelled")
-        self._attempt = self._last_attempt = message.sequence
+            raise RejectedRequest(f"the move of partition {self.number} in term {message.term} was cancelled")
+        self._attempt = self._last_attempt = message.attempt
         self._attempt_term = message.term
 
-    def _in_time(self, message: Message) -> None:
-        if message.generation < self.least_generation:
+    def _in_time(self, generation: int) -> None:
+        if generation < self.least_generation:
             raise RejectedRequest(
-                f"partition {self._number} is of generation {message.generation}, and was rolled back in "
-                f"{self.least_generation}"
+                f"partition {self.number} is of generation {generation}, and was rolled back in {self.least_generation}"
             )
 
-    def _activate(self, message: Message) -> Message:
-        if message.sequence == self._begun:
+    def _activate(self, message: Activate) -> ServerAnswer:
+        if message.attempt == self._begun:
             return self._answer_with(Status.OK)  # a repeat
-        self._in_time(message)
+        self._in_time(message.generation)
         if self.role not in (Role.ARRIVING, Role.REPLICA):
-            raise RejectedRequest(f"partition {self._number} has not arrived here")
-        if message.sequence != self._attempt:
-            raise RejectedRequest(f"partition {self._number} was not brought by attempt {message.sequence}")
+            raise RejectedRequest(f"partition {self.number} has not arrived here")
+        if message.attempt != self._attempt:
+            raise RejectedRequest(f"partition {self.number} was not brought by attempt {message.attempt}")
         try:
-            messages = json.loads(message.text)
-            role, sequence = Role(messages["role"]), int(messages["delta_sequence"])
-            replicas = {str(address): int(clock) for address, clock in messages["replicas"].items()}
-            unconfirmed = {str(to): set(map(int, clocks)) for to, clocks in messages["unconfirmed"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError):
+            order = msgspec.json.decode(message.text, type=BeginOrder)
+        except msgspec.DecodeError:
             raise RejectedRequest("an order to begin that cannot be read") from None
-        if role is Role.SERVING and message.term <= self.term:
-            raise RejectedRequest(f"partition {self._number} is in term {self.term} already")
-        self.partition.delta_sequence = max(self.partition.delta_sequence, sequence)
-        self.partition.replicas = replicas
-        if role is Role.SERVING:
+        serves = order.role is Role.SERVING
+        if serves and message.term <= self.term:
+            raise RejectedRequest(f"partition {self.number} is in term {self.term} already")
+        self.partition.delta_sequence = max(self.partition.delta_sequence, order.delta_sequence)
+        self.partition.replicas = order.replicas
+        if serves:
             self._bound_divergence()
             if self.partition.distances is not None:
-                self.partition.distances.unconfirmed = unconfirmed
+                self.partition.distances.unconfirmed = {to: {*clocks} for to, clocks in order.unconfirmed.items()}
             self.partition.advance()  # a sum that was too large where it was before is so here
         # Nothing before this reported that it has begun: it may lack memory for that, and be ordered again.
-        self._attempt, self._begun = None, message.sequence
-        if role is Role.SERVING:
+        self._attempt, self._begun = None, message.attempt
+        if serves:
             self.completed_moves.add(message.term)
         self.address = ""
-        self.place(self.partition, role, message.term)
+        self.place(self.partition, order.role, message.term)
         return self._answer_with(Status.OK)
 
 
 def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def order(
-    role: Role, number: int, replicas: dict[str, int], delta_sequence: int,
-    unconfirmed: Mapping[str, Collection[int]] | None = None, **more: Any,
-) -> Message:  # fmt: skip
-    """Return the order to begin with what was sent: the role, and the replicas with the clocks that they have, and may
-    have."""
-    others = {to: sorted(clocks) for to, clocks in (unconfirmed or {}).items()}
-    numbers = {"replicas": replicas, "unconfirmed": others, "delta_sequence": delta_sequence}
-    message = json.dumps({"role": role.value, **numbers})
-    return Message(Kind.ACTIVATE, number, text=message, **more)

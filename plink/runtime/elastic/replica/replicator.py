@@ -12,13 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from plink.errors import PlinkError
-from plink.runtime.elastic.partition.changes import ReplicationDelta
 from plink.runtime.elastic.partition.partition import Partition
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.traffic import TRAFFIC
-from plink.runtime.elastic.transport.wire import LAST, Kind, Message, Status
+from plink.runtime.elastic.transport.messages import ReplicationDelta, Status
+from plink.runtime.elastic.transport.records import TRAFFIC
 
 RETRY_S = 0.2
 
@@ -31,14 +30,6 @@ class _Channel:
         self.pushing: int | None = None
         self.trouble: dict[int, str] = {}
         self.thread: threading.Thread | None = None
-
-
-def delta_message(actor: PartitionReplica, push: ReplicationDelta) -> Message:
-    """Return a push as a message."""
-    return Message(
-        Kind.REPLICATE, actor.partition.number, flags=LAST * push.last, generation=actor.generation, term=actor.term,
-        clock=push.after, before=push.before, sequence=push.sequence, blocks=push.blocks,
-    )  # fmt: skip
 
 
 def next_replicated_clock(partition: Partition, to: str, agreed: int) -> int:
@@ -152,18 +143,17 @@ class Replicator:
             channel.connection.close()
 
     def _push(self, actor: PartitionReplica, channel: _Channel) -> None:
-        taken = actor.call(lambda: self._take(actor, channel.connection.address))
-        if taken is None:
+        push = actor.call(lambda: self._take(actor, channel.connection.address))
+        if push is None:
             return
-        push, message = taken
         TRAFFIC.replicated(push.blocks)
-        answer = channel.connection.ask(message)
+        answer = channel.connection.ask(push)
         if answer.status is not Status.OK:
             raise PlinkError(f"{channel.connection.address} answers {answer.status.name} {answer.text}".rstrip())
-        actor.call(lambda: self._arrived(actor, channel.connection.address, push, message.generation))
+        actor.call(lambda: self._arrived(actor, channel.connection.address, push))
         channel.due.set()
 
-    def _take(self, actor: PartitionReplica, to: str) -> tuple[ReplicationDelta, Message] | None:
+    def _take(self, actor: PartitionReplica, to: str) -> ReplicationDelta | None:
         """Return the next push, in the actor's thread."""
         if actor.role is not Role.SERVING or to in actor.copying or to not in actor.partition.replicas:
             return None
@@ -176,12 +166,11 @@ class Replicator:
             clock = next_replicated_clock(partition, to, self.agreed)
         if clock <= partition.replicas[to]:
             return None
-        push = partition.take_delta(to, clock)
-        return push, delta_message(actor, push)
+        return actor.take_delta(to, clock)
 
     @staticmethod
-    def _arrived(actor: PartitionReplica, to: str, push: ReplicationDelta, generation: int) -> None:
-        if actor.role is Role.SERVING and actor.generation == generation and to in actor.partition.replicas:
+    def _arrived(actor: PartitionReplica, to: str, push: ReplicationDelta) -> None:
+        if actor.role is Role.SERVING and actor.generation == push.generation and to in actor.partition.replicas:
             actor.partition.arrived(to, push)
 
     @staticmethod

@@ -2,15 +2,59 @@
 
 import contextlib
 import errno
+import math
 import os
 import select
 import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from plink.errors import PlinkError
+from plink.model.consistency import Rule, check_optimisers
+from plink.model.divergence import DivergenceBound
+from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.transport.keys import RunKeys, Unauthenticated
+from plink.runtime.elastic.transport.messages import AnswerKind, Message, ServerAnswer, ServerRequest
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged, SealedChannel
-from plink.runtime.elastic.transport.wire import Kind, Message, receive, send
+from plink.runtime.elastic.transport.wire import answer_to, receive, send
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """Configuration that servers and clients share: the tables and their partitions, the keys that both ends of a
+    connection prove, and the consistency rule. Clients follow it: a read says which state it needs. Servers know how
+    old an update may be, and bound the ``divergence`` of partitions from their replicas; None: nobody does."""
+
+    layout: Layout
+    keys: RunKeys
+    rule: Rule
+    divergence: DivergenceBound | None = None
+
+    def __post_init__(self) -> None:
+        check_optimisers(self.rule, self.layout.optimisers)
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Return whether servers serve all updates that arrived."""
+        return self.rule.sees_ahead
+
+    @property
+    def arbitrated(self) -> bool:
+        """Return whether workers ask partition 0's arbiter before they send an update."""
+        return isinstance(self.rule, Ordered) and not self.rule.direct
+
+    @property
+    def max_delay(self) -> float | None:
+        """Return how many updates servers may apply between a worker's read and its own update, infinity where nothing
+        bounds that; None under rules whose workers do not read with every step what has arrived."""
+        if isinstance(self.rule, Ordered):
+            return self.rule.max_delay
+        return math.inf if self.rule.steps and self.rule.sees_ahead else None
+
 
 _MAX_TICKETS = 1 << 32
 
@@ -45,38 +89,36 @@ class Connection:
         self._channel: SealedChannel | None = None
         self._pending: socket.socket | None = None  # another handle of the socket, while the channel is not made
         self._woken = False  # since it began to connect
-        self._request, self._ticket = Message(Kind.READ, 0), 0
+        self._ticket = 0  # of the last request
 
-    def ask(self, message: Message) -> Message:
-        """Send a message and return its answer.
+    def ask(self, request: ServerRequest[AnswerKind]) -> AnswerKind:
+        """Send a request and return its answer.
 
         :raises ConnectionLost: the server may or may not have done it. :raises Forged, Unauthenticated: it is none of
             this run.
         """
-        self.post(message)
-        return self.answer()
+        self.post(request)
+        return self.answer(request)
 
-    def post(self, message: Message) -> None:
-        """Send and go on; :meth:`answer` must be called before the next."""
-        self._request, self._ticket = message, (self._ticket + 1) % _MAX_TICKETS
+    def post(self, request: ServerRequest[AnswerKind]) -> None:
+        """Send a request; :meth:`answer` must be called before the next."""
+        self._ticket = (self._ticket + 1) % _MAX_TICKETS
         with self._closed_on_error():
-            send(self._connected(), message, self._layout, self._ticket)
+            send(self._connected(), request, self._layout, self._ticket)
 
     def wait(self) -> None:
         """Wait until the answer to what was posted begins to arrive, or the connection is lost."""
         if self._channel is not None:
             _poll(self._channel.socket, select.POLLIN, self._timeout_s)
 
-    def answer(self) -> Message:
-        """Return the server's answer to what was posted."""
+    def answer(self, request: ServerRequest[AnswerKind]) -> AnswerKind:
+        """Return the server's answer to the request that was posted."""
         with self._closed_on_error():
-            answer = receive(self._connected(), self._layout)
-            if answer.kind is not Kind.ANSWER or (answer.partition, answer.ticket) != (
-                self._request.partition, self._ticket
-            ):  # fmt: skip
-                raise Forged(
-                    f"{answer.kind.name} of partition {answer.partition}, which is no answer to what was asked"
-                )
+            kind = answer_to(request)
+            answer, ticket = receive(self._connected(), self._layout, kind)
+            if not isinstance(answer, kind) or (answer.partition, ticket) != (request.partition, self._ticket):
+                name = type(answer).__name__
+                raise Forged(f"{name} of partition {answer.partition}, which does not answer the request")
             return answer
 
     def _closed_on_error(self) -> _ClosedOnError:
@@ -167,3 +209,104 @@ def _poll(sock: socket.socket, event: int, timeout_s: float) -> bool:
     waiting = select.poll()
     waiting.register(sock, event)
     return bool(waiting.poll(timeout_s * 1000))
+
+
+Connections = dict[str, Connection]  # that one connection's messages are sent on over, by address
+
+_MAX_HANDSHAKES = 64  # strangers at a time
+_BACKLOG = 512
+_ACCEPT_RETRY_S = 0.05  # before the next connection is accepted, when one could not be
+_USER_TIMEOUT_MS = 30_000  # a peer that takes nothing for so long is gone
+
+
+class Listener:
+    """Listening socket of a server, with a thread for each connection.
+
+    :param host: the address to listen on, at any port that is free.
+    :param answer: to a message, with the connections of its connection.
+    :param timeout_s: for handshakes.
+    :param refused: is called with the address and the reason of a refused connection; from any thread.
+    :raises OSError: the address cannot be had.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        host: str,
+        timeout_s: float,
+        answer: Callable[[Message, Connections], ServerAnswer],
+        refused: Callable[[str], None],
+    ) -> None:
+        self._layout, self._keys, self._timeout_s, self._answer = config.layout, config.keys, timeout_s, answer
+        self._channels: set[SealedChannel] = set()
+        self._handshakes = threading.BoundedSemaphore(_MAX_HANDSHAKES)
+        self._refused, self.closed = refused, False
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
+        self.address = f"[{host}]" if ":" in host else host
+        self.address += f":{self._listening.getsockname()[1]}"
+
+    def start(self) -> None:
+        """Accept connections."""
+        threading.Thread(target=self._accept, name="plink-parameter-server", daemon=True).start()
+
+    def stop_accepting(self) -> None:
+        """Accept no more."""
+        self.closed = True
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        for channel in list(self._channels):
+            channel.close()
+
+    def _accept(self) -> None:
+        while True:
+            self._handshakes.acquire()
+            sock: socket.socket | None = None
+            try:
+                sock, peer = self._listening.accept()
+                threading.Thread(target=self._serve, args=(sock, f"{peer[0]}:{peer[1]}"), daemon=True).start()
+            except (OSError, RuntimeError, MemoryError) as error:  # no files or threads are left, or the peer has gone
+                self._handshakes.release()
+                if sock is not None:
+                    sock.close()
+                if self.closed:
+                    return
+                self._refuse("listening", error)
+                time.sleep(_ACCEPT_RETRY_S)
+
+    def _serve(self, sock: socket.socket, peer: str) -> None:
+        """Serve one connection, to its end."""
+        try:
+            try:
+                sock.settimeout(self._timeout_s)
+                channel = self._keys.accept(sock)
+            finally:
+                self._handshakes.release()
+            channel.socket.settimeout(None)
+            channel.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            channel.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+        except (PlinkError, OSError) as error:
+            self._refuse(peer, error)
+            return
+        self._channels.add(channel)
+        connections: Connections = {}
+        try:
+            while not self.closed:
+                message, ticket = receive(channel, self._layout)
+                send(channel, self._answer(message, connections), self._layout, ticket)
+        except ConnectionLost:
+            pass  # clients come and go
+        except PlinkError as error:
+            self._refuse(peer, error)
+        finally:
+            self._channels.discard(channel)
+            channel.close()
+            for connection in connections.values():
+                connection.close()
+
+    def _refuse(self, peer: str, error: Exception) -> None:
+        self._refused(f"{peer}: {error}")

@@ -15,7 +15,8 @@ import struct
 import sys
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from plink.elastic.tables import Values
 from plink.runtime.elastic.arrays.array_pool import empty
 from plink.runtime.elastic.arrays.layout import Indices, Layout, Rows, rising
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
+from plink.runtime.elastic.transport import messages as m
+from plink.runtime.elastic.transport.messages import Message, PartKind, Status, Wanted
 from plink.runtime.elastic.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
@@ -33,12 +36,7 @@ _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQQ")
 _BLOCK = struct.Struct("<IIII")
 _MAX_TEXT_BYTES = 1 << 16
 _NUMBERED, _WITH_VALUES = 1, 2
-LAST = 1  # flag of a push: none follows; of an update: the worker has finished its clock
-INCLUDED = 2  # flag of an answer with rows: the worker's update of the clock that they are for is in it already
-DROPPED = 4  # flag of the answer to an update: it was too old, and counts as an empty one; of the answer to an
-# announcement: the update is not to be sent; of an update: that is why it is empty
-GROUPED = 16  # flag of the answer to an announcement: the update is added to that of another worker of the host
-UNPLANNED = 8  # flag of the answer to an announcement: such transfers are too short to be planned
+LAST, INCLUDED, DROPPED, UNPLANNED, GROUPED = 1, 2, 4, 8, 16  # flags; a part has its kind in their place
 
 
 class Kind(IntEnum):
@@ -50,67 +48,76 @@ class Kind(IntEnum):
     REPLICATE = 3
     PART = 4
     ACTIVATE = 5
-    HELP = 6  # between workers: ``worker`` is its receiver, the text one of plink.runtime.elastic.helping.messages
-    HELP_RESULT = 7  # what helper ``term`` adds for worker ``worker``, to its request ``sequence`` of ``clock``
-    ANNOUNCE = 8  # of an update, to partition 0, which answers when it may be sent
+    HELP = 6
+    HELP_RESULT = 7
+    ANNOUNCE = 8
 
 
-class Status(IntEnum):
-    """Result of a request."""
-
-    OK = 0
-    WAITING = 1  # the state that a read needs is not there yet: ask again
-    ELSEWHERE = 2  # the text has the address, the term says since when
-    ABSENT = 3  # not here, and nobody knows where
-    ROLLED_BACK = 4  # the partition is in a later generation: clock is that of its state
-    BEHIND = 5  # the partition is in an earlier generation and will follow: ask again
-    REFUSED = 6  # the text says why; asking again is of no use
-
-
-class Wanted(NamedTuple):
-    """Rows of one table that a read requests, or an update for the clock after it."""
-
-    table: int
-    rows: Rows
+_SLOTS = (
+    *("partition", "status", "flags", "worker", "generation", "term", "sequence", "clock", "before", "version"),
+    *("last", "included", "dropped", "unplanned", "grouped"),  # bits of the flags
+    *("blocks", "wanted", "text"),
+)
+_BITS = {name: 1 << bit for bit, name in enumerate(_SLOTS[10:15])}
+_FLAGS = [tuple(bool(flags & bit) for bit in _BITS.values()) for flags in range(32)]
+_MISSING = (0, -1, (), "")
+_STATUSES = {int(status): status for status in Status}
 
 
-class Message(NamedTuple):
-    """A request or its answer; the kind decides what a number means.
+class _Form:
+    """Place of a message's fields among the numbers of a header and what follows it.
 
-    ``generation`` counts roll-backs and ``term`` the primaries of the partition; ``sequence`` makes repeats known.
-    ``ticket`` tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the
-    least clock of the state that the reader may be given, and in an update that of the rows which it wants. In an
-    update, ``sequence`` is the step of its clock, from 0; in its answer, how many steps of that clock are there, the
-    flag LAST says that the worker has finished it, and ``before`` is the latest clock that any worker has finished. The
-    answer has the wanted rows, of the state of ``clock``, if that state is there already.
-
-    An update may be the sum of several workers' of a host: its ``term`` says of how many others, whose own are empty,
-    and its version is the least of all.
-
-    An announcement has the clock, the step and the version of its update, in ``before`` the bytes that will leave the
-    sender's host, and as text the address of that host's server and the bytes a second that the host carries, 0 where
-    that is not known. The answer has in ``before`` the number of the transfer, and in ``sequence`` how many others'
-    updates its sender adds to its own.
-
-    ``version`` counts the updates that the partition has applied: in an answer those until now, in an update those
-    until the sender read what the update was computed from.
+    :param names: of fields, by slot, that are not named as their slots are.
     """
 
-    kind: Kind
-    partition: int
-    status: Status = Status.OK
-    flags: int = 0
-    worker: int = -1
-    generation: int = 0
-    term: int = 0
-    clock: int = 0
-    before: int = 0
-    sequence: int = 0
-    blocks: tuple[RowBlock, ...] = ()
-    wanted: tuple[Wanted, ...] = ()
-    text: str = ""
-    ticket: int = 0
-    version: int = 0
+    def __init__(self, kind: Kind, view: type[Any], **names: str) -> None:
+        fields = view.__struct_fields__
+        slots = {names.get(slot, slot): slot for slot in _SLOTS if names.get(slot, slot) in fields}
+        self.view, self.fields = view, attrgetter(*fields)
+        # To receive: fields from slots, and 0. To send: slots from fields, and what they are where there is no field.
+        self.received = itemgetter(*(_SLOTS.index(slots[name]) if name in slots else len(_SLOTS) for name in fields))
+        places = {slot: fields.index(name) for name, slot in slots.items()}
+        missing = dict.fromkeys(_SLOTS, 0) | {"worker": 1, "blocks": 2, "wanted": 2, "text": 3}
+        sent = (places.get(slot, len(fields) + missing[slot]) for slot in (*_SLOTS[:10], *_SLOTS[15:]))
+        self.sent = itemgetter(*sent)
+        self.bits = [(places[slot], bit) for slot, bit in _BITS.items() if slot in places]
+        self.kind = kind
+
+
+_FORMS = {
+    form.view: form
+    for form in (
+        _Form(Kind.ANSWER, m.ServerAnswer),
+        _Form(Kind.ANSWER, m.UpdateAnswer, sequence="steps", before="latest_finished", last="finished"),
+        _Form(Kind.ANSWER, m.Grant, sequence="others", before="transfer"),
+        _Form(Kind.READ, m.Read, before="state"),
+        _Form(Kind.UPDATE, m.Update, sequence="step", term="others", before="state", dropped="unsent"),
+        _Form(Kind.REPLICATE, m.ReplicationDelta, clock="after"),
+        _Form(Kind.ACTIVATE, m.Activate, sequence="attempt"),
+        _Form(Kind.HELP, m.Help),
+        _Form(Kind.HELP_RESULT, m.HelpResult, term="helper", sequence="id"),
+        _Form(Kind.ANNOUNCE, m.Announce, sequence="step", before="size"),
+    )
+}
+_BEFORE_OF_PARTS = {PartKind.STATE: "generation_clock", PartKind.UPDATE: "step", PartKind.STEP: "step"}
+_PARTS = {
+    int(kind): _Form(
+        Kind.PART,
+        m.PartitionPart,
+        flags="kind",
+        sequence="attempt",
+        version="members",
+        before=_BEFORE_OF_PARTS.get(kind, "before"),
+    )
+    for kind in PartKind
+}
+_REQUESTS = {int(form.kind): form for form in _FORMS.values() if form.kind is not Kind.ANSWER}
+
+
+def answer_to(request: m.ServerRequest[m.AnswerKind]) -> type[m.AnswerKind]:
+    """Return the form of a request's answer."""
+    kind = {m.Update: m.UpdateAnswer, m.Announce: m.Grant}.get(type(request), m.ServerAnswer)
+    return cast(type[m.AnswerKind], kind)
 
 
 def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[Wanted, ...]]:
@@ -122,58 +129,65 @@ def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[i
     return result
 
 
-def send(channel: Channel, message: Message, layout: Layout, ticket: int = 0) -> None:
+def send(channel: Channel, message: Message | m.ServerRequest[Any], layout: Layout, ticket: int = 0) -> None:
     """Send a message.
 
-    :param ticket: that the receiver shall see.
+    :param ticket: tells the requests of a connection apart; an answer has that of its request.
     :raises ConnectionLost: the connection is no more.
     """
-    parts: Sequence[RowBlock | Wanted] = (*message.blocks, *message.wanted)
-    text = message.text.encode()
+    form = _PARTS[message.kind] if isinstance(message, m.PartitionPart) else _FORMS[type(message)]
+    values = (*form.fields(message), *_MISSING)
+    *numbers, blocks, wanted, words = form.sent(values)
+    partition, status, flags, worker, generation, term, sequence, clock, before, version = numbers
+    for place, bit in form.bits:
+        flags |= bit * values[place]
+    parts: Sequence[RowBlock | Wanted] = (*blocks, *wanted)
+    text = words.encode()
     assert len(text) <= _MAX_TEXT_BYTES, f"{len(text)} bytes of text"
     heads, arrays = bytearray(), []
     for part in parts:
+        start = part.rows.start if isinstance(part.rows, range) else 0
         numbered = not isinstance(part.rows, range)
-        form = numbered * _NUMBERED | isinstance(part, RowBlock) * _WITH_VALUES
-        heads += _BLOCK.pack(part.table, form, part.rows.start if isinstance(part.rows, range) else 0, len(part.rows))
+        block_form = numbered * _NUMBERED | isinstance(part, RowBlock) * _WITH_VALUES
+        heads += _BLOCK.pack(part.table, block_form, start, len(part.rows))
         if not isinstance(part.rows, range):
             arrays.append(_bytes(np.ascontiguousarray(part.rows, dtype="<u4")))
         if isinstance(part, RowBlock):
             arrays.append(_bytes(np.ascontiguousarray(part.values)))
-    header = _HEADER.pack(
-        _MAGIC, VERSION, message.kind, message.status, message.flags, layout.fingerprint, message.partition,
-        message.worker, message.generation, message.term, len(parts), len(text), ticket, message.sequence,
-        message.clock, message.before, message.version, sum(array.nbytes for array in arrays),
-    )  # fmt: skip
+    body_bytes = sum(array.nbytes for array in arrays) if arrays else 0
+    who = (_MAGIC, VERSION, form.kind, status, flags, layout.fingerprint, partition, worker, generation, term)
+    follows = (len(parts), len(text), ticket, sequence, clock, before, version, body_bytes)
+    header = _HEADER.pack(*who, *follows)
     channel.send([memoryview(header + heads + text), *arrays])
 
 
-def receive(channel: Channel, layout: Layout) -> Message:
-    """Receive a message.
+def receive(channel: Channel, layout: Layout, answer: type[m.ServerAnswer] = m.ServerAnswer) -> tuple[Message, int]:
+    """Receive a message, and its ticket.
 
+    :param answer: form of an answer.
     :raises Forged: what arrives is no message for this layout.
     :raises ConnectionLost: the connection is no more.
     """
-    raw = _filled(channel, _HEADER.size)
-    (
-        magic, protocol, kind, status, flags, fingerprint, partition, worker, generation, term, parts, text, ticket,
-        sequence, clock, before, version, body,
-    ) = _HEADER.unpack(raw)  # fmt: skip
+    received = _HEADER.unpack(_filled(channel, _HEADER.size))
+    magic, protocol, kind, status, flags, fingerprint, partition, worker, generation, term = received[:10]
+    parts, text_bytes, ticket, sequence, clock, before, version, body_bytes = received[10:]
     if magic != _MAGIC:
         raise Forged(f"no message of a parameter server: it begins with {magic!r}")
     if protocol != VERSION:
         raise Forged(f"a message of version {protocol}, this is {VERSION}: install the same plink on all hosts")
     if fingerprint != layout.fingerprint:
         raise Forged("a message for other tables or another number of partitions")
-    if partition >= layout.partitions or parts > 2 * len(layout.tables) or text > _MAX_TEXT_BYTES:
-        raise Forged(f"partition {partition}, {parts} blocks, {text} bytes of text")
-    try:
-        codes = Kind(kind), Status(status)
-    except ValueError as error:
-        raise Forged(str(error)) from None
+    if partition >= layout.partitions or parts > 2 * len(layout.tables) or text_bytes > _MAX_TEXT_BYTES:
+        raise Forged(f"partition {partition}, {parts} blocks, {text_bytes} bytes of text")
+    if kind == Kind.PART:
+        form, state = _PARTS.get(flags), PartKind(flags) if flags in _PARTS else flags
+    else:
+        form, state = _FORMS[answer] if kind == Kind.ANSWER else _REQUESTS.get(kind), flags
+    if form is None or status not in _STATUSES:
+        raise Forged(f"a message of kind {kind}, status {status} and flags {flags}")
     heads = list(_BLOCK.iter_unpack(_filled(channel, parts * _BLOCK.size))) if parts else []
-    _check(heads, partition, body, layout)
-    message = bytes(_filled(channel, text)).decode(errors="replace") if text else ""
+    _check(heads, partition, body_bytes, layout)
+    message = bytes(_filled(channel, text_bytes)).decode(errors="replace") if text_bytes else ""
     blocks: list[RowBlock] = []
     wanted: list[Wanted] = []
     for head in heads:
@@ -182,15 +196,16 @@ def receive(channel: Channel, layout: Layout) -> Message:
             blocks.append(part)
         else:
             wanted.append(part)
-    return Message(
-        codes[0], partition, codes[1], flags, worker, generation, term, clock, before, sequence, tuple(blocks),
-        tuple(wanted), message, ticket, version,
-    )  # fmt: skip
+    numbers = (partition, _STATUSES[status], state, worker, generation, term, sequence, clock, before, version)
+    content = (tuple(blocks), tuple(wanted), message, 0)
+    slots = numbers + _FLAGS[flags & 31] + content
+    view: Message = form.view(*form.received(slots))
+    return view, ticket
 
 
 def _check(heads: Sequence[tuple[int, int, int, int]], partition: int, body: int, layout: Layout) -> None:
     """Check that blocks claim nothing beyond the partition."""
-    claimed, before = 0, set[tuple[int, int]]()
+    claimed, before = 0, set()  # type: int, set[tuple[int, int]]
     for table, form, start, count in heads:
         if table >= len(layout.tables) or (table, form & _WITH_VALUES) in before:
             raise Forged("blocks of tables that there are not, or twice of one")

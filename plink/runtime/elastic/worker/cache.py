@@ -10,9 +10,8 @@ import numpy as np
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError
 from plink.runtime.elastic.arrays.array_pool import copied
-from plink.runtime.elastic.arrays.checked_sums import Overflow, add, add_at
 from plink.runtime.elastic.arrays.layout import Indices, Layout, Places, rising
-from plink.runtime.elastic.arrays.row_blocks import RowBlock
+from plink.runtime.elastic.arrays.row_blocks import Overflow, RowBlock, add, add_at
 
 _NONE = np.iinfo(np.int64).min
 

@@ -11,45 +11,27 @@ Partitions move and servers die meanwhile. A message that was not acknowledged i
 partition by then; worker, clock and step tell a server that it has it already.
 """
 
-import contextlib
 import functools
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+from msgspec import structs
 
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError, PlinkError
-from plink.runtime.elastic.arrays.checked_sums import Overflow, no_room
 from plink.runtime.elastic.arrays.layout import Indices
-from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.keys import Unauthenticated
-from plink.runtime.elastic.transport.records import ConnectionLost, Forged
-from plink.runtime.elastic.transport.store_config import StoreConfig
-from plink.runtime.elastic.transport.wire import INCLUDED, LAST, Kind, Message, Status, requests_by_partition
+from plink.runtime.elastic.arrays.row_blocks import Overflow, no_room
+from plink.runtime.elastic.transport.connection import StoreConfig
+from plink.runtime.elastic.transport.messages import (
+    Read,
+    ServerAnswer,
+    Update,
+    UpdateAnswer,
+)
+from plink.runtime.elastic.transport.wire import requests_by_partition
 from plink.runtime.elastic.worker.announcer import Announcer
 from plink.runtime.elastic.worker.cache import Cache, added_blocks
-
-_RETRY_S = 0.02
-# To each server: a handshake takes both ends milliseconds, and when partitions move all workers have one with every new
-# primary at once.
-MAX_CONNECTIONS = 2
-_ONE_CONNECTION_BYTES = 1 << 20  # of a server's parameters
-
-
-class Unanswered(PlinkError):
-    """A server did not answer in time, or other workers kept a read waiting for too long."""
-
-
-class RolledBack(PlinkError):
-    """The parameters are as of ``clock`` again, in generation ``generation``: call :meth:`Client.roll_back` and go on
-    with the work of the clock after."""
-
-    def __init__(self, clock: int, generation: int) -> None:
-        super().__init__(f"the parameters were rolled back to clock {clock}")
-        self.clock, self.generation = clock, generation
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, PrimaryClient, RolledBack, Timeouts
 
 
 class OtherSteps(PlinkError):
@@ -58,36 +40,7 @@ class OtherSteps(PlinkError):
     not have sent it."""
 
 
-@dataclass(frozen=True)
-class PrimaryAddress:
-    """Address of a partition's primary; the greater term is the newer."""
-
-    address: str
-    term: int = 0
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """How long a client waits until it raises :class:`Unanswered`.
-
-    :ivar primary_s: for a partition's primary to answer, or to become known; longer than the servers' ``read_wait_s``.
-    :ivar workers_s: for the other workers to come as far as a read needs.
-    """
-
-    primary_s: float = 10.0
-    workers_s: float = 600.0
-
-
-@dataclass(frozen=True)
-class _Trouble:
-    """A partition that does not answer: since when, why as far as is known, and its primary."""
-
-    since: float
-    reason: str
-    address: str
-
-
-class Client:
+class Client(PrimaryClient):
     """One worker's view of the parameters; for one thread, but for :meth:`set_primary`.
 
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
@@ -97,32 +50,28 @@ class Client:
     :param primaries: of every partition.
     :param clock: the first that it works in.
     :ivar announcer: asks whether and when an update may be sent; None: nobody need be asked.
-    :ivar waiting: entered while servers are waited for.
-    :ivar waited_s: until answers began to arrive, in all; what they bring takes its own time.
     """
 
     def __init__(
-        self, config: StoreConfig, worker: int, primaries: Mapping[int, PrimaryAddress], *, clock: int = 0,
-        generation: int = 0, timeouts: Timeouts | None = None,
-    ) -> None:  # fmt: skip
-        layout = config.layout
-        self.layout, self.rule, self._keys = layout, config.rule, config.keys
-        self.worker, self.now, self.step, self.generation = worker, clock, 0, generation
-        self._timeouts = timeouts or Timeouts()
-        self._partition_bytes = sum(table.rows * table.row_bytes for table in layout.tables) / layout.partitions
-        self._primaries, self._pointing = dict(primaries), threading.Lock()
-        self._caches = [Cache(table) for table in layout.tables]
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
-        self._cancelled = self._renamed = False
-        self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-        self._unsent: Mapping[int, Message] | None = None  # the updates of a step that is not over yet
+        self,
+        config: StoreConfig,
+        worker: int,
+        primaries: Mapping[int, PrimaryAddress],
+        *,
+        clock: int = 0,
+        generation: int = 0,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        super().__init__(config, primaries, timeouts or Timeouts())
+        self.rule, self.worker, self.generation = config.rule, worker, generation
+        self.now, self.step = clock, 0
+        self._caches = [Cache(table) for table in self.layout.tables]
+        self._unsent: Mapping[int, Update] | None = None  # the updates of a step that is not over yet
         self.announcer: Announcer | None = None
         self._admitted = False  # whether these may be sent
         self._least_state = -1  # that may be read, whatever the rule
         self._versions: dict[int, int] = {}  # of partitions, when this step first read them, or when the last was sent
         self._partitions_read: set[int] = set()  # partitions that this step has read
-        self.waited_s = 0.0
         self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
         self._expected: dict[int, Indices] = {}  # rows by table that this clock will probably read, and did not yet
@@ -237,7 +186,7 @@ class Client:
         """
         if self._unsent is None:
             self._unsent, self._admitted = self._updates(last), False
-        last = any(message.flags & LAST for message in self._unsent.values())
+        last = any(update.last for update in self._unsent.values())
         try:
             self._unsent = self._admit(self._unsent)
             answers = self._send_step(dict(self._unsent), last)
@@ -248,7 +197,7 @@ class Client:
             raise
         if self.announcer is not None:
             self.announcer.finished(sent=True, given_up=lambda: self._cancelled)
-        self.latest_finished = max([self.latest_finished, *(answer.before for answer in answers)])
+        self.latest_finished = max([self.latest_finished, *(answer.latest_finished for answer in answers)])
         self._unsent = None
         self._versions |= {answer.partition: answer.version for answer in answers}
         if last:
@@ -257,7 +206,7 @@ class Client:
             self.step += 1
         self._give(answers)
 
-    def _admit(self, updates: Mapping[int, Message]) -> Mapping[int, Message]:
+    def _admit(self, updates: Mapping[int, Update]) -> Mapping[int, Update]:
         """Return what is to be sent of a step's updates, once it may be."""
         if self.announcer is not None and not self._admitted:
             local = {number for number, primary in self.primaries().items() if self.announcer.home == primary.address}
@@ -267,14 +216,14 @@ class Client:
         self._admitted = True
         return updates
 
-    def _send_step(self, updates: dict[int, Message], last: bool) -> list[Message]:
-        answers: list[Message] = []
+    def _send_step(self, updates: dict[int, Update], last: bool) -> list[UpdateAnswer]:
+        answers: list[UpdateAnswer] = []
         if self.rule.steps:
             others = self.layout.partitions - 1
             first = 1 + self.worker % others if others else 0
             answer = self._ask_all({first: updates.pop(first)})[first]
             answers.append(answer)
-            steps, finished = answer.sequence, bool(answer.flags & LAST)
+            steps, finished = answer.steps, answer.finished
             if finished and not steps:
                 return answers  # all partitions have had the whole clock for long
             self._shared = steps, finished
@@ -294,41 +243,20 @@ class Client:
         self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
-    def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
-        """Set the primary of a partition, if this is newer than what is known; from any thread."""
-        with self._pointing:
-            if primary.term >= self._primaries[partition].term:
-                before, self._primaries[partition] = self._primaries[partition].address, primary
-                self._renamed |= before != primary.address
-                if all(other.address != before for other in self._primaries.values()):
-                    for (address, _), connection in self._connections.items():
-                        if address == before:  # it may be silent for ever
-                            connection.wake()
-
-    def primaries(self) -> dict[int, PrimaryAddress]:
-        """Return the primaries, as far as they are known here."""
-        with self._pointing:
-            return dict(self._primaries)
-
-    def give_up(self) -> None:
-        """End what is under way with :class:`Unanswered`, from any thread, once the servers answer or are lost."""
-        self._cancelled = True
-
     def close(self) -> None:
         """Close all connections. Nobody waits for what this worker has not sent."""
         if self.announcer is not None:
             self.announcer.finished(sent=False)
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        super().close()
 
     def _fetch(self, table: int, rows: Indices) -> None:
         """Fetch rows of a table, and what this clock will probably read beside them."""
         expected, self._expected = self._expected, {}
         fetched = {other: self._caches[other].missing(more, self.needed_state) for other, more in expected.items()}
         fetched[table] = np.union1d(rows, fetched[table]) if len(fetched.get(table, ())) else rows
-        read, wanted = self._message(Kind.READ, self.needed_state), requests_by_partition(self.layout, fetched)
-        request = {number: read._replace(partition=number, wanted=theirs) for number, theirs in wanted.items()}
+        read = self.worker, self.generation, self.now, self.needed_state
+        wanted = requests_by_partition(self.layout, fetched)
+        request = {number: Read(number, *read, theirs) for number, theirs in wanted.items()}
         ask = functools.partial(self._ask_all, request)
         answers = ask() if self.announcer is None else self.announcer.read(request, ask)
         # A step is as old as its first read: later ones, as of progress, would make it look newer.
@@ -338,14 +266,14 @@ class Client:
         self._partitions_read |= answers.keys()
         self._give(answers.values())
 
-    def _give(self, answers: Iterable[Message]) -> None:
+    def _give(self, answers: Iterable[ServerAnswer]) -> None:
         for answer in answers:
-            self._included |= bool(answer.flags & INCLUDED)
+            self._included |= answer.included
             for block in answer.blocks:
                 rows = self.layout.rows_of(answer.partition, block.rows)
                 self._caches[block.table].give(rows, block.values, answer.clock)
 
-    def _updates(self, last: bool) -> dict[int, Message]:
+    def _updates(self, last: bool) -> dict[int, Update]:
         """Return one update for every partition, with what was added to it, if anything was, and the rows wanted."""
         least, blocks = self._needs(self.now + 1), added_blocks(self.layout, self._caches)
         for cache in self._caches:
@@ -355,135 +283,14 @@ class Client:
         expects = last and not self.rule.steps
         self._expected = {table: cache.expected(least) for table, cache in enumerate(self._caches) if expects}
         self._included, rows, self._partitions_read = False, requests_by_partition(self.layout, self._expected), set()
-        update = self._message(Kind.UPDATE, least)._replace(sequence=self.step, flags=LAST * last)
+        update = Update(0, self.worker, self.generation, self.now, self.step, last, state=least)
         return {
-            number: update._replace(
-                partition=number, version=self._versions.get(number, 0), blocks=blocks.get(number, ()),
+            number: structs.replace(
+                update,
+                partition=number,
+                version=self._versions.get(number, 0),
+                blocks=blocks.get(number, ()),
                 wanted=rows.get(number, ()),
             )
             for number in reversed(range(self.layout.partitions))
-        }  # fmt: skip
-
-    def _message(self, kind: Kind, before: int) -> Message:
-        return Message(kind, 0, worker=self.worker, generation=self.generation, clock=self.now, before=before)
-
-    def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
-        """Return the answers to messages of several partitions; repeats requests until the time is over."""
-        with self.waiting():
-            return self._ask_until_answered(messages)
-
-    def _ask_until_answered(self, messages: dict[int, Message]) -> dict[int, Message]:
-        answers: dict[int, Message] = {}
-        begun = time.monotonic()
-        trouble: dict[int, _Trouble] = {}
-        while len(answers) < len(messages):
-            if self._cancelled:
-                raise Unanswered("given up, as was asked for")
-            for batch in self._batches(partition for partition in messages if partition not in answers):
-                for partition, answer in self._ask_batch(batch, messages, trouble).items():
-                    if self._heed(partition, answer, trouble):
-                        answers[partition] = answer
-            if not trouble:
-                continue
-            primaries = self.primaries()
-            for partition, snapshot in list(trouble.items()):
-                now = time.monotonic()
-                if partition in answers or snapshot.address != primaries[partition].address:
-                    del trouble[partition]  # who owns it now has all its time
-                elif now - snapshot.since > self._timeouts.primary_s or now - begun > self._timeouts.workers_s:
-                    silent_s = now - snapshot.since
-                    raise Unanswered(
-                        f"partition {partition} at {snapshot.address}, for {silent_s:.1f} s: {snapshot.reason}"
-                    )
-            if trouble.keys() - answers.keys():
-                time.sleep(_RETRY_S)
-        return answers
-
-    def _heed(self, partition: int, answer: Message, trouble: dict[int, _Trouble]) -> bool:
-        """Act on an answer, and return whether it is final."""
-        if answer.status is Status.ROLLED_BACK:
-            raise RolledBack(answer.clock, answer.generation)
-        if answer.status is Status.REFUSED:
-            raise PlinkError(f"partition {partition} at {self._primaries[partition].address}: {answer.text}")
-        request = self._primaries[partition].address
-        if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
-            self.set_primary(partition, PrimaryAddress(answer.text, answer.term))
-        if answer.status is Status.WAITING:
-            reason = f"waits for the updates of workers {answer.text} after clock {answer.clock}"
-            trouble[partition] = _Trouble(time.monotonic(), reason, request)  # it is alive
-        elif answer.status is not Status.OK:
-            trouble.setdefault(partition, _Trouble(time.monotonic(), f"says {answer.status.name.lower()}", request))
-        return answer.status is Status.OK
-
-    def _batches(self, partitions: Iterable[int]) -> list[list[tuple[Connection, int]]]:
-        """Return batches of requests that can be under way together: on every connection one message at a time."""
-        primaries = self.primaries()
-        if self._renamed:
-            self._leave_unused()
-        by_address: dict[str, list[int]] = {}
-        for partition in partitions:
-            by_address.setdefault(primaries[partition].address, []).append(partition)
-        queues: list[list[tuple[Connection, int]]] = []
-        for address, theirs in by_address.items():
-            connections = self._some_connections(address, len(theirs))
-            queues += [
-                [(connection, partition) for partition in theirs[index :: len(connections)]]
-                for index, connection in enumerate(connections)
-            ]
-        longest = max(map(len, queues))
-        return [[queue[batch] for queue in queues if batch < len(queue)] for batch in range(longest)]
-
-    def _some_connections(self, address: str, partitions: int) -> list[Connection]:
-        """Return connections to a server that has so many of the requested partitions. A new one is made once in a
-        clock, because all workers connect in the same."""
-        large = partitions * self._partition_bytes > _ONE_CONNECTION_BYTES
-        wanted = min(MAX_CONNECTIONS, partitions) if large else 1
-        connections = [
-            self._connections[address, index] for index in range(wanted) if (address, index) in self._connections
-        ]
-        if not connections or (len(connections) < wanted and self._met[address] != self.now):
-            connection = Connection(address, self._keys, self.layout, self._timeouts.primary_s)
-            with self._pointing:
-                self._connections[address, len(connections)] = connection
-            self._met[address] = self.now
-            connections.append(connection)
-        return connections
-
-    def _leave_unused(self) -> None:
-        """Close connections to servers that are no primary any more."""
-        with self._pointing:
-            self._renamed, addresses = False, {primary.address for primary in self._primaries.values()}
-            unused = [key for key in self._connections if key[0] not in addresses]
-            for key in unused:
-                self._connections.pop(key).close()
-
-    def _ask_batch(
-        self, batch: list[tuple[Connection, int]], messages: dict[int, Message], trouble: dict[int, _Trouble]
-    ) -> dict[int, Message]:
-        """Send one batch and return the answers that come; a lost connection has none."""
-        posted: list[tuple[Connection, int]] = []
-        answers: dict[int, Message] = {}
-        begun, broken = time.monotonic(), None
-        for connection, partition in batch:
-            if self._primaries[partition].address != connection.address:
-                continue  # named anew meanwhile, perhaps because this one is silent
-            try:
-                connection.post(messages[partition])
-                posted.append((connection, partition))
-            except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
-                trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
-            except PlinkError as error:
-                broken = error
-        for connection, _ in posted[:1]:
-            connection.wait()
-            self.waited_s += time.monotonic() - begun
-        for connection, partition in posted:  # all of them, or an answer would be taken for that to the next question
-            try:
-                answers[partition] = connection.answer()
-            except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
-                trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
-            except PlinkError as error:
-                broken = error
-        if broken is not None:
-            raise broken
-        return answers
+        }

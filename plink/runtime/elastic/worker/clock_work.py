@@ -5,16 +5,58 @@ A grain sees the parameters as before the clock, and its random numbers belong t
 """
 
 import math
+import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple
 
-from plink.elastic.app import App, Items
+from plink.elastic.app import App, Items, Objective
 from plink.elastic.app_error import AppError, app_error
-from plink.elastic.objective import Objective
 from plink.elastic.params import Params, Store
 from plink.errors import InputError, PlinkError
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+
+
+class LoadedShards(Generic[Items]):
+    """Shards in memory; for any thread. Shards for later are loaded beside the work, and no shard is loaded twice at a
+    time."""
+
+    def __init__(self, app: App[Items]) -> None:
+        self.app = app
+        self._shards: dict[int, Sequence[Items]] = {}
+        self._under_way: dict[int, threading.Lock] = {}
+
+    def get(self, shard: int) -> Sequence[Items]:
+        """Return a shard's mini-batches, ``app.batches`` of them; loaded if need be.
+
+        :raises PlinkError: what the program raised as such, of a file for example.
+        :raises AppError: it raised something else, or gave another number of mini-batches.
+        """
+        with self._under_way.setdefault(shard, threading.Lock()):
+            if shard not in self._shards:
+                self._shards[shard] = self._load(shard)
+            return self._shards[shard]
+
+    def ahead(self, shards: Iterable[int]) -> None:
+        """Load those that are not here; as for :meth:`get`."""
+        for shard in shards:
+            self.get(shard)
+
+    def here(self) -> list[int]:
+        """Return the shards in memory."""
+        return sorted(self._shards)
+
+    def _load(self, shard: int) -> Sequence[Items]:
+        location = f"app {self.app.name}: load({shard})"
+        try:
+            batches = self.app.load(shard)
+            number = len(batches)
+        except PlinkError:
+            raise
+        except Exception as error:
+            raise app_error(location, error) from error
+        if number != self.app.batches:
+            raise AppError(f"{location} gave {number} mini-batches, not {self.app.batches}")
+        return batches
 
 
 class Grain(NamedTuple):
@@ -36,9 +78,12 @@ class ClockWork(Generic[Items]):
     """
 
     def __init__(
-        self, loaded: LoadedShards[Items], store: Store, turns: Mapping[int, int],
+        self,
+        loaded: LoadedShards[Items],
+        store: Store,
+        turns: Mapping[int, int],
         grains: Iterable[Grain] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._loaded, self._app, self._store, self.turns = loaded, loaded.app, store, turns
         if grains is None:
             grains = (Grain(shard, number) for shard in turns for number in range(self._app.grains))

@@ -9,12 +9,11 @@ from enum import IntEnum
 
 import numpy as np
 
-from plink.elastic.app import App, Items, check_app
-from plink.elastic.objective import Objective
+from plink.elastic.app import App, Items, Objective, check_app
 from plink.elastic.tables import Table
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.worker.client import Client
-from plink.runtime.elastic.worker.step_table import steps_table
+from plink.runtime.elastic.worker.steps import steps_table
 
 # Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is

@@ -7,49 +7,126 @@ but what can be had again, from the servers or from the input data: it may go ba
 for it.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic
 
-from plink.elastic.app import Items, check_app
+from msgspec import structs
+
+from plink.elastic.app import Items, Objective, check_app
 from plink.elastic.app_error import AppError, app_error
-from plink.elastic.objective import Objective
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
+from plink.model.elastic.reports import ClockDone
 from plink.model.rules.dssp import DSSP
-from plink.runtime.elastic.worker.assignments import Assigned
-from plink.runtime.elastic.worker.client import Client, OtherSteps, RolledBack
-from plink.runtime.elastic.worker.clock_work import ClockWork
+from plink.runtime.elastic.worker.client import Client, OtherSteps
+from plink.runtime.elastic.worker.clock_work import ClockWork, LoadedShards
 from plink.runtime.elastic.worker.dynamic_staleness import DynamicStaleness
-from plink.runtime.elastic.worker.loaded_shards import LoadedShards
+from plink.runtime.elastic.worker.primaries import RolledBack
 from plink.runtime.elastic.worker.progress import Criterion, Progress
-from plink.runtime.elastic.worker.step_planner import planner_of
+from plink.runtime.elastic.worker.steps import planner_of
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Shards of a worker from ``clock`` on, once the generation is ``generation`` or later; ``shards`` None: the worker
+    is no longer needed."""
+
+    clock: int
+    generation: int
+    shards: tuple[int, ...] | None
+
+
+class Assigned:
+    """Assignments of one worker; for any thread. Nothing is forgotten: after a roll-back every clock is redone with the
+    shards it had, unless an assignment of the new generation says otherwise.
+
+    :param every_era: there will be an assignment of every generation, and nothing is begun in one before that is there.
+    """
+
+    def __init__(self, shards: Sequence[int], *, generation: int = -1, every_generation: bool = False) -> None:
+        self._assignments = [Assignment(-1, generation, tuple(shards))]
+        self._begun = (-1, -1)  # generation, clock
+        self._every_generation = every_generation
+        self._paused: int | None = None
+        self._back: RolledBack | None = None
+        self._ended = False
+        self._changed = threading.Condition()
+
+    def add(self, assignment: Assignment) -> None:
+        """Add an assignment; the latest counts. :raises PlinkError: the clock has begun; choose a later one."""
+        with self._changed:
+            generation, clock = self._begun
+            if assignment.generation <= generation and assignment.clock <= clock:
+                raise PlinkError(f"shards cannot change at clock {assignment.clock}: clock {clock} has begun")
+            self._assignments.append(assignment)
+            self._changed.notify_all()
+
+    def pause(self, clock: int) -> int:
+        """Pause before ``clock`` until :meth:`resume`, unless it has begun already. Return the latest clock that has
+        begun, to be compared with ``clock``."""
+        with self._changed:
+            if self._begun[1] < clock:
+                self._paused = clock
+            return self._begun[1]
+
+    @property
+    def wants_changes(self) -> bool:
+        """Return whether somebody waits for the clock that has begun to end."""
+        return self._paused is not None or self._ended
+
+    @property
+    def begun(self) -> int:
+        """Return the latest clock that has begun."""
+        return self._begun[1]
+
+    def resume(self) -> None:
+        """Resume: nothing is paused any more."""
+        with self._changed:
+            self._paused = None
+            self._changed.notify_all()
+
+    def rolled_back(self, clock: int, generation: int) -> None:
+        """Notify the waiting worker that all are back at a clock; a pause ends."""
+        with self._changed:
+            self._back, self._paused = RolledBack(clock, generation), None
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """End: no clock is begun any more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def begin(self, clock: int, generation: int) -> tuple[int, ...] | None:
+        """Return the shards of a clock that begins now; waits during a pause.
+
+        :raises RolledBack: it is not to be.
+        """
+        with self._changed:
+            while not self._ended:
+                if self._back is not None and self._back.generation > generation:
+                    raise self._back
+                if (self._paused is None or clock < self._paused) and self._has_assignment(generation):
+                    break
+                self._changed.wait()
+            else:
+                return None
+            self._begun = generation, clock
+            fitting = [
+                cached for cached in self._assignments if cached.clock <= clock and cached.generation <= generation
+            ]
+            return fitting[-1].shards
+
+    def _has_assignment(self, generation: int) -> bool:
+        return not self._every_generation or any(cached.generation == generation for cached in self._assignments)
+
 
 RELEASED = "released"
 Say = Callable[[str], None]
 WorkOff = Callable[[ClockWork[Any], Client], None]
-
-
-@dataclass(frozen=True)
-class Clock:
-    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads, but for
-    those that were expected), and ``waited_s`` for others before; its ``steps``, and how many clocks an iteration has.
-    ``is_leader``: it has shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration
-    that all have finished (with staleness not always the last), and ``objective`` its objective, None if nothing had
-    weight."""
-
-    clock: int
-    iteration: int
-    shards: int
-    seconds: float
-    compute_s: float
-    is_leader: bool = False
-    evaluated_iteration: int | None = None
-    objective: float | None = None
-    clocks_of_iteration: int = 1
-    steps: int = 1
-    waited_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +150,15 @@ class Worker(Generic[Items]):
     """
 
     def __init__(
-        self, loaded: LoadedShards[Items], client: Client, shards: Sequence[int] | Assigned, *, say: Say,
-        started: float | None = None, done: Callable[[Clock], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        loaded: LoadedShards[Items],
+        client: Client,
+        shards: Sequence[int] | Assigned,
+        *,
+        say: Say,
+        started: float | None = None,
+        done: Callable[[ClockDone], None] | None = None,
+    ) -> None:
         check_app(loaded.app)
         self.loaded, self._app, self._client = loaded, loaded.app, client
         self._started = time.time() if started is None else started
@@ -90,7 +173,7 @@ class Worker(Generic[Items]):
         self._waited_until_begun_s = 0.0  # of all that the client has waited
         self._clock_began: float | None = None  # which may be resumed, or done again, after an unanswered message
         self._compute_s = self._waited_s = 0.0  # of this clock
-        self._unreported: Clock | None = None  # of which the last step is only to be sent
+        self._unreported: ClockDone | None = None  # of which the last step is only to be sent
         self._scores: list[Objective] = []  # of this clock's steps, sent with the last of them
         self.work_off: WorkOff = _alone
 
@@ -142,10 +225,21 @@ class Worker(Generic[Items]):
         evaluated_iteration, objective = self._work(shards)
         if self._staleness is not None and now:
             self._staleness.note(shards, time.perf_counter() - working)
-        self._unreported = Clock(
-            now, self._progress.iteration(now), len(shards), 0.0, self._compute_s, 0 in shards, evaluated_iteration,
-            objective, self._progress.batches, self._steps_done, self._waited_s,
-        )  # fmt: skip
+        self._unreported = ClockDone(
+            clock=now,
+            iteration=self._progress.iteration(now),
+            batches=self._progress.batches,
+            seconds=0.0,  # when it is over
+            is_leader=0 in shards,
+            evaluated_iteration=evaluated_iteration,
+            objective=objective,
+            generation=client.generation,
+            worker=client.worker,
+            shards=len(shards),
+            steps=self._steps_done,
+            compute_s=self._compute_s,
+            waited_s=max(0.0, self._waited_s),
+        )
         client.push()
         self._report()
         return None
@@ -157,7 +251,7 @@ class Worker(Generic[Items]):
             return
         self._unreported = self._clock_began = None
         if self._done:
-            self._done(replace(done, seconds=time.perf_counter() - begun))
+            self._done(structs.replace(done, seconds=time.perf_counter() - begun))
 
     def _shards(self) -> tuple[int, ...] | Finished:
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""

@@ -1,0 +1,1 @@
+"""Emulated clouds on this machine, and the demo that runs on one."""

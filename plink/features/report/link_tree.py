@@ -1,0 +1,233 @@
+"""Draw the tree of shared links: what each can carry both ways, and what an order loads on it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from plink.features.report.colours import group_colour, group_mark
+from plink.features.report.data import LinkDirection, ReportData, SharedLink
+from plink.features.report.words import collective
+from plink.model.hostlist import fold_hostlist
+from plink.model.units import count, format_bytes, format_gbps, format_us, rate_unit
+from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAX_DRAWN_GROUPS = 40  # groups without others inside: rows of the drawing
+_ROW, _TOP, _BOTTOM = 0.62, 0.55, 0.1  # inches
+_LINK_INCHES = {1: 4.0, 2: 3.9}  # length of a link by the number of tiers
+_MAX_LARGE_TIERS = 2  # tiers with room for larger texts
+_MIN_LINK_INCHES, _ROOT_INCHES, _NODE_INCHES = 2.7, 0.2, 0.18
+_POINTS, _SMALL_POINTS, _CHARACTER_WIDTH = 8.0, 7.0, 0.55  # a character's width is a share of the text's size
+_THIN, _THICK = 0.8, 4.5  # points: of a link that is never busy, and of the busiest
+_LIMITS = {"hosts": "its hosts", "groups": "links below", "others": "it or other groups' links"}
+_BESIDE = 0.045  # inches from the middle of a link to the line of each direction
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A group in the drawing: its tier (0 the innermost), its number there, its link and the groups inside it."""
+
+    tier: int
+    number: int
+    link: SharedLink
+    children: "tuple[_Node, ...]"
+
+    @property
+    def rows(self) -> int:
+        return sum(child.rows for child in self.children) or 1
+
+
+def link_tree(data: ReportData, palette: Palette) -> Picture:
+    """Draw the tree, the core on the left, hosts on the right; of very many groups the busiest.
+
+    :param data: with one shared link at least.
+    """
+    roots, omitted = _pruned(_roots(data), MAX_DRAWN_GROUPS)
+    depth, rows = len(data.bandwidths.tiers), sum(root.rows for root in roots)
+    length = _LINK_INCHES.get(depth, max(_MIN_LINK_INCHES, (PAGE_INCHES - 3) / depth))
+    with drawing():
+        fig = figure(PAGE_INCHES, _TOP + _ROW * rows + _BOTTOM, palette)
+        title(fig, _heading(data), palette, _subtitle(data, omitted))
+        ax = axes(fig, (0, _BOTTOM, PAGE_INCHES, _ROW * rows), palette, "links")
+        ax.set(xlim=(0, PAGE_INCHES), ylim=(_ROW * rows, 0))
+        ax.axis("off")
+        _Drawing(data, ax, palette, depth, length).draw(roots)
+    return Picture("links", f"Tree of shared links. {_heading(data)}. {_subtitle(data, omitted)}.", fig)
+
+
+def _roots(data: ReportData) -> list[_Node]:
+    """Return the outermost groups with all inside them, in the order in which hosts are shown."""
+    place = np.argsort(data.shown_order()).tolist()
+    children: dict[tuple[int, int] | None, list[_Node]] = {}
+    for tier, links in enumerate(data.bandwidths.tiers):
+        for number, link in enumerate(links):
+            inside = _sorted(children.get((tier, number), []), place)
+            children.setdefault(link.parent, []).append(_Node(tier, number, link, tuple(inside)))
+    return _sorted(children[None], place)
+
+
+def _sorted(nodes: Sequence[_Node], place: Sequence[int]) -> list[_Node]:
+    return sorted(nodes, key=lambda node: min(place[host] for host in node.link.members))
+
+
+def _pruned(nodes: Sequence[_Node], most: int) -> tuple[list[_Node], int]:
+    """Return the tree with at most so many rows, those that are busy longest or else carry least, and how many are
+    left out."""
+    leaves = sorted((leaf for node in nodes for leaf in _leaves(node)), key=_urgency)
+    chosen = {id(leaf.link) for leaf in leaves[:most]}
+    return [part for node in nodes if (part := _part(node, chosen))], max(0, len(leaves) - most)
+
+
+def _leaves(node: _Node) -> list[_Node]:
+    return [leaf for child in node.children for leaf in _leaves(child)] or [node]
+
+
+def _urgency(node: _Node) -> tuple[float, float]:
+    ways = (node.link.out, node.link.into)
+    busy = max((way.busy_us for way in ways if way.busy_us is not None), default=0.0)
+    return -busy, min((way.gbps for way in ways if way.gbps is not None), default=0.0)
+
+
+def _part(node: _Node, chosen: set[int]) -> _Node | None:
+    if not node.children:
+        return node if id(node.link) in chosen else None
+    children = tuple(part for child in node.children if (part := _part(child, chosen)))
+    return _Node(node.tier, node.number, node.link, children) if children else None
+
+
+def _heading(data: ReportData) -> str:
+    if data.route is None or data.bandwidths.size_bytes is None:
+        return "What groups of hosts share"
+    size = format_bytes(data.bandwidths.size_bytes)
+    return f"What groups of hosts share, and what {collective(data.route.algo)} of {size} in plink's order loads on it"
+
+
+def _subtitle(data: ReportData, omitted: int) -> str:
+    text = "above each link what the group sends to others (lowest to highest of the repeats), below what it receives"
+    if data.bandwidths.size_bytes is not None:
+        text += "; the wider a line, the longer it is busy"
+    return f"{text}; {count(omitted, 'group')} less busy: see the table" if omitted else text
+
+
+def capacity(way: LinkDirection) -> str:
+    """Return what one direction of a link can carry: ``1.03 Gbit/s (0.98 to 1.05)``, ``≥ 2 Gbit/s (limit: its
+    hosts)``."""
+    if way.gbps is None:
+        return "not measured" if way.assumed_gbps is None else f"not measured, assumed {format_gbps(way.assumed_gbps)}"
+    if way.is_least:
+        return f"≥ {format_gbps(way.gbps)} (limit: {_LIMITS[way.limited_by]})"
+    if way.low is None or way.high is None:
+        return f"{format_gbps(way.gbps)} (interval unknown)"
+    if way.low >= way.high:
+        return format_gbps(way.gbps)
+    scale, _ = rate_unit(way.gbps)
+    return f"{format_gbps(way.gbps)} ({way.low * scale:.3g} to {way.high * scale:.3g})"
+
+
+def load(way: LinkDirection) -> str:
+    """Return what an order puts on one direction: ``188 MB, 1.46 s``; empty without an order."""
+    if way.load_bytes is None:
+        return ""
+    if way.load_bytes == 0:
+        return "nothing"
+    size = format_bytes(way.load_bytes)
+    return size if way.busy_us is None else f"{size}, {format_us(way.busy_us)}"
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What one tree is drawn with; ``length`` of a link in inches."""
+
+    data: ReportData
+    ax: "Axes"
+    palette: Palette
+    depth: int
+    length: float
+
+    @property
+    def points(self) -> float:
+        """Size of the texts."""
+        return _POINTS if self.depth <= _MAX_LARGE_TIERS else _SMALL_POINTS
+
+    def draw(self, roots: Sequence[_Node]) -> None:
+        """Draw all of it."""
+        first_row, heights = 0, []
+        for root in roots:
+            heights.append(self._node(root, first_row, self.depth))
+            first_row += root.rows
+        self._trunk(_ROOT_INCHES, heights)
+
+    def _x(self, tier: int) -> float:
+        return _ROOT_INCHES + (self.depth - tier) * self.length
+
+    def _trunk(self, x: float, heights: Sequence[float]) -> None:
+        ends = [min(heights) - _BESIDE, max(heights) + _BESIDE]
+        self.ax.plot([x, x], ends, color=self.palette.ink, linewidth=2.5, solid_capstyle="round", zorder=3)
+
+    def _node(self, node: _Node, first_row: int, parent_tier: int) -> float:
+        """Draw a group, what is inside it, and its link to ``parent_tier``; return its height."""
+        heights, row = [], first_row
+        for child in node.children:
+            heights.append(self._node(child, row, node.tier))
+            row += child.rows
+        y = (heights[0] + heights[-1]) / 2 if heights else (first_row + 0.5) * _ROW
+        left, right = self._x(parent_tier), self._x(node.tier)
+        self._link(node, left, right, y)
+        if heights:
+            self._trunk(right, heights)
+        else:
+            self._group(node.link, right, y)
+        return y
+
+    def _link(self, node: _Node, left: float, right: float, y: float) -> None:
+        busiest, route = self.data.bandwidths.busiest_us, self.data.route
+        blamed = () if route is None or route.bottleneck is None else route.bottleneck.links
+        for name, way, side in (("out", node.link.out, -1), ("in", node.link.into, 1)):
+            share = 0.0 if way.busy_us is None or not busiest else way.busy_us / busiest
+            is_blamed = (node.tier, node.number, side < 0) in blamed
+            colour = self.palette.accent if is_blamed else self.palette.muted
+            width = _THIN + (_THICK - _THIN) * share if busiest else 1.4
+            style = "-" if way.gbps is not None and not way.is_least else (0, (3, 2))
+            at = y + side * (_BESIDE + width / 144)
+            self.ax.plot([left, right], [at, at], color=colour, linewidth=width, linestyle=style, zorder=2)
+            texts = [f"{name} {capacity(way)}", load(way)]
+            room = int((right - left - 0.2) * 72 / (self.points * _CHARACTER_WIDTH))
+            text = " · ".join(part for part in texts if part)
+            self.ax.text(
+                left + 0.1, y + side * (_BESIDE + width / 72 + 0.03), short_end(text, room), size=self.points,
+                color=colour if is_blamed else self.palette.ink,
+                ha="left", va="bottom" if side < 0 else "top",
+            )  # fmt: skip
+
+    def _group(self, link: SharedLink, x: float, y: float) -> None:
+        """Draw the mark of a group without others inside, and the names of its hosts."""
+        labels = {int(self.data.groups.of[host]) for host in link.members}
+        group = labels.pop() if len(labels) == 1 and self.data.groups.number > 1 else None
+        self.ax.plot(
+            [x], [y], marker="o" if group is None else group_mark(group)[0], markersize=7, zorder=4,
+            color=self.palette.muted if group is None else group_colour(group),
+            markeredgecolor=self.palette.ink, markeredgewidth=0.5, linestyle="none",
+        )  # fmt: skip
+        room = int((PAGE_INCHES - x - _NODE_INCHES) * 72 / (self.points * _CHARACTER_WIDTH))
+        names = fold_hostlist([self.data.names[host] for host in link.members], ", ")
+        text = f"{count(len(link.members), 'host')}: {names}"
+        above = 0.08 if link.reason else 0.0
+        self.ax.text(
+            x + _NODE_INCHES, y - above, short_end(text, room), size=self.points, color=self.palette.ink, ha="left",
+            va="center_baseline",
+        )  # fmt: skip
+        if link.reason:
+            self.ax.text(
+                x + _NODE_INCHES, y + above, short_end(link.reason, room), size=self.points, color=self.palette.muted,
+                ha="left", va="center_baseline",
+            )  # fmt: skip
+
+
+def short_end(text: str, max_chars: int) -> str:
+    """Return a text that is cut at its end where it is too long, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= max_chars else f"{line[: max(1, max_chars - 1)]}…"

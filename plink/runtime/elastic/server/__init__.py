@@ -1,1 +1,0 @@
-"""The parameter server of one host: its partitions and the requests of the controller."""
