@@ -122,16 +122,6 @@ def test_figure_5_of_bml(base: int, levels: int, model: str) -> None:
         assert cost(order) == pytest.approx(seconds_of_vector(share), rel=0.01)
 
 
-def test_digits_are_the_best_order_for_bml() -> None:
-    """Ranks that exchange are on one switch; in others bytes go through relays."""
-    n, result = 9, bcube(3, 2)
-    cost = cost_by_model("bml", n, Options(base=3), result, SIZE, "contention")
-    best = cost(np.arange(n))
-    others = [cost(np.random.default_rng(seed).permutation(n)) for seed in range(20)]
-    assert min(others) > 1.05 * best
-    assert np.median(others) > 1.3 * best
-
-
 @pytest.mark.parametrize("model", ["alpha-beta", "contention"])
 @pytest.mark.parametrize("algo", ["bml", "halving-doubling", "ring", "flat", "2lha"])
 def test_formula_and_schedule_agree_on_several_interfaces(algo: str, model: str) -> None:
@@ -178,19 +168,6 @@ def test_the_busiest_interface_is_named_with_its_host() -> None:
     assert bottleneck.kind == "hosts"
     assert bottleneck.resources == ("h4/eth1, out",)
     assert bottleneck.hosts == (4,)
-
-
-def test_relays_carry_what_they_pass_on() -> None:
-    """From 00 to 11 by 01: out of h0's first interface, in and out of h1, into h3's second."""
-    result = bcube(2, 2)
-    assert result.paths is not None
-    crossed = [
-        [result.paths.names[hop] for pair in zip(result.paths.out[:, 0, 3], result.paths.into[:, 0, 3], strict=True)
-         for hop in pair]
-    ]  # fmt: skip
-    assert crossed == [["h0/eth0", "h1/eth0", "h1/eth1", "h3/eth1"]]
-    assert result.paths.has_relays
-    assert (result.paths.out[1, 0, :3] == -1).all()
 
 
 def test_paths_of_strange_files() -> None:

@@ -126,39 +126,10 @@ def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
     assert len(findings) == 2
 
 
-def test_slow_host_in_racks_of_four_is_found() -> None:
-    latency, rack_of = measured([4, 4, 4, 4], 7)
-    for host in range(16):
-        assert kinds_of(diagnose(network(slow(latency, host, 60.0)), rack_of, {})) == [("slow host", [f"h{host}"])]
-
-
 def test_worst_come_first() -> None:
     latency, rack_of = measured([8, 8], 3)
     latency = slow(slow(latency, 4, 50.0), 9, 300.0)
     assert kinds_of(diagnose(network(latency), rack_of, {})) == [("slow host", ["h9"]), ("slow host", ["h4"])]
-
-
-@pytest.mark.parametrize(("second", "dropped"), [(41.0, True), (120.0, False)])
-def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(second: float, dropped: bool) -> None:
-    latency, rack_of = measured([6], 1, noise=0.0)
-    host = network(slow(latency, 2, 80.0))
-    result = diagnose(host, rack_of, {(0, 2): second})
-    assert kinds_of(result) == ([] if dropped else [("slow host", ["h2"])])
-    latency[1, 3] = latency[3, 1] = 120.0
-    result = diagnose(network(latency), rack_of, {(1, 3): second})
-    assert kinds_of(result) == ([] if dropped else [("slow link", ["h1", "h3"])])
-    assert all("120 us when measured again" in finding.evidence for finding in result)
-
-
-def test_losses_are_reported_by_direction() -> None:
-    latency, rack_of = measured([3, 3], 1)
-    forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
-    forward[0, 1], forward[1, 0], back[2, 3] = 0.005, 0.0005, 0.25
-    result = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
-    assert kinds_of(result) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
-    assert [finding.severity for finding in result] == ["error", "warning"]
-    assert result[0].evidence == "25.00 % of the probes are lost from h3 to h2"
-    assert result[1].evidence == "0.50 % of the probes are lost from h0 to h1"
 
 
 def test_lossy_host_is_one_finding() -> None:
