@@ -16,7 +16,7 @@ from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.replica.arbitration import Arbitration
-from plink.runtime.elastic.transport.wire import DROPPED, GROUPED, UNPLANNED, Kind, Message, Status
+from plink.runtime.elastic.transport.wire import DROPPED, UNPLANNED, Kind, Message, Status
 from plink.runtime.elastic.worker.announcer import Announcer
 from plink.runtime.elastic.worker.client import Client, Unanswered
 from plink.runtime.elastic.worker.local_groups import Group, LocalGroups, Updates
@@ -255,14 +255,6 @@ def test_failed_shared_read_is_repeated_by_the_other_worker() -> None:
     assert list(together(first, other)[1]) == [1]  # type: ignore[call-overload]
 
 
-def test_update_left_too_late_is_not_sent() -> None:
-    """Nobody waits for a sender that has gone on."""
-    groups, group = LocalGroups(), (0, 0, 1)
-    groups.close(group, sent=True)
-    groups.leave(group, {}, lambda: False)
-    assert groups.join(group, 0) == []
-
-
 class Impatient(LocalGroups):
     """The sender does not wait for who leaves an update."""
 
@@ -400,17 +392,6 @@ def test_grant_of_a_stalled_worker_lapses_and_its_host_is_named() -> None:
     assert is_granted(made.decision(announced(0, step=1), 0, 61.0))
 
 
-def test_grant_comes_before_the_last_byte_of_the_one_before() -> None:
-    made = arbitration([])
-    assert is_granted(made.decision(announced(0), 0, 0.0))
-    assert made.decision(announced(1), 0, 0.0) is None
-    assert 0.5 < made.tick_s < 1.0
-    made.tick(0, made.tick_s)
-    made.tick(0, made.tick_s)
-    assert made.tick_s > 0
-    assert is_granted(made.decision(announced(1), 0, 0.999))
-
-
 def test_worker_that_asks_no_more_is_not_granted() -> None:
     """It died while it waited: the link is the next one's."""
     made = arbitration([])
@@ -421,42 +402,6 @@ def test_worker_that_asks_no_more_is_not_granted() -> None:
         made.tick(0, float(second))
     assert made.arrived(announced(0), 1, 0, 10.0) == UpdateCounts(planned=1, planned_s=10.0, took_s=10.0)
     assert is_granted(made.decision(announced(2), 1, 10.0))
-
-
-def test_repeated_question_has_the_same_answer() -> None:
-    made = arbitration([])
-    assert is_granted(made.decision(announced(0), 0, 0.0))
-    assert is_granted(made.decision(announced(0), 0, 0.5))
-    assert made.arrived(announced(0), 1, 0, 1.0) == UpdateCounts(planned=1, planned_s=1.0, took_s=1.0)
-    assert made.arrived(announced(0), 1, 1, 1.0) is None
-
-
-def test_sum_arrives_with_its_sender() -> None:
-    """What the others send of the same transfer comes before, and is empty."""
-    made, host = arbitration([], bound=8), f"10.0.0.9:1 {BYTES_S}"
-    made.decision(announced(2), 0, 0.0)
-    for worker in range(2):
-        assert made.decision(announced(worker)._replace(text=host), 0, 0.0) is None
-    assert made.arrived(announced(2), 1, 0, 1.0).planned == 1
-    sender, other = (made.decision(announced(worker)._replace(text=host), 1, 1.0) for worker in range(2))
-    assert sender is not None
-    assert other is not None
-    assert (sender["sequence"], other["flags"], other["before"]) == (1, GROUPED, sender["before"])
-    assert made.arrived(announced(1), 0, 1, 1.5) == UpdateCounts()
-    assert made.decision(announced(3), 1, 1.5) is None  # the link is theirs
-    counts = made.arrived(announced(0), 2, 1, 2.0)
-    assert (counts.planned, counts.grouped) == (1, 1)
-    assert is_granted(made.decision(announced(3), 3, 2.0))
-
-
-def test_what_was_not_waited_for_is_not_granted_later() -> None:
-    made = arbitration([])
-    made.decision(announced(0), 0, 0.0)
-    assert made.decision(announced(1), 0, 0.0) is None
-    assert made.arrived(announced(1), 1, 0, 0.1) == UpdateCounts()
-    assert made.decision(announced(2), 1, 0.1) is None
-    made.arrived(announced(0), 1, 1, 1.0)
-    assert is_granted(made.decision(announced(2), 2, 1.0))
 
 
 def test_log_is_replayed() -> None:
