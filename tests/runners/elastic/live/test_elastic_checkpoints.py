@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from plink.errors import PlinkError
 from tests.runners.elastic.live.elastic import Elastic, PrivateFolder
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (mount namespaces)")
@@ -44,27 +43,6 @@ def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) ->
         job.finish()
     assert job.events("rolled back")
     assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
-
-
-def test_a_parameter_server_of_two_is_killed(tmp_path: Path) -> None:
-    """In stage 1 nobody else has its partitions: the other goes on from the checkpoint that both can read."""
-    more = ("--work-s", "0.02")
-    with Elastic(tmp_path, "rr", clocks=90, settings=saving(tmp_path), more=more) as job:
-        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
-        job.kill("h1")
-        job.finish()
-    assert job.events("rolled back")
-
-
-def test_loss_without_a_checkpoint_is_reported(tmp_path: Path) -> None:
-    """In one line, with what would have helped."""
-    with Elastic(tmp_path, "rr", clocks=400) as job:
-        job.clock(10)
-        job.kill("h1")
-        job._thread.join(30)
-    assert job.ended is not None
-    assert job.ended.code == 1
-    assert "--checkpoint" in job.ended.reason
 
 
 def test_another_job_goes_on_exactly_where_one_ended(tmp_path: Path) -> None:
@@ -107,30 +85,6 @@ def test_one_is_asked_for_and_another_job_goes_on_from_it(tmp_path: Path) -> Non
         again.finish()
     iterations = [line["iteration"] for line in again.events("iteration")]
     assert iterations == list(range(later["clock"], clocks))
-
-
-def test_none_is_asked_for_where_there_is_no_folder(tmp_path: Path) -> None:
-    with Elastic(tmp_path, "rt", more=("--work-s", "0.02")) as job:
-        job.clock(5)
-        with pytest.raises(PlinkError, match="started without --checkpoint DIR"):
-            job.checkpoint()
-        job.finish()
-
-
-@needs_root
-@pytest.mark.parametrize("tiers", ["rtt", "rrtttt", "rttttttt"])
-def test_restore_where_transient_hosts_do_not_see_the_folder(tmp_path: Path, tiers: str) -> None:
-    """In all three stages reliable hosts read the checkpoint and hand partitions on."""
-    first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "checkpoints"
-    for path in (first, second, folder):
-        path.mkdir()
-    settings = {"checkpoints": str(folder), "active": 1.0, "backup_only": 4.0}
-    with Elastic(first, tiers, clocks=20, settings=settings, private=PrivateFolder(folder)) as job:
-        job.finish()
-    settings = {"restore": str(folder), "active": 1.0, "backup_only": 4.0}
-    with Elastic(second, tiers, clocks=40, settings=settings, private=PrivateFolder(folder)) as again:
-        again.finish()
-    assert [line["iteration"] for line in again.events("iteration")] == list(range(20, 40))
 
 
 @needs_root
