@@ -13,7 +13,7 @@ from plink.model.plan import Plan
 from plink.model.plan_file import plan_from_json, read_plan
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.verifier import verify
-from tests.cli.files import listing, network, refusal, write
+from tests.cli.files import listing, network, write
 from tests.conftest import typed
 
 # As `network` has them: a and c (two slots) are near, b and d are near.
@@ -113,28 +113,6 @@ def test_masters_by_bandwidth(here: Path) -> None:
     assert np.bincount(plan.masters.local_masters[:, 0]).tolist() == [20, 10, 10]
 
 
-@pytest.mark.parametrize(
-    ("algo", "words", "environment"),
-    [
-        ("bcube", ("--set", "levels=1"), {}),
-        ("nccl-tree", (), {"NCCL_ALGO": "Tree"}),
-        (
-            "openmpi-ring",
-            (),
-            {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1", "OMPI_MCA_coll_tuned_allreduce_algorithm": "4"},
-        ),
-    ],
-)
-def test_other_algorithms(algo: str, words: tuple[str, ...], environment: dict[str, str], here: Path) -> None:
-    plan = planned(here, "--algo", algo, *words)
-    assert (plan.groups, plan.masters, plan.environment) == (None, None, environment)
-    assert plan.options == ({"levels": 1} if words else {})
-    assert plan.schedule is not None
-    assert plan.chunks == plan.schedule.chunks
-    assert verify(plan.schedule) == []
-    assert plan.cost_us == plan.baseline["given"]
-
-
 def many(hosts: int, **changes: Any) -> dict[str, Any]:
     """Hosts in racks of 16."""
     rack = np.arange(hosts) // 16
@@ -160,16 +138,6 @@ def test_the_file_of_many_ranks_is_not_large(here: Path) -> None:
     plan = read_plan(here / "p.json")
     assert plan.schedule is not None
     assert verify(plan.schedule) == []
-
-
-def test_pairs_that_were_not_measured(here: Path) -> None:
-    """Groups are formed without them; what uses them has no cost."""
-    rows = network()["latency_us"]
-    rows[2][3] = rows[3][2] = None
-    write(here / "n.json", network(latency_us=rows))
-    assert "flat" not in planned(here, "--groups", "2", "--chunks", "1").baseline
-    message = refusal(typed("plan", "n.json", "--groups", "1", cwd=here), 4).splitlines()[-1]
-    assert "c - d is needed and was not measured" in message
 
 
 @pytest.mark.parametrize(

@@ -86,26 +86,6 @@ def test_the_figures_as_json(cloud: Path) -> None:
     assert [tier["median_us"] for tier in document["tiers"]] == [10.0, 100.0]
 
 
-def test_how_sure_shared_tiers_are(tmp_path: Path) -> None:
-    """In words and as JSON; the doctor says of which hosts they may be wrong, which is no failure."""
-    capacity = {"out_gbps": 1.0, "in_gbps": 1.0, "out_limited_by": "link", "in_limited_by": "link"}
-    groups = [
-        {"members": members, "confidence": share, **capacity}
-        for members, share in ((["a", "c"], 0.97), (["b", "d"], 0.4))
-    ]
-    write(tmp_path / "n.json", network(shared_links=[{"confidence": 0.39, "groups": groups}]))
-    assert "two groups (confidence 39%)" in typed("report", "n.json", "--terminal", cwd=tmp_path, COLUMNS="200").stdout
-    document = json.loads(typed("report", "n.json", "--json", cwd=tmp_path).stdout)
-    assert document["shared_tiers"] == [{"groups": 2, "confidence": 0.39}]
-    done = typed("doctor", "n.json", "--json", cwd=tmp_path)
-    assert done.returncode == 0
-    (finding,) = json.loads(done.stdout)["findings"]
-    assert (finding["severity"], finding["hosts"]) == ("info", ["b", "d"])
-    assert "40%" in finding["evidence"]
-    write(tmp_path / "n.json", network(shared_links=[{"confidence": 1.5, "groups": groups}]))
-    assert "shared_links[0].confidence" in refusal(typed("report", "n.json", "--terminal", cwd=tmp_path))
-
-
 def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
     order = json.loads((cloud / "order.json").read_text()) | {"objective": "bottleneck"}
     write(cloud / "order.json", order)
@@ -119,23 +99,6 @@ def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
         "time_us": 100.0,
         "cost_us": 100.0,
     }
-
-
-@pytest.mark.parametrize(
-    ("changes", "code", "message"),
-    [
-        ({"hosts": [{"name": "a"}], "latency_us": [[0]]}, 2, "one host (a) has no network to draw"),
-        (
-            {"latency_us": [[0 if i == j else None for j in range(4)] for i in range(4)]},
-            4,
-            "no round trip was measured",
-        ),
-        ({"schema": "plink.order/1"}, 2, "schema: expected 'plink.network/1'"),
-    ],
-)
-def test_nothing_to_see(changes: dict[str, object], code: int, message: str, tmp_path: Path) -> None:
-    write(tmp_path / "n.json", network(**changes))
-    assert message in refusal(typed("report", "n.json", "--terminal", cwd=tmp_path), code)
 
 
 @pytest.mark.parametrize(
