@@ -12,7 +12,7 @@ from plink.report.canvas import inline
 from plink.report.colours import PAGE, PAPER
 from plink.report.figures import figures
 from plink.report.link_data import Bandwidths, LinkDirection, ProbeSummary
-from plink.report.link_tree import MAX_DRAWN_GROUPS, capacity, load
+from plink.report.link_tree import MAX_DRAWN_GROUPS, capacity
 from plink.report.page import page
 from plink.report.words import blame, date, summary
 from tests.report.subjects import NASTY, facts, linked, plain
@@ -39,19 +39,6 @@ def texts(svg: str) -> list[str]:
 )
 def test_capacity_of_a_link(way: LinkDirection, text: str) -> None:
     assert capacity(way) == text
-
-
-@pytest.mark.parametrize(
-    ("way", "text"),
-    [
-        (LinkDirection(1.0), ""),
-        (LinkDirection(1.0, load_bytes=0.0, busy_us=0.0), "nothing"),
-        (LinkDirection(1.0, load_bytes=2e8, busy_us=1.6e6), "200 MB, 1.6 s"),
-        (LinkDirection(None, load_bytes=2e8), "200 MB"),
-    ],
-)
-def test_load_of_a_link(way: LinkDirection, text: str) -> None:
-    assert load(way) == text
 
 
 def test_tree_shows_every_link_and_its_load() -> None:
