@@ -48,15 +48,6 @@ def test_a_host_with_all_pairs_missing_is_one_change() -> None:
     assert len(lacks(flat(8), without(8, *both(*all_of_c[1:])))) == 6
 
 
-def test_of_a_sparse_file_only_what_failed_is_missing() -> None:
-    gone = without(4, *both((0, 1), (0, 2), (0, 3)))
-    errors = [{"from": "b", "to": "a", "why": "a firewall"}, {"from": "x", "to": "a", "why": ""},
-              {"from": "a", "to": "y", "why": ""}, {"from": "c", "to": "d", "why": ""}]  # fmt: skip
-    assert lacks(flat(4), gone, plan="adaptive", errors=errors) == [("worse", "pair", ("a",), ("b",))]
-    assert lacks(flat(4), gone, plan="adaptive") == []
-    assert lacks(flat(4), gone, plan="full", errors=errors) == [("worse", "host", ("a",), ())]
-
-
 def test_only_the_file_without_a_pair_decides_if_it_is_missing() -> None:
     gone = without(4, *both((0, 1)))
     old, sparse = named("abcd"), named("abcd", gone, plan="adaptive")

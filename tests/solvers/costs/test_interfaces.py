@@ -87,19 +87,6 @@ def test_one_interface_each_costs_the_same_to_the_last_bit(algo: str, seed: int)
         assert times[0] == times[1]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_annealing_moves_alike_with_one_interface_each(model: str) -> None:
-    """The same moves by the same seed, so the same orders."""
-    n, plain = 8, fabric(8, 3)
-    pattern, start = pattern_for("halving-doubling", n, Options()), np.arange(n)
-    moves = moves_of(FeasibleOrders(start, plain.names, PlacementConstraints()).exchange_classes(start), n)
-    results = []
-    for which in (plain, one_each(plain)):
-        best, cost, last = Annealer(pattern, which, SIZE, model).run(start, moves, 2000, CoolingSchedule(1e3, 1.0), 5)
-        results.append((best.tolist(), cost, last.tolist()))
-    assert results[0] == results[1]
-
-
 def seconds_of_vector(share: float) -> float:
     """Microseconds in which one interface sends this share of the vector."""
     return share * SIZE / (GBPS * BYTES_PER_US)

@@ -12,7 +12,7 @@ from plink.model.diagnosis import Finding
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, to_rows
 from solvers.diagnosis.findings import diagnose
-from solvers.diagnosis.latency import DiagnosisThresholds, known_good
+from solvers.diagnosis.latency import DiagnosisThresholds
 from solvers.hierarchy.tiers import nearest_tier
 from tests.solvers.synthetic import Matrix, racks
 
@@ -183,17 +183,6 @@ def test_zero_between_different_hosts_is_doubted() -> None:
     assert (finding.kind, finding.severity, finding.hosts) == ("zero", "warning", ["h0", "h1"])
 
 
-def test_unmeasured_pairs_are_reported_with_their_reason() -> None:
-    latency, rack_of = measured([3, 3], 1)
-    latency[4, :4] = latency[:4, 4] = latency[4, 5] = latency[5, 4] = np.nan
-    errors = [{"from": "h0", "to": "h4", "why": "a firewall"}]
-    (finding,) = diagnose(network(latency, errors=errors), rack_of, {})
-    assert (finding.kind, finding.hosts[0]) == ("unmeasured", "h4")
-    assert finding.evidence.startswith("10 round trips were not measured, first h0 -> h4: a firewall")
-    assert "--resume" in finding.advice
-    assert diagnose(network(latency, plan="adaptive"), rack_of, {}) == []
-
-
 def test_few_hosts_give_no_suspicion() -> None:
     for n in (2, 3, 4):
         latency, rack_of = measured([n], 5)
@@ -204,30 +193,6 @@ def test_unmeasured_network_has_one_finding() -> None:
     latency = np.full((5, 5), np.nan)
     np.fill_diagonal(latency, 0.0)
     assert [finding.kind for finding in diagnose(network(latency), np.zeros(5, dtype=np.intp), {})] == ["unmeasured"]
-
-
-def test_a_suspect_is_held_against_the_nearest_host_above_suspicion() -> None:
-    cost, _ = racks([2, 3], 1)
-    offsets = np.zeros(5)
-    near = [host for host in range(1, 5) if cost[0, host] == 40.0]
-    assert known_good(cost, offsets, {0}, 0) in near
-    far = known_good(cost, offsets, {0, *near}, 0)
-    assert far is not None
-    assert cost[0, far] == 90.0
-    assert known_good(cost, offsets, set(range(5)), 0) is None
-    cost[0, 1:] = np.nan
-    assert known_good(cost, offsets, {0, 1, 2, 3}, 0) == 4
-
-
-def test_a_clock_that_was_stepped_taints_its_host() -> None:
-    hosts = Hosts(tuple(Host(name, name) for name in "abcd"))
-    latency = np.full((4, 4), 30.0)
-    np.fill_diagonal(latency, 0.0)
-    steps = np.zeros((4, 4), dtype=int)
-    steps[2, 1] = 3
-    result = diagnose(Network(hosts, latency, None, {"clock_steps": steps.tolist()}), np.zeros(4, dtype=np.intp), {})
-    assert [(finding.kind, finding.hosts) for finding in result] == [("tainted", ["c"])]
-    assert "3 of its round trips" in result[0].evidence
 
 
 def test_host_without_tcp_is_named() -> None:

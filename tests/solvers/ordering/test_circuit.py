@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.latency import ring_cost
-from solvers.ordering.circuit import CircuitLimits, CircuitSolution, _bound_and_useful_arcs, solve_circuit
+from solvers.ordering.circuit import CircuitLimits, _bound_and_useful_arcs, solve_circuit
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 
 
@@ -130,17 +130,6 @@ def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(tim
     assert ring_cost(cost, result.order) == pytest.approx(ring_cost(cost, round_it), rel=1e-9)
     # What rounding takes from the bound is small even beside the sum without the constants.
     assert result.lower_bound - 8 * constant == pytest.approx(ring_cost(cost, round_it), rel=1e-5)
-
-
-def test_the_same_effort_gives_the_same_answer() -> None:
-    cost = tiers(40, 3)
-    start = np.random.default_rng(0).permutation(40)
-
-    def answer(seed: int) -> tuple[list[int], float, float, bool]:
-        result: CircuitSolution = solve_circuit(cost, start, CircuitLimits(0.05, seed))
-        return result.order.tolist(), result.cost, result.lower_bound, result.optimal
-
-    assert answer(1) == answer(1)
 
 
 def test_a_time_limit_ends_it_with_what_there_is() -> None:

@@ -230,23 +230,3 @@ def test_an_order_that_saves_nothing_is_within_the_noise() -> None:
     assert one_pair_each(0.01, 0.95, [2, 3], [0, 1]).is_significant
     assert not ValidatedGain(0.1, 0.0, 0.2, 0.1, 3).is_significant
     assert ValidatedGain(0.1, 1e-9, 0.2, 0.1, 3).is_significant
-
-
-def test_halves_are_split_pair_by_pair() -> None:
-    """A pair that both have is fitted on the first and judged on the second; any other as all samples say."""
-    whole, first, second = (random_costs(4, seed, 10) for seed in (1, 2, 3))
-    first[0, 1] = first[1, 0] = np.nan
-    second[0, 2] = second[2, 0] = 0.0
-    parts = split_halves((first, second), whole)
-    assert parts is not None
-    fit, held_out = parts
-    for a in range(4):
-        for b in range(4):
-            both = a != b and {a, b} not in ({0, 1}, {0, 2})
-            assert fit[a, b] == (first[a, b] if both else whole[a, b])
-            assert held_out[a, b] == (second[a, b] if both else 0.0) or (np.isnan(held_out[a, b]) and not both)
-    assert split_halves((np.zeros((4, 4)), second), whole) is None
-    first[0, 1] = first[1, 0] = second[0, 1] = second[1, 0] = 7.0
-    parts = split_halves((first, second), whole)
-    assert parts is not None
-    assert (parts[0][0, 1], parts[1][0, 1]) == (7.0, 7.0)

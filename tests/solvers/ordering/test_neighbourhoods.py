@@ -76,22 +76,3 @@ def test_without_effort_or_time_nothing_is_claimed() -> None:
     calls = iter([True, False])
     effort = SmtLimits(keep_going=lambda: next(calls, False))
     assert improve(CostProblem(item, results, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
-
-
-def test_small_classes_are_searched_whole_and_once() -> None:
-    """Two classes of few units that share a rank: nothing is proven, and there is no third question."""
-    order, pairs = np.arange(12), [[[0, 1], [2, 3], [4, 5]], [[5, 6], [7, 8], [9, 10]]]
-    result = improve(
-        CostProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"), order, pairs, SmtLimits(), 1, 99
-    )
-    assert not result.proved_optimal
-    again = improve(
-        CostProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"),
-        result.order,
-        pairs,
-        SmtLimits(),
-        1,
-        99,
-    )
-    assert again.order.tolist() == result.order.tolist()
-    assert again.queries == 2

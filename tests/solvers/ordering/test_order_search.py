@@ -8,18 +8,15 @@ import pytest
 
 from benchmarks.clouds import three_tier
 from plink.errors import NoAnswer, UsageError
-from solvers.costs.by_name import cost_function_for, pattern_for
-from solvers.costs.evaluator import reduce_phase
+from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.link_bounds import LINKS, link_bound
 from solvers.ordering.one_tree import ring_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random, search
-from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.instances import alike, never, until
 from tests.solvers.synthetic import Matrix, Tour, loop_cost, racks
@@ -248,32 +245,6 @@ def test_all_to_all_orders_cost_the_same() -> None:
     assert constrained.cost == constrained.lower_bound == constrained.baseline_cost
 
 
-@pytest.mark.parametrize(
-    ("algo", "base", "n", "model"),
-    [
-        ("halving-doubling", 2, 16, "latency"),
-        ("halving-doubling", 2, 11, "latency"),
-        ("halving-doubling", 2, 16, "contention"),
-        ("recursive-doubling", 2, 12, "alpha-beta"),
-        ("bcube", 3, 27, "latency"),
-    ],
-)
-def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
-    algo: str, base: int, n: int, model: str
-) -> None:
-    """The largest of them and of that by links, for the hosts that have ranks; blocks only under latency and with a
-    power of the base."""
-    values = np.random.default_rng(n).permutation(n + 2)[:n]
-    results = with_rtt(racks([n // 2 + 1, n + 1 - n // 2], 3)[0])
-    task = OrderingProblem(results, values, algo, Options(base=base), 1e6, model)
-    bound = pattern_bound(pattern_for(algo, n, task.options), results, 1e6, model, values)
-    rounds = next((k for k in range(1, 5) if base**k == n), None)
-    if model == "latency" and rounds is not None:
-        bound = max(bound, hypercube_bound(results.rtt_us[np.ix_(values, values)], base, rounds))
-    result, links = search(task, 1, SearchBudget(0, never)), link_bound(task) or 0.0
-    assert (result.lower_bound, result.bound_by) == ((links, LINKS) if links > bound else (bound, "rounds"))
-
-
 def test_several_ranks_a_host_have_a_bound_for_rings_only() -> None:
     twice = np.repeat(np.arange(11), 2).tolist()
     result = untried(fabric(11, 2), twice, "tree")
@@ -296,13 +267,6 @@ def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> N
         expand_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])
     ]
     assert {tuple(order) for order in costed} == {tuple(order) for order in allowed}
-
-
-def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:
-    ring = schedule_for("ring", 4, Options())
-    gathered = dataclasses.replace(ring, copies=np.ones(len(ring), dtype=bool))
-    assert reduce_phase(gathered) == slice(0, len(ring))
-    assert reduce_phase(ring) == slice(0, len(ring) // 2)
 
 
 @pytest.mark.parametrize("size", [64e3, 1e6, 4e6, 100e6])
