@@ -95,6 +95,12 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path) -> No
         assert left_out_text in text if left_out_text else "without a column" not in text
 
 
+def test_inapplicable_algorithm_is_left_out_and_reported(here: Path) -> None:
+    done = typed("advise", "even.json", "--algos", "ring,bcube", "--set", "base=3", "--size", "1MB", cwd=here)
+    assert done.returncode == 0
+    assert done.stderr == "plink: bcube is left out: bcube of base 3 needs a power of 3 ranks, not 4; nearest: 3 or 9\n"
+
+
 def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

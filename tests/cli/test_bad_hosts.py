@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.files import refusal
+from tests.cli.files import listing, refusal
 from tests.conftest import typed
+
+BAD = [
+    ("", "hosts.txt: no hosts in it"),
+    ("a slots=2\nb\na\n", "hosts.txt:3: host 'a' is listed twice (first on line 1)"),
+    ("a\nb colour=red\n", "hosts.txt:2: unknown key 'colour'"),
+    ("a\n$(touch${IFS}gotcha)\n", "hosts.txt:2: "),
+    ("a\n-oProxyCommand=x\n", "hosts.txt:2: "),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +36,14 @@ def here(tmp_path: Path) -> Path:
 
 
 COMMANDS = (("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true"))
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_a_bad_hosts_file_is_refused(text: str, message: str, here: Path) -> None:
+    (here / "hosts.txt").write_text(text)
+    for words in COMMANDS:
+        assert refusal(typed(*words, cwd=here)).startswith(message)
+    assert list(listing(here)) == ["hosts.txt"]
 
 
 def test_a_lab_address_outside_its_lab_is_refused(here: Path) -> None:

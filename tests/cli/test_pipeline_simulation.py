@@ -56,6 +56,18 @@ def test_plan_of_another_profile(here: Path) -> None:
     assert refusal(done).startswith("plan.json: profile: the plan was made for sha256:")
 
 
+def test_host_costs_of_the_network_count(here: Path) -> None:
+    """A millisecond a message makes the messages of a minibatch late."""
+    network = json.loads((here / "measured.json").read_text())
+    costs = {"overhead_us": 1000.0, "overhead_interval_us": None, "byte_ns": 0.0, "byte_interval_ns": None}
+    network["host_costs"] = costs | {"algorithms": ["ring"], "timings": 7, "error": 0.0, "measured_at": "2026-11-26"}
+    (here / "costly.json").write_text(json.dumps(network))
+    before, after = (
+        json.loads(run(here, "--network", name, "--json").stdout) for name in ("measured.json", "costly.json")
+    )
+    assert after["minibatch_s"] > before["minibatch_s"] + 0.001
+
+
 def test_unused_rate_is_reported(here: Path) -> None:
     assert "--gbps 1 is not used" in run(here, "--network", "measured.json", "--gbps", "1").stderr
     assert run(here, "--gbps", "inf").returncode == 2

@@ -113,6 +113,28 @@ def test_masters_by_bandwidth(here: Path) -> None:
     assert np.bincount(plan.masters.local_masters[:, 0]).tolist() == [20, 10, 10]
 
 
+@pytest.mark.parametrize(
+    ("algo", "words", "environment"),
+    [
+        ("bcube", ("--set", "levels=1"), {}),
+        ("nccl-tree", (), {"NCCL_ALGO": "Tree"}),
+        (
+            "openmpi-ring",
+            (),
+            {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1", "OMPI_MCA_coll_tuned_allreduce_algorithm": "4"},
+        ),
+    ],
+)
+def test_other_algorithms(algo: str, words: tuple[str, ...], environment: dict[str, str], here: Path) -> None:
+    plan = planned(here, "--algo", algo, *words)
+    assert (plan.groups, plan.masters, plan.environment) == (None, None, environment)
+    assert plan.options == ({"levels": 1} if words else {})
+    assert plan.schedule is not None
+    assert plan.chunks == plan.schedule.chunks
+    assert verify(plan.schedule) == []
+    assert plan.cost_us == plan.baseline["given"]
+
+
 def many(hosts: int, **changes: Any) -> dict[str, Any]:
     """Hosts in racks of 16."""
     rack = np.arange(hosts) // 16

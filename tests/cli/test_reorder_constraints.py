@@ -127,6 +127,13 @@ def test_hubs_are_in_no_order(groups: tuple[str, ...], here: Path, capsys: pytes
     assert sorted(document["hosts"]) == NAMES[:7]
 
 
+@pytest.mark.parametrize("algo", ["ring", "nccl"])
+def test_pinned_hosts_have_their_ranks(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = order(capsys, "n.json", "--algo", algo, "--pin", "h=0", "--pin", "c=5")
+    assert (document["hosts"][0], document["hosts"][5], sorted(document["hosts"])) == ("h", "c", NAMES)
+    assert document["pins"] == {"h": 0, "c": 5}
+
+
 def test_a_proof_or_exit_code_3(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document = order(capsys, "n.json", "--algo", "halving-doubling", "--prove")
     assert (document["proven"], document["proven_by_rounds"], document["bound_by"]) == (False, True, "links")

@@ -1,5 +1,6 @@
 """`plink report`: the page it writes, what it takes without being told, and what it refuses before it draws."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,15 @@ def test_a_page_with_everything(cloud: Path) -> None:
         assert part in text
     assert (cloud / "map.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (cloud / "achieved.svg").read_text()
+
+
+def test_hubs_are_behind_the_hosts_of_the_order(tmp_path: Path) -> None:
+    document = network()
+    write(tmp_path / "n.json", document | {"hosts": [*document["hosts"][:3], {"name": "d", "role": "hub", "gbps": 10}]})
+    write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("cab")})
+    done = typed("report", "n.json", "--order", "o.json", "-o", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r">d</th><td>.{,99} 2</td><td>hub</td>", done.stdout)
 
 
 def test_what_was_left_here_is_taken(cloud: Path) -> None:

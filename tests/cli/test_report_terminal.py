@@ -86,6 +86,26 @@ def test_the_figures_as_json(cloud: Path) -> None:
     assert [tier["median_us"] for tier in document["tiers"]] == [10.0, 100.0]
 
 
+def test_how_sure_shared_tiers_are(tmp_path: Path) -> None:
+    """In words and as JSON; the doctor says of which hosts they may be wrong, which is no failure."""
+    capacity = {"out_gbps": 1.0, "in_gbps": 1.0, "out_limited_by": "link", "in_limited_by": "link"}
+    groups = [
+        {"members": members, "confidence": share, **capacity}
+        for members, share in ((["a", "c"], 0.97), (["b", "d"], 0.4))
+    ]
+    write(tmp_path / "n.json", network(shared_links=[{"confidence": 0.39, "groups": groups}]))
+    assert "two groups (confidence 39%)" in typed("report", "n.json", "--terminal", cwd=tmp_path, COLUMNS="200").stdout
+    document = json.loads(typed("report", "n.json", "--json", cwd=tmp_path).stdout)
+    assert document["shared_tiers"] == [{"groups": 2, "confidence": 0.39}]
+    done = typed("doctor", "n.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["severity"], finding["hosts"]) == ("info", ["b", "d"])
+    assert "40%" in finding["evidence"]
+    write(tmp_path / "n.json", network(shared_links=[{"confidence": 1.5, "groups": groups}]))
+    assert "shared_links[0].confidence" in refusal(typed("report", "n.json", "--terminal", cwd=tmp_path))
+
+
 def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
     order = json.loads((cloud / "order.json").read_text()) | {"objective": "bottleneck"}
     write(cloud / "order.json", order)

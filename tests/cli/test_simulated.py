@@ -80,6 +80,14 @@ def test_reorder_takes_the_fastest_simulated_order(here: Path, capsys: pytest.Ca
     assert costed["cost_us"] == pytest.approx(order["cost"], rel=0.01)  # by all samples, not by half of them
 
 
+@pytest.mark.parametrize("size", ["8MB", "1TB"])
+def test_reorder_with_an_unmeasured_pair(here: Path, capsys: pytest.CaptureFixture[str], size: str) -> None:
+    """Also where an order takes hours, so that one with the pair takes days by what is to avoid it."""
+    order = run(capsys, "reorder", "holes.json", "--size", size, "--max-moves", "2000")
+    assert order["model"] == "simulated"
+    assert {"a", "b"} not in [{a, b} for a, b in pairwise(order["hosts"])]
+
+
 @pytest.mark.parametrize("algo", ["ring", "2lha"])
 def test_plan_has_simulated_costs(here: Path, capsys: pytest.CaptureFixture[str], algo: str) -> None:
     document = run(capsys, "plan", "plain.json", "--algo", algo, "--size", "8MB")

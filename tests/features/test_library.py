@@ -167,6 +167,17 @@ def noted(name: str) -> Iterator[list[str]]:
         logger.removeHandler(handler)
 
 
+def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
+    assert plink.diagnose(network) == []
+    with pytest.raises(ValueError, match="read-only"):
+        network.latency_us[5, :] = 0.0
+    latency = network.latency_us.copy()
+    latency[5, :] += 300
+    latency[:, 5] += 300
+    findings = plink.diagnose(dataclasses.replace(network, latency_us=latency))
+    assert [finding.hosts for finding in findings if finding.kind == "slow host"] == [["host5"]]
+
+
 JOB = plink.Job("true")
 HERE = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
 ALONE = plink.Network(HERE, np.zeros((1, 1)))
@@ -295,6 +306,16 @@ def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert caught.value.result.id == folder.name
     assert json.loads((folder / "run.json").read_text())["proof"]["held"] is False
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_dry_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    preview = plink.dry_run(plink.Job("touch", ("ran",)), HERE, None, plink.LaunchRequest("local"))
+    assert [command.ranks for command in preview.commands] == [(0,), (1,)]
+    assert [Path(command.argv[0]).name for command in preview.commands] == ["touch", "touch"]
+    with pytest.raises(plink.PlinkError, match="nosuch"):
+        plink.dry_run(plink.Job("nosuch"), HERE, None, plink.LaunchRequest("local"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_elastic_job_on_this_machine(

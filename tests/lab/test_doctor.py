@@ -150,3 +150,18 @@ def test_a_host_that_dies_in_the_middle_is_named(patient: Lab, tmp_path: Path, s
     document = json.loads(running.out)
     assert of_kind(document, "unreachable") == [[host]]
     assert document["findings"][0]["evidence"].startswith("its agent is gone")
+
+
+def test_one_host_has_no_network(small_lab: Lab, tmp_path: Path) -> None:
+    done = plink("doctor", str(hosts_file(small_lab, tmp_path, small_lab.hosts.names[:1])), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "has no network to diagnose" in done.stderr
+
+
+def test_an_address_that_its_lab_has_not_is_named(small_lab: Lab, tmp_path: Path) -> None:
+    file = hosts_file(small_lab, tmp_path)
+    file.write_text(f"{file.read_text()}node-99 address=198.18.255.1\n")
+    done = plink("doctor", str(file), cwd=tmp_path)
+    reason = f"198.18.255.1 is no address of lab '{small_lab.name}'; its own are what `plink lab hosts --name"
+    assert done.returncode == 2
+    assert done.stderr == f"plink: error: node-99: {reason} {small_lab.name}` prints\n"

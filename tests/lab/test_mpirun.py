@@ -154,6 +154,29 @@ def test_a_host_that_cannot_reach_the_first(small_lab: Lab, runner: str, tmp_pat
 
 
 @each_runner
+def test_much_output_arrives_whole(small_lab: Lab, runner: str, tmp_path: Path) -> None:
+    """Short lines, some of which Open MPI would lose for its marks; marks in what is printed; no end at the end."""
+    write_hosts(small_lab, tmp_path)
+    text = "for i in range(10000): print(i, '[1,2]<stdout>:[3] |')\nprint('\\x1e\\\\', end='')\n"
+    done = plink(
+        "launch",
+        "--hosts",
+        "hosts.txt",
+        "--order",
+        "given",
+        "--runner",
+        runner,
+        write_script(tmp_path, text),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.split("\n")
+    for rank in range(4):
+        own = [line.removeprefix(f"[{rank}] ") for line in lines if line.startswith(f"[{rank}] ")]
+        assert own == [*(f"{i} [1,2]<stdout>:[3] |" for i in range(10000)), "\x1e\\"]
+
+
+@each_runner
 def test_the_first_rank_that_fails(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     """It is named with its code and its last lines, and ends the others."""
     write_hosts(small_lab, tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from plink.model.storage import read_document
+from tests.cli.files import refusal
 from tests.conftest import Lab, plink, typed
 from tests.lab.jobs import write_hosts, write_script
 
@@ -56,3 +57,18 @@ def test_recorded_job_can_be_rerun(small_lab: Lab, tmp_path: Path) -> None:
     assert shown.endswith("logs: elsewhere\n")
     table = typed("runs", cwd=tmp_path).stdout
     assert "'a b' '$(c)'" in table
+
+
+def test_failed_start_reports_the_reason(small_lab: Lab, tmp_path: Path) -> None:
+    write_hosts(small_lab, tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "no-such-program", cwd=tmp_path)
+    assert done.returncode != 0
+    (run,) = listed(tmp_path)
+    assert run["exit_code"] == done.returncode
+    assert "no-such-program" in str(run["error"])
+    assert list(Draft202012Validator(read_document(SCHEMA)).iter_errors(run)) == []
+
+
+def test_not_repeatable_run(tmp_path: Path) -> None:
+    for words, message in ((("last",), "no run last"), (("x", "train.py"), "unexpected extra argument"), ((), "ID")):
+        assert message in refusal(typed("runs", "rerun", *words, cwd=tmp_path))

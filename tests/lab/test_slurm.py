@@ -177,6 +177,22 @@ def test_arguments_and_environment_arrive_unchanged(slurm: Cluster, tmp_path: Pa
     assert not (tmp_path / "evil").exists()
 
 
+def test_output_is_complete(slurm: Cluster, tmp_path: Path) -> None:
+    """Lines longer than srun's buffers, many lines, both streams, each with its rank."""
+    write_hosts(slurm.lab, tmp_path, names=shuffled(slurm.lab, 15, 2))
+    text = (
+        "import sys\nfor size in (0, 1023, 1024, 1025, 2048, 50001): print('\u00e9' * size)\n"
+        "for number in range(5000): print('line', number)\nprint('aside', file=sys.stderr)\n"
+    )
+    code, out, err = launch(slurm, tmp_path, write_script(tmp_path, text))
+    assert code == 0, err
+    for rank in range(2):
+        lines = [line.removeprefix(f"[{rank}] ") for line in out.splitlines() if line.startswith(f"[{rank}]")]
+        assert [len(line) for line in lines[:6]] == [0, 1023, 1024, 1025, 2048, 50001]
+        assert lines[6:] == [f"line {number}" for number in range(5000)]
+        assert f"[{rank}] aside" in err.splitlines()
+
+
 def test_a_job_of_pytorch_runs_in_the_order(slurm: Cluster, tmp_path: Path) -> None:
     """An all-gather over Gloo finds every rank of the group where the order has it."""
     names = shuffled(slurm.lab, 16, 3)
@@ -184,6 +200,18 @@ def test_a_job_of_pytorch_runs_in_the_order(slurm: Cluster, tmp_path: Path) -> N
     code, out, err = launch(slurm, tmp_path, write_script(tmp_path, GATHER))
     assert code == 0, err
     assert out.split()[1:] == [names[0], names[1], names[1], names[2]]
+
+
+def test_a_job_that_takes_too_long(slurm: Cluster, tmp_path: Path) -> None:
+    """It is ended with the stacks of all ranks, and exit code 124."""
+    write_hosts(slurm.lab, tmp_path, names=shuffled(slurm.lab, 17, 3))
+    script = write_script(tmp_path, "import time\ndef hang():\n    time.sleep(120)\nprint('begun')\nhang()\n")
+    code, out, err = launch(slurm, tmp_path, "--timeout", "8s", "--json", script)
+    assert code == 124, err
+    assert json.loads(out)["timed_out"] is True
+    for rank in range(3):
+        assert f'[{rank}]   File "{tmp_path / script}", line 3 in hang' in err
+    nothing_is_left(slurm)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])

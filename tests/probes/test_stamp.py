@@ -30,6 +30,36 @@ def field(packet: bytes, first: int, last: int) -> int:
     return int.from_bytes(packet[first : last + 1], "big")
 
 
+def test_the_senders_packet_is_laid_out_as_rfc_8762_4_2_2_and_rfc_8972_3_say() -> None:
+    packet = pack_sender(KEY, 0x01020304, 0x1112131415161718, 0xABCD)
+    assert len(packet) == SIZE == 112
+    assert field(packet, 0, 3) == 0x01020304
+    assert field(packet, 16, 23) == 0x1112131415161718
+    assert field(packet, 24, 25) == ERROR_ESTIMATE
+    assert field(packet, 26, 27) == 0xABCD
+    for first, last in ((4, 15), (28, 95)):  # must be zero
+        assert field(packet, first, last) == 0
+    assert packet[96:] == hmac.new(bytes(range(32)), packet[:96], hashlib.sha256).digest()[:16]
+
+
+def test_reflector_packet_layout_is_rfc_8762_4_3_2_and_rfc_8972_3() -> None:
+    sender = (0x21222324, 0x3132333435363738, 0x4142, 0x5152)
+    packet = pack_reflector(KEY, 0x01020304, 0x1112131415161718, 0x6162636465666768, sender, 0x7F)
+    assert len(packet) == SIZE
+    assert field(packet, 0, 3) == 0x01020304  # its own number
+    assert field(packet, 16, 23) == 0x1112131415161718  # T3
+    assert field(packet, 24, 25) == ERROR_ESTIMATE
+    assert field(packet, 26, 27) == 0x5152  # the sender's SSID
+    assert field(packet, 32, 39) == 0x6162636465666768  # T2
+    assert field(packet, 48, 51) == 0x21222324
+    assert field(packet, 64, 71) == 0x3132333435363738
+    assert field(packet, 72, 73) == 0x4142
+    assert packet[80] == 0x7F
+    for first, last in ((4, 15), (28, 31), (40, 47), (52, 63), (74, 79), (81, 95)):
+        assert field(packet, first, last) == 0
+    assert packet[96:] == hmac.new(bytes(range(32)), packet[:96], hashlib.sha256).digest()[:16]
+
+
 @given(st.binary(min_size=1, max_size=64), st.binary(min_size=96, max_size=112))
 def test_the_signature_is_hmac_sha_256_truncated(key: bytes, packet: bytes) -> None:
     assert Key(key).signature(packet) == hmac.new(key, packet[:96], hashlib.sha256).digest()[:16]

@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.model.pipeline.actions import actions_from, actions_of, parse_action, use_of
+from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of, parse_action, use_of
 from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
 from plink.model.pipeline.versions import (
     backward_peer,
     delay_of,
     forward_peer,
+    learning_rate_scale,
     minibatches_of_update,
     older_versions_from,
     own_of_update,
+    update_of,
     updates_of,
     version_of,
 )
@@ -147,6 +149,13 @@ def test_vertical_sync_uses_the_first_stages_version() -> None:
     assert [delay_of(shape, stage) for stage in range(4)] == [3, 3, 3, 3]
 
 
+def test_vertical_sync_with_replicas() -> None:
+    """The updates of whole rounds of minibatches that the first stage had taken in."""
+    shape = pipeline(2, 1, vertical_sync=True)
+    assert [version_of(shape, 1, b) for b in range(8)] == [0, 0, 0, 0, 2, 2, 4, 4]
+    assert [version_of(shape, 0, b) for b in range(8)] == [0, 0, 0, 0, 1, 1, 2, 2]
+
+
 def test_gpipe_flushes_every_batch() -> None:
     shape = PipelineShape("gpipe", (1, 1), (1, 1), accumulate=3)
     assert text(shape, 0, 0, 4) == "0F0 0F1 0F2 0B0 0B1 0B2 0UPDATE0 0F3 0B3 0UPDATE1"
@@ -192,6 +201,19 @@ def test_short_last_round_has_a_replica_with_nothing() -> None:
     assert text(shape, 0, 2, 4).endswith("0B2 0REDUCE_GRAD0 0UPDATE0 0REDUCE_GRAD1 0UPDATE1")
 
 
+def test_peers_are_round_robin() -> None:
+    shape = pipeline(2, 3, 1)
+    assert [forward_peer(shape, 0, b) for b in range(4)] == [(1, 0), (1, 1), (1, 2), (1, 0)]
+    assert [backward_peer(shape, 1, b) for b in range(4)] == [(0, 0), (0, 1), (0, 0), (0, 1)]
+    assert forward_peer(shape, 2, 0) is None
+    assert update_of(shape, 1, 5) == 1
+
+
+def test_learning_rates_follow_the_minibatches_of_an_update() -> None:
+    assert [learning_rate_scale(pipeline(15, 1), stage) for stage in (0, 1)] == [1.0, 1 / 15]
+    assert learning_rate_scale(PipelineShape("2bw", (2, 1), (2, 1), accumulate=4), 1) == 1.0
+
+
 @given(shapes(), st.integers(0, 30))
 def test_notation_is_read_back(shape: PipelineShape, minibatches: int) -> None:
     actions = list(actions_of(shape, 0, 0, minibatches))
@@ -231,6 +253,10 @@ def test_ranks_import_no_numpy() -> None:
     code = "import sys, plink.model.pipeline.actions; print(*{'numpy', 'torch', 'numba'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_actions_describe_themselves() -> None:
+    assert PipelineAction("F", 0, 7).describe() == "F 7 of stage 0"
 
 
 def test_delays_of_replicas_without_a_common_factor_take_no_time() -> None:

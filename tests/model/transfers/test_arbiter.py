@@ -17,6 +17,7 @@ from plink.model.transfers.arbiter import (
     Arrived,
     DropUpdate,
     Event,
+    HostJoined,
     Lost,
     TickDue,
     Transfer,
@@ -202,6 +203,15 @@ def test_wrong_rates_are_corrected_by_transfers(rates: float) -> None:
     assert len(wrong.server.committed) >= 0.5 * len(right.server.committed)
 
 
+def test_bound_of_one_version() -> None:
+    """Of updates of one version, one may follow the first; the others are dropped before they travel."""
+    arbiter = server(1)
+    for worker in (0, 2, 4, 6):
+        arbiter.send(Announced(worker, worker // 2, SIZE_BYTES, 0), 0.0)
+    flat = list(itertools.chain.from_iterable(arbiter.answers))
+    assert sum(isinstance(answer, DropUpdate) for answer in flat) == 2
+
+
 @pytest.mark.parametrize("clock", [0, 1])
 def test_workers_of_a_host_travel_as_one(clock: int) -> None:
     """If they are at the same clock: else one might be undone without the other."""
@@ -315,6 +325,17 @@ def test_what_is_announced_anew_replaces_what_was_announced_before() -> None:
 def test_update_of_a_course_that_was_rolled_back_is_dropped() -> None:
     """Its version is unknown to an arbiter that was started anew."""
     assert server().send(Announced(0, 0, SIZE_BYTES, 17), 0.0) == (DropUpdate(0),)
+
+
+def test_hosts_join_one_after_the_other() -> None:
+    """What is known of hosts that are there stays theirs."""
+    arbiter = server(rates=(RATE_BYTES_S,))
+    for host, share in enumerate((1.0, 0.5)):
+        arbiter.send(HostJoined(share * RATE_BYTES_S), 0.0)
+        (grant,) = arbiter.send(Announced(host, host, SIZE_BYTES, 0), 10.0 * host)
+        assert isinstance(grant, Transfer)
+        assert grant.end_s - grant.granted_s == pytest.approx(SIZE_BYTES / RATE_BYTES_S / share)
+        arbiter.send(Arrived(grant.number), grant.end_s)
 
 
 def test_planning_begins_where_many_short_transfers_take_long() -> None:

@@ -117,6 +117,20 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     assert len(desk.words("write_checkpoint")) == 2
 
 
+@pytest.mark.parametrize("reason", ["no folder", "not yet", "not safe", "unknown host", "no clock", "halted"])
+def test_none_is_written(reason: str) -> None:
+    desk = Desk(every_s=1e9 if reason == "not yet" else 0.0, folder="" if reason == "no folder" else "/c")
+    if reason != "no clock":
+        desk.consistent(7)
+    state, item = desk.state, desk.state.partitions[0]
+    if reason == "not safe":
+        state = replace(state, partitions=(replace(item, safe=False), *state.partitions[1:]))
+    if reason == "unknown host":
+        state = replace(state, partitions=(replace(item, replica=9), *state.partitions[1:]))
+    desk.advance(replace(state, halted=reason == "halted"))
+    assert not desk.sent
+
+
 @pytest.mark.parametrize(
     ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: disk full"]), ("Gone", [])]
 )
@@ -150,6 +164,16 @@ def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
     assert len(desk.words("write_checkpoint")) == 4
 
 
+def test_a_roll_back_gives_one_up() -> None:
+    desk = Desk()
+    desk.consistent(7)
+    desk.advance()
+    desk.rolled_back(3)
+    desk.written()
+    assert not desk.words("keep_checkpoint")
+    assert not desk.saving.attempt
+
+
 class RequestingDesk(Desk):
     """A desk at which checkpoints come seldom, and one is wished for at clock 7."""
 
@@ -176,6 +200,15 @@ def test_requested_checkpoint_is_written_at_once() -> None:
     desk.consistent(8)
     desk.advance()
     assert len(desk.words("write_checkpoint")) == 2  # the wish is fulfilled
+
+
+def test_request_for_a_checkpoint_that_exists() -> None:
+    desk = RequestingDesk()
+    desk.request_checkpoint()
+    desk.confirm()
+    desk.request_checkpoint()
+    assert [messages["clock"] for messages in desk.answers] == [7, 7, 7]
+    assert len(desk.words("write_checkpoint")) == 2
 
 
 def test_request_while_an_older_checkpoint_is_written() -> None:

@@ -53,6 +53,13 @@ def test_clock_that_is_wrong_is_seen_by_what_is_listed_of_an_unanswered_request(
     assert noted(made, "the clock is")
 
 
+def test_clock_within_tolerance_rents_on() -> None:
+    made = world(LONG_PRICED, hours=9)
+    made.clock.error_s = -50.0
+    made.run(0.5)
+    assert len(made.cloud.effects) == 2
+
+
 def paused(made: World, seconds: float, driver: Driver) -> None:
     """The driver's machine is paused: its steady clock does not count that time."""
     made.clock.now += seconds
@@ -82,6 +89,18 @@ def test_after_a_pause_requests_go_on() -> None:
     made.brain.plan = [*ONLY_A, RentalChoice("planned", B, 2, 0.3)]
     paused(made, 900.0, driver)
     assert len(made.cloud.held) == 10
+
+
+def test_clock_that_was_behind_and_is_set_right_rents_on() -> None:
+    made = world(LONG_PRICED, hours=9)
+    made.clock.error_s = -1200.0
+    driver = made.driver()
+    made.run(0.1, driver)
+    assert len(made.cloud.effects) == 1
+    made.clock.error_s = 0.0
+    made.run(0.2, driver)
+    assert len(made.cloud.effects) == 2
+    assert len(made.cloud.held) == 4
 
 
 def test_clock_that_is_set_ahead_by_mistake_rents_once_more_at_most() -> None:

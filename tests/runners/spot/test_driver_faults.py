@@ -276,6 +276,17 @@ def test_abandoned_instance_that_is_listed_again_is_released() -> None:
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
 
 
+def test_release_ends_abandoned_instances_that_are_listed() -> None:
+    made, driver = driven(0.2, plan=ONLY_A)
+    lost_in_listings(made, set(made.cloud.held))
+    made.brain.plan = []
+    made.run(0.1, driver)
+    lost_in_listings(made, set())
+    other = made.driver()
+    assert [other.release_all("release") for _ in range(2)] == [False, True]
+    assert made.cloud.held == []
+
+
 def test_release_that_fails_while_nothing_is_listed_is_repeated() -> None:
     made, driver = driven(0.2, plan=ONLY_A)
     held = set(made.cloud.held)
@@ -297,6 +308,24 @@ def test_calls_with_late_effects_that_time_out(budget: float) -> None:
     assert len(made.cloud.effects) == 1
     assert len(made.cloud.held) == 2
     assert made.cloud.bill() <= budget
+
+
+def test_calls_with_effects_not_listed_yet_count_and_back_off() -> None:
+    made = world(plan=[RentalChoice("planned", A, 2, 0.15)], hours=9)
+    made.limits = Limits(100, 100, 10.0, 0.65)
+    made.cloud.hides_for_s = 1e9  # the cloud never lists what it grants
+    lose_answers(made)
+    made.run(0.95)
+    assert len(made.cloud.effects) == 2
+    assert made.cloud.bill() <= 0.65
+
+
+def test_wait_for_an_answer_begins_when_its_call_returned() -> None:
+    made = world(plan=ONLY_A)
+    made.cloud.hides_for_s = 90.0
+    lose_answers(made, 1200.0)  # the machine was asleep
+    made.run(0.5)
+    assert [each.outcome for each in made.ledger.requests.values()] == ["granted"]
 
 
 def test_instance_of_another_run_is_left_alone_and_reported() -> None:

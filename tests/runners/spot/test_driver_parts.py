@@ -36,6 +36,15 @@ def test_late_part_of_an_unanswered_request_stays_within_the_hourly_limit() -> N
     assert {each.id for each in made.ledger.held} == set(made.cloud.held)
 
 
+@pytest.mark.parametrize(("hours", "held"), [(0.9, 3), (1.5, 7)])
+def test_part_that_is_never_listed_counts_for_an_hour(hours: float, held: int) -> None:
+    made = world(plan=A_THEN_B, hours=9)
+    made.limits = Limits(100, 100, max_hourly=2.0)
+    made.cloud.loses_answers, made.cloud.hides_for_s, made.cloud.hides = 1, 4000.0, range(3, 8)
+    assert most_bids(made, hours) <= 2.0
+    assert len(made.cloud.held) == held
+
+
 def test_instances_that_an_answer_lacked_are_released() -> None:
     made = world(plan=A_THEN_B[:1], hours=9)
     acquire = made.cloud.acquire

@@ -10,7 +10,7 @@ from plink.model.spot.market_file import InstanceType, Limits, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
 from runners.spot.brain import RentalChoice
 from runners.spot.fallback import HostCores, OnDemandFallback
-from runners.spot.provider import ListedInstance, ProviderError, RentalOrder
+from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.deadline import Deadline, IterationTime, JobProgress
 from solvers.spot.ledger import Ledger, account
 from solvers.spot.scaling import Scaling
@@ -125,6 +125,14 @@ def test_refusal_tries_another_zone() -> None:
     assert {each.market.zone for each in driven.ledger.held} == {"zone-y"}
 
 
+def test_limit_of_the_account_is_said_while_the_deadline_presses() -> None:
+    driven = made(3.0, 100, dear=True)
+    driven.cloud.fails["acquire"] = [ProviderError("limit", "VcpuLimitExceeded")] * 40
+    driven.run(2.0)
+    assert on_demand_of(driven) == []
+    assert any("no zone grants on-demand machines" in note for note in driven.notes)
+
+
 def test_machine_that_vanishes_after_the_last_iteration_is_not_replaced() -> None:
     driven = made(3.0, 100, dear=True)
     driver = driven.driver()
@@ -207,6 +215,20 @@ def test_limit_of_one_kind_leaves_the_other(limited: str) -> None:
     assert held == {limited == "spot"}
 
 
+@pytest.mark.parametrize("is_certain", [False, True])
+@pytest.mark.parametrize("failure", ["throttled", "credentials"])
+def test_refusal_of_the_account_holds_for_both_kinds(failure: ProviderFailure, is_certain: bool) -> None:
+    driven = made(1.0, 1000)
+    driven.cloud.fails["acquire"] = [ProviderError(failure, "try later", is_certain)]
+    driver = driven.driver()
+    driven.run(0.2, driver)
+    assert driven.cloud.calls.count("acquire") == 1
+    assert driven.ledger.held == ()
+    assert [each.outcome for each in driven.ledger.requests.values()] == ["refused" if is_certain else "abandoned"]
+    driven.run(0.2)  # by another driver
+    assert driven.cloud.calls.count("acquire") > 1
+
+
 def test_request_without_an_answer_does_not_cost_the_deadline() -> None:
     driven = made(3.0, 100, dear=True)
     assert driven.fallback is not None
@@ -235,6 +257,19 @@ def test_abandoned_request_is_completed_regardless_of_the_deadline() -> None:
     driven.fallback.deadline = Deadline(START, START + 1000 * HOUR_S, 1000)
     driven.run(0.5, driver)
     assert sum(each.market.is_on_demand for each in driven.ledger.held) == COUNT
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_failing_price_queries_are_retried_once_a_minute(is_restarted: bool) -> None:
+    driven = made(100.0, 100)
+    driver = driven.driver()
+    driven.run(0.5, driver)
+    assert driven.ledger.held
+    driven.timing = replace(driven.timing, poll_s=15.0)
+    driven.cloud.fails["prices"] = [ProviderError("throttled", "RequestLimitExceeded")] * 1000
+    driver, before = driven.driver() if is_restarted else driver, driven.cloud.calls.count("prices")
+    driven.run(0.5, driver)
+    assert driven.cloud.calls.count("prices") - before <= 31
 
 
 @pytest.mark.parametrize(("rented", "cores"), [(0, 12), (2, 28)])

@@ -255,6 +255,14 @@ def test_failed_shared_read_is_repeated_by_the_other_worker() -> None:
     assert list(together(first, other)[1]) == [1]  # type: ignore[call-overload]
 
 
+def test_update_left_too_late_is_not_sent() -> None:
+    """Nobody waits for a sender that has gone on."""
+    groups, group = LocalGroups(), (0, 0, 1)
+    groups.close(group, sent=True)
+    groups.leave(group, {}, lambda: False)
+    assert groups.join(group, 0) == []
+
+
 class Impatient(LocalGroups):
     """The sender does not wait for who leaves an update."""
 
@@ -402,6 +410,24 @@ def test_worker_that_asks_no_more_is_not_granted() -> None:
         made.tick(0, float(second))
     assert made.arrived(announced(0), 1, 0, 10.0) == UpdateCounts(planned=1, planned_s=10.0, took_s=10.0)
     assert is_granted(made.decision(announced(2), 1, 10.0))
+
+
+def test_repeated_question_has_the_same_answer() -> None:
+    made = arbitration([])
+    assert is_granted(made.decision(announced(0), 0, 0.0))
+    assert is_granted(made.decision(announced(0), 0, 0.5))
+    assert made.arrived(announced(0), 1, 0, 1.0) == UpdateCounts(planned=1, planned_s=1.0, took_s=1.0)
+    assert made.arrived(announced(0), 1, 1, 1.0) is None
+
+
+def test_what_was_not_waited_for_is_not_granted_later() -> None:
+    made = arbitration([])
+    made.decision(announced(0), 0, 0.0)
+    assert made.decision(announced(1), 0, 0.0) is None
+    assert made.arrived(announced(1), 1, 0, 0.1) == UpdateCounts()
+    assert made.decision(announced(2), 1, 0.1) is None
+    made.arrived(announced(0), 1, 1, 1.0)
+    assert is_granted(made.decision(announced(2), 2, 1.0))
 
 
 def test_log_is_replayed() -> None:

@@ -195,6 +195,16 @@ def test_lost_workers_updates_count_up_to_the_takeover(
             np.testing.assert_allclose(partition.read(table, range(ROWS)), values, rtol=1e-4, atol=1e-5)
 
 
+def test_a_clock_that_all_have_done_is_nobody_elses() -> None:
+    """The only worker was given up, and did more than the clock at which another was to go on."""
+    partition = Partition(LAYOUT, 0)
+    partition.admit({0: 0})
+    partition.update(0, 0, 0, True, ())
+    with pytest.raises(RejectedRequest, match="has begun"):
+        partition.workers_from([1], 0)
+    assert partition.workers_from([1], 1)
+
+
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     partition = made()
     for does in (

@@ -15,8 +15,8 @@ from plink.runtime.elastic.transport.records import ConnectionLost
 from plink.runtime.elastic.transport.wire import Kind, Message, Status, Wanted
 from plink.runtime.elastic.worker.client import Client, RolledBack
 from tests.runtime.elastic.counting import COUNTS, count, counted
-from tests.runtime.elastic.stores import Store, store, together, wait_for
-from tests.runtime.elastic.test_migration import fails, tapped
+from tests.runtime.elastic.stores import HANGS_S, Store, store, together, wait_for
+from tests.runtime.elastic.test_migration import fails, once, tapped
 from tests.runtime.elastic.test_repeats import LAYOUT, update
 
 WORKERS = 2
@@ -89,6 +89,22 @@ def test_the_old_primary_serves_on_until_the_commit() -> None:
         further()
 
 
+def test_what_came_since_the_copy_has_been_sent_before_the_commit() -> None:
+    """Nothing but the order to begin is left when nothing comes."""
+    with store(LAYOUT, servers=2) as run:
+        run.open(2, servers=1, history=True)
+        old, new = run.servers
+        old.prepare(0, new.address, 1, replica="")
+        old.actor(0).ask(update(0, 0, 1))
+        old.workers_from(0, [0, 1, 2], 1)
+        old.actor(0).ask(update(1, 0, 10))
+        target = new.actor(0).partition
+        wait_for(lambda: target.clock == 0)
+        assert (target.values[0] == 11).all()
+        assert sorted(target.members) == [0, 1, 2]
+        assert (status(old).role, status(new).role) == ("serving", "arriving")
+
+
 @pytest.mark.parametrize("noticed", [True, False])
 def test_target_that_dies_costs_nothing(noticed: bool) -> None:
     """Whether an update that was to follow it has failed before the commit, or only the commit does."""
@@ -139,6 +155,32 @@ def test_a_cancelled_term_never_comes() -> None:
         old.commit(0, 3)
         old.actor(0)
         assert run.holding(0) is new
+
+
+def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        old, new = run.servers
+        reached, go = threading.Event(), threading.Event()
+
+        def stop(message: Message) -> None:
+            if message.kind is Kind.PART:
+                reached.set()
+                assert go.wait(HANGS_S)
+
+        tapped(old, before=stop)
+
+        def prepare() -> None:
+            with pytest.raises(RejectedRequest, match="in term 1 was cancelled"):
+                old.prepare(0, new.address, 1, replica="")
+
+        def cancel() -> None:
+            assert reached.wait(HANGS_S)
+            assert old.cancel(0, 1)
+            go.set()
+
+        together(prepare, cancel)
+        assert old.actor(0).ask(update(0, 0, 5)).term == 0
 
 
 def test_the_old_primary_becomes_the_replica() -> None:
@@ -318,3 +360,14 @@ def test_a_client_that_was_sent_on_is_not_kept_at_those_who_serve_no_more() -> N
         goes(first, third, 3)
         asks()
         wait_for(lambda: not second.listener._channels)
+
+
+def test_status_does_not_wait_for_a_partition_that_is_busy() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        old, new = run.servers
+        seen: list[str] = []
+        tapped(old, before=once(lambda: seen.append(status(old).role), Kind.ACTIVATE))  # in the partition's thread
+        old.prepare(0, new.address, 1, replica="")
+        old.commit(0, 1)
+        assert seen == ["serving"]

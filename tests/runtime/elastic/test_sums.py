@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from plink.runtime.elastic.arrays.checked_sums import Overflow, add, add_at
 
 INTEGERS = ("int32", "int64")
+FLOATS = ("float32", "float64")
 
 
 def near_the_ends(dtype: str) -> st.SearchStrategy[int]:
@@ -29,6 +30,19 @@ def test_integers_that_wrap_around_are_found_and_no_others(data: st.DataObject, 
         assert error.value.row == wrong[0]
     else:
         assert add(first, second, first if in_place else None)[:, 0].tolist() == exact
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_are_compared_to_the_last(dtype: str) -> None:
+    """They are so block by block."""
+    for rows, width in ((1, 3), (70_000, 3), (3, 70_000), (257, 1024)):
+        first, second = np.zeros((rows, width), dtype), np.ones((rows, width), dtype)
+        first[-1, -1] = np.iinfo(dtype).max
+        with pytest.raises(Overflow) as error:
+            add(first, second)
+        assert error.value.row == rows - 1
+        first[-1, -1] -= 1
+        assert np.array_equal(add(first, second), first + second)
 
 
 @given(st.data(), st.sampled_from(INTEGERS))
@@ -74,3 +88,13 @@ def test_floats_that_become_infinite_are_found(dtype: str, sign: int, rows: int,
         assert error.value.row == place[0]
         assert np.array_equal(first, before)
         second[place] = 1
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_floats_at_their_ends_are_no_overflow(dtype: str) -> None:
+    most = np.finfo(dtype).max
+    ends = np.array([[most, -most, most, np.finfo(dtype).smallest_subnormal]], dtype)
+    other = np.array([[-most, most, 0, 0]], dtype)
+    assert add(ends, other).tolist() == [[0, 0, most, ends[0, 3]]]
+    add_at(ends, np.array([0, 0]), np.concatenate([other, -other]))
+    assert ends.tolist() == [[most, -most, most, ends[0, 3]]]

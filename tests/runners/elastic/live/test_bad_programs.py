@@ -35,6 +35,16 @@ def test_data_that_a_newcomer_lacks(tmp_path: Path) -> None:
     assert "raised FileNotFoundError: no data here (" in line["why"]
 
 
+def test_a_result_that_cannot_be_kept(tmp_path: Path) -> None:
+    """The job ends with file and line."""
+    with Elastic(tmp_path, "r", clocks=5, more=("--spoilt",)) as job:
+        job._thread.join(80)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert "h0: app Tally: result() raised OSError: cannot save (" in job.ended.reason
+    assert "tally.py:" in job.ended.reason
+
+
 def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> None:
     """One line, which says where."""
     with Elastic(tmp_path, "rt", more=("--fail", "7")) as job:

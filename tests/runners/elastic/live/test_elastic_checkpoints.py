@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from plink.errors import PlinkError
 from tests.runners.elastic.live.elastic import Elastic, PrivateFolder
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (mount namespaces)")
@@ -85,6 +86,30 @@ def test_one_is_asked_for_and_another_job_goes_on_from_it(tmp_path: Path) -> Non
         again.finish()
     iterations = [line["iteration"] for line in again.events("iteration")]
     assert iterations == list(range(later["clock"], clocks))
+
+
+def test_none_is_asked_for_where_there_is_no_folder(tmp_path: Path) -> None:
+    with Elastic(tmp_path, "rt", more=("--work-s", "0.02")) as job:
+        job.clock(5)
+        with pytest.raises(PlinkError, match="started without --checkpoint DIR"):
+            job.checkpoint()
+        job.finish()
+
+
+@needs_root
+@pytest.mark.parametrize("tiers", ["rtt", "rrtttt", "rttttttt"])
+def test_restore_where_transient_hosts_do_not_see_the_folder(tmp_path: Path, tiers: str) -> None:
+    """In all three stages reliable hosts read the checkpoint and hand partitions on."""
+    first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "checkpoints"
+    for path in (first, second, folder):
+        path.mkdir()
+    settings = {"checkpoints": str(folder), "active": 1.0, "backup_only": 4.0}
+    with Elastic(first, tiers, clocks=20, settings=settings, private=PrivateFolder(folder)) as job:
+        job.finish()
+    settings = {"restore": str(folder), "active": 1.0, "backup_only": 4.0}
+    with Elastic(second, tiers, clocks=40, settings=settings, private=PrivateFolder(folder)) as again:
+        again.finish()
+    assert [line["iteration"] for line in again.events("iteration")] == list(range(20, 40))
 
 
 @needs_root
