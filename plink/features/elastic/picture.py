@@ -157,9 +157,13 @@ def _stage_spans(history: History, over_seconds: bool, span: tuple[float, float]
 
 
 def _bands(
-    shaded: "list[Axes]", named: "Axes", history: History, over_seconds: bool, span: tuple[float, float],
-    palette: Palette
-) -> None:  # fmt: skip
+    shaded: "list[Axes]",
+    named: "Axes",
+    history: History,
+    over_seconds: bool,
+    span: tuple[float, float],
+    palette: Palette,
+) -> None:
     label_end = -np.inf
     for number, (begin, end, stage) in enumerate(_stage_spans(history, over_seconds, span)):
         begin = span[0] if number == 0 else begin  # before the first there is no other
@@ -170,10 +174,19 @@ def _bands(
         if begin < label_end:
             continue  # there is no room between the two for a name
         named.annotate(
-            f"stage {stage}", (begin, 1), xycoords=("data", "axes fraction"), xytext=(4, -4),
-            textcoords="offset points", ha="left", va="top", size=8.5, weight="bold", color=palette.muted, zorder=4,
+            f"stage {stage}",
+            (begin, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -4),
+            textcoords="offset points",
+            ha="left",
+            va="top",
+            size=8.5,
+            weight="bold",
+            color=palette.muted,
+            zorder=4,
             bbox={"facecolor": _SHADES[stage], "edgecolor": "none", "pad": 1},
-        )  # fmt: skip
+        )
         label_end = begin + 0.055 * (span[1] - span[0])
 
 
@@ -182,19 +195,36 @@ def _times(ax: "Axes", history: History, over_seconds: bool, up: float, palette:
     completed = [step for step in history.steps if not step.rolled_back]
     for label, steps, style in (
         ("counts", [step for step in completed if not step.repeated], {"marker": "o", "color": palette.ink}),
-        ("done again after a roll-back", [step for step in completed if step.repeated],
-         {"marker": "s", "color": palette.ink, "markerfacecolor": palette.surface, "markeredgewidth": 1.2}),
-        ("lost to a roll-back", [step for step in history.steps if step.rolled_back],
-         {"marker": "x", "color": palette.accent, "markeredgewidth": 1.4}),
-    ):  # fmt: skip
+        (
+            "done again after a roll-back",
+            [step for step in completed if step.repeated],
+            {"marker": "s", "color": palette.ink, "markerfacecolor": palette.surface, "markeredgewidth": 1.2},
+        ),
+        (
+            "lost to a roll-back",
+            [step for step in history.steps if step.rolled_back],
+            {"marker": "x", "color": palette.accent, "markeredgewidth": 1.4},
+        ),
+    ):
         if steps:
             y = [step.iteration.seconds * up for step in steps]
-            ax.plot([_at(step, over_seconds) for step in steps], y, linestyle="", markersize=size, label=label,
-                    zorder=3, gid=label.split()[0], **style)  # fmt: skip
+            ax.plot(
+                [_at(step, over_seconds) for step in steps],
+                y,
+                linestyle="",
+                markersize=size,
+                label=label,
+                zorder=3,
+                gid=label.split()[0],
+                **style,
+            )
     ax.plot(
-        [_at(step, over_seconds) for step in completed], [step.iteration.seconds * up for step in completed],
-        color=palette.muted, linewidth=0.8, zorder=2,
-    )  # fmt: skip
+        [_at(step, over_seconds) for step in completed],
+        [step.iteration.seconds * up for step in completed],
+        color=palette.muted,
+        linewidth=0.8,
+        zorder=2,
+    )
     ax.set_ylim(0, max(step.iteration.seconds for step in history.steps) * up * 1.16 or 1.0)
     ax.tick_params(labelbottom=False)
     if any(step.rolled_back or step.repeated for step in history.steps):
@@ -255,10 +285,16 @@ def _events(
                 ):
                     continue
                 ax.annotate(
-                    text, (mark.at, row + 0.5), xytext=(-7 if on_left else 7, 0), textcoords="offset points",
-                    ha="right" if on_left else "left", va="center_baseline", size=8, color=palette.ink,
+                    text,
+                    (mark.at, row + 0.5),
+                    xytext=(-7 if on_left else 7, 0),
+                    textcoords="offset points",
+                    ha="right" if on_left else "left",
+                    va="center_baseline",
+                    size=8,
+                    color=palette.ink,
                     annotation_clip=False,
-                )  # fmt: skip
+                )
                 break
 
 
