@@ -60,7 +60,7 @@ def simulated(compute: str) -> dict[str, float]:
     for rule, bound, options in (
         ("asp", MAX_DELAY, {"min_transfer_s": np.inf}),
         (f"ordered:{_BOUND}:direct", _BOUND, {"min_transfer_s": np.inf}),
-        (f"ordered:{_BOUND}", _BOUND, {"aggregators": 0}),
+        (f"ordered:{_BOUND}", _BOUND, {}),
     ):
         rates = [transfers.LINK_BYTES_S] * (2 * transfers.HOSTS + 1)
         state = replace(arbiter.start(bound, rates), **options)  # type: ignore[arg-type]

@@ -25,7 +25,8 @@ from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.runtime.elastic.transport.records import Channel, ConnectionLost
-from plink.runtime.elastic.worker.client import MAX_CONNECTIONS, Client, PrimaryAddress
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import MAX_CONNECTIONS, PrimaryAddress
 
 _BYTES = 16 << 20
 _ROWS, _WIDTH = 4096, 1024  # of float32: 16 MB

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from plink.model.transfers.aggregation import Aggregator
+from benchmarks.transfer_aggregation import Aggregator
 from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import Order, WaitingUpdate
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from benchmarks.record import Bar, each, record
 from benchmarks.results import RECORDS
+from benchmarks.transfer_aggregation import best_first, grouped, through
 from benchmarks.transfer_batches import (
     best_end_in_order_s,
     best_end_s,
@@ -29,7 +30,6 @@ from benchmarks.transfer_batches import (
 )
 from plink.model.rules.ordered import MAX_DELAY
 from plink.model.transfers import arbiter
-from plink.model.transfers.aggregation import best_first, grouped
 from plink.model.transfers.arbiter import Announced, ArbiterState, Arrived, DropUpdate, TickDue, Transfer
 from plink.model.transfers.ordering import ordered
 from solvers.compilation import njit
@@ -49,15 +49,16 @@ TABLE_2 = {
     "C1": {"N1": 1.74, "N2": 1.23, "N3": 1.42}, "C2": {"N1": 2.96, "N2": 2.0, "N3": 2.32},
     "C3": {"N1": 1.90, "N2": 1.33, "N3": 1.42},
 }  # fmt: skip
+_AGGREGATORS = through(7)
 WAYS = {  # the bound, and how the arbiter differs from its defaults
     "async": (MAX_DELAY, {"min_transfer_s": np.inf}),
     "bounded:30, no arbiter": (30, {"min_transfer_s": np.inf}),
-    "ordered:30, no groups": (30, {"local_groups": False, "aggregators": 0}),
-    "ordered:30": (30, {"local_groups": False}),
-    "ordered:45": (45, {"local_groups": False}),
-    "ordered:60": (60, {"local_groups": False}),
-    "ordered:30, local groups": (30, {}),
-    "ordered:45, local groups": (45, {}),
+    "ordered:30, no groups": (30, {"local_groups": False}),
+    "ordered:30": (30, {"local_groups": False, "group": _AGGREGATORS}),
+    "ordered:45": (45, {"local_groups": False, "group": _AGGREGATORS}),
+    "ordered:60": (60, {"local_groups": False, "group": _AGGREGATORS}),
+    "ordered:30, local groups": (30, {"group": _AGGREGATORS}),
+    "ordered:45, local groups": (45, {"group": _AGGREGATORS}),
 }
 _READING = ("async", "ordered:30", "ordered:30, local groups")
 _BATCHES = {5: 60_000, 10: 30_000, 20: 10_000}

@@ -25,6 +25,7 @@ _HOMES = {
     "plink.features.advise.balance": ("Balance", "balance"),
     "plink.features.advise.request": ("AdviseRequest", "BalanceRequest"),
     "plink.features.advise.run": ("Advice", "advise"),
+    "plink.features.advise.tuner": ("TunerRow", "tuner_rows"),
     "plink.features.analyse.request": ("ClusterRequest", "EmbedRequest"),
     "plink.features.analyse.run": ("cluster", "embed"),
     "plink.features.check.request": ("CheckRequest",),

@@ -10,6 +10,8 @@ from plink.features.advise.request import AdviseRequest as AdviseRequest
 from plink.features.advise.request import BalanceRequest as BalanceRequest
 from plink.features.advise.run import Advice as Advice
 from plink.features.advise.run import advise as advise
+from plink.features.advise.tuner import TunerRow as TunerRow
+from plink.features.advise.tuner import tuner_rows as tuner_rows
 from plink.features.analyse.request import ClusterRequest as ClusterRequest
 from plink.features.analyse.request import EmbedRequest as EmbedRequest
 from plink.features.analyse.run import cluster as cluster

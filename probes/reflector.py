@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from plink.model.stamp import StampRoundTrips
+from plink.model.stamp import StampResult
 from plink.transport.addresses import family_of
 from probes import timestamps
 from probes.agent.summary import summary
@@ -95,7 +95,7 @@ class ReflectorAddress:
     port: int = PORT
 
 
-def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: float, ssid: int) -> StampRoundTrips:
+def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: float, ssid: int) -> StampResult:
     """Probe any STAMP reflector, one packet at a time, and return the summary of its round trips.
 
     :raises OSError: when there is no route to it.
@@ -115,7 +115,7 @@ def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: fl
                 round_trips.append(abs(t4_ns) - (kernel_sent_ns or sent_ns) - ns_between(t2, t3))
             time.sleep(interval_s)
     clock: Literal["kernel", "user"] = "kernel" if 2 * stamped > len(round_trips) else "user"
-    return StampRoundTrips(target=f"{target.address}:{target.port}", sent=count, clock=clock, **summary(round_trips))
+    return StampResult(target=f"{target.address}:{target.port}", sent=count, clock=clock, **summary(round_trips))
 
 
 def _probe(

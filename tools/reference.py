@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from plink.cli.log_handler import PANEL
+from plink.cli.verbosity import PANEL
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from plink import __version__
-from plink.cli import completion, file_defaults, metavars, verbosity
+from plink.cli import config, values, verbosity
 
 # The list of commands by group: where each is, and what the list says of it. First those that everybody needs.
 GROUPS = {
@@ -140,9 +140,10 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    config: Annotated[
+    config_file: Annotated[
         Path | None,
         typer.Option(
+            "--config",
             metavar="FILE",
             help="Defaults of options; else plink.toml or pyproject.toml (table tool.plink) here, else your own.",
         ),
@@ -154,10 +155,8 @@ def _main(
     """
     if context.resilient_parsing:
         return
-    from plink.cli.config import defaults_from
-
     if not verbosity.helping():
-        context.default_map = defaults_from(config, command)
+        context.default_map = config.defaults_from(config_file, command)
 
 
 @cache
@@ -178,10 +177,9 @@ def command(requested: str | None = None) -> Any:
             app.command(name, help=summary, rich_help_panel=_PANELS[name])(_not_requested)
     group: Any = typer.main.get_command(app)
     group.commands = {name: group.commands[name] for name in COMMANDS}  # Typer lists groups after all others
-    file_defaults.attach(group)
+    config.attach(group)
     verbosity.attach(group)
-    completion.attach(group)
-    metavars.attach(group)
+    values.attach(group)
     return group
 
 

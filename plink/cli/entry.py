@@ -8,6 +8,7 @@ import traceback
 from typing import Any
 
 from plink.cli import limits, verbosity
+from plink.cli.config import line_of
 from plink.errors import PlinkError, printable
 from plink.records import workspace
 from plink.records.scratch import remove_abandoned
@@ -96,8 +97,6 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
 
 def _file_location(error: Any, command: str, words: list[str]) -> str:
     """Return file and line of a refused value, unless it was typed."""
-    from plink.cli.config import line_of
-
     parameter = getattr(error, "param", None)
     names = {word.partition("=")[0] for word in words}
     if parameter is None or names & {*parameter.opts, *parameter.secondary_opts}:

@@ -82,7 +82,5 @@ def _text(raw: _Output, old: TextIO | None, errors: str | None) -> TextIO:
 
 
 def _report_error(error: OSError) -> None:
-    print(
-        f"plink: error: cannot write to standard output: {error.strerror}; nothing more is written there",
-        file=sys.stderr, flush=True,
-    )  # fmt: skip
+    message = f"cannot write to standard output: {error.strerror}; nothing more is written there"
+    print(f"plink: error: {message}", file=sys.stderr, flush=True)

@@ -3,30 +3,22 @@
 import difflib
 import re
 
-_RANKS = "the hosts file says how many ranks a host takes (node1 slots=4); with --runner local --slots N does"
-_SET_BY_PLINK = "plink sets it for each rank: leave it out"
-_LAUNCHER = 'options of the launcher go through --launcher-args "..."'
 # What torchrun, mpirun, srun, horovodrun, deepspeed and accelerate call it, and what to type here.
-_OF_OTHERS = {
-    **dict.fromkeys(
-        ("--nproc", "--nproc-per-node", "-np", "--np", "-n", "-N", "-ppn", "--ntasks", "--ntasks-per-node",
-         "--npernode", "--num-proc", "--num-processes", "--num-gpus"), _RANKS,
-    ),
-    **dict.fromkeys(
-        ("--hostfile", "--machinefile", "--default-hostfile", "-H", "--host", "--nodelist", "-f"),
-        "the file with the hosts is --hosts FILE",
-    ),
-    **dict.fromkeys(("--nnodes", "--nodes", "--num-nodes", "--num-machines"), "a job takes all hosts of --hosts FILE"),
-    **dict.fromkeys(("--master-port", "--main-process-port"), "write --set master-port=N"),
-    **dict.fromkeys(
-        ("--master-addr", "--node-rank", "--machine-rank", "--rdzv-endpoint", "--rdzv-backend", "--rdzv-id",
-         "--rdzv-conf", "--standalone", "--main-process-ip"), _SET_BY_PLINK,
-    ),
-    **dict.fromkeys(("-x", "-genv", "--export"), "write --env NAME=VALUE"),
-    **dict.fromkeys(("--mca", "--bind-to", "--map-by", "--rank-by", "--report-bindings", "--oversubscribe"), _LAUNCHER),
-    **dict.fromkeys(("-m", "--module"), "write the command: plink launch python3 -m MODULE"),
+_MEANINGS = {
+    "--nproc --nproc-per-node -np --np -n -N -ppn --ntasks --ntasks-per-node --npernode --num-proc --num-processes "
+    "--num-gpus": "the hosts file says how many ranks a host takes (node1 slots=4); with --runner local --slots N does",
+    "--hostfile --machinefile --default-hostfile -H --host --nodelist -f": "the file with the hosts is --hosts FILE",
+    "--nnodes --nodes --num-nodes --num-machines": "a job takes all hosts of --hosts FILE",
+    "--master-port --main-process-port": "write --set master-port=N",
+    "--master-addr --node-rank --machine-rank --rdzv-endpoint --rdzv-backend --rdzv-id --rdzv-conf --standalone "
+    "--main-process-ip": "plink sets it for each rank: leave it out",
+    "-x -genv --export": "write --env NAME=VALUE",
+    "--mca --bind-to --map-by --rank-by --report-bindings --oversubscribe": "options of the launcher go through "
+    '--launcher-args "..."',
+    "-m --module": "write the command: plink launch python3 -m MODULE",
     "--max-restarts": "pipelines restart by --set restarts=N, elastic jobs by themselves (plink elastic run)",
-}  # fmt: skip
+}
+_OF_OTHERS = {name: meaning for names, meaning in _MEANINGS.items() for name in names.split()}
 _PRICES = "price histories are given by --prices FILE, once for each file"
 _OF_SPOT = {"--market": "the market file comes first: plink spot COMMAND MARKET --prices FILE"}
 # What Pydantic says, which Typer reads values with, and what that means.

@@ -1,15 +1,16 @@
-"""``-v``, ``-q`` and ``--debug``, the options of every command for how much it prints."""
+"""``-v``, ``-q`` and ``--debug``, the options of every command for how much it prints, and the library's log (loggers
+below ``plink``) as lines on standard error."""
 
 import logging
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
-from plink.cli.log_handler import PANEL, show_log
 from plink.terminal import screen
+from plink.terminal.screen import say, say_error
 
-DEBUG = "--debug"
-
+PANEL = "Verbosity"  # of the options of all commands
 
 _debugging = _helping = False
 
@@ -32,14 +33,28 @@ def debugging() -> bool:
     return _debugging
 
 
-def attach(command: Any) -> None:
+class _StderrHandler(logging.Handler):
+    """Log handler that prints to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        (say_error if record.levelno >= logging.WARNING else say)(record.getMessage())
+
+
+def show_log(level: int = logging.INFO) -> None:
+    """Print log records of this level and above from now on."""
+    logger = logging.getLogger("plink")
+    logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _StderrHandler)] + [
+        _StderrHandler()
+    ]
+    logger.setLevel(level)
+    logger.propagate = False
+
+
+def attach(command: Any, options: list[Any] | None = None) -> None:
     """Add the options to the command and all its subcommands, which share them."""
-    _add(command, _options())
-
-
-def _add(command: Any, options: list[Any]) -> None:
+    options = _options() if options is None else options
     for child in getattr(command, "commands", {}).values():
-        _add(child, options)
+        attach(child, options)
     command.params += options
 
 
@@ -69,24 +84,15 @@ def _debug(enabled: bool) -> None:
     _debugging = _debugging or enabled
 
 
+def _option(*names: str, callback: Callable[[bool], None], help_text: str) -> Any:
+    return typer.Option(*names, callback=callback, help=help_text, rich_help_panel=PANEL)
+
+
 def _option_holder(
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "-v", "--verbose", callback=_verbose, help="Print more details.", rich_help_panel=PANEL
-        ),
-    ] = False,
+    verbose: Annotated[bool, _option("-v", "--verbose", callback=_verbose, help_text="Print more details.")] = False,
     quiet: Annotated[
-        bool,
-        typer.Option(
-            "-q", "--quiet", callback=_quiet, help="Print only results and errors.", rich_help_panel=PANEL
-        ),
+        bool, _option("-q", "--quiet", callback=_quiet, help_text="Print only results and errors.")
     ] = False,
-    debug: Annotated[
-        bool,
-        typer.Option(
-            DEBUG, callback=_debug, help="Show the traceback of an error.", rich_help_panel=PANEL
-        ),
-    ] = False,
-) -> None:  # fmt: skip
+    debug: Annotated[bool, _option("--debug", callback=_debug, help_text="Show the traceback of an error.")] = False,
+) -> None:
     """Declare the options; never called."""

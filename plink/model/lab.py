@@ -1,4 +1,4 @@
-"""State of an emulated cloud (``plink.lab/1``)."""
+"""How an emulated cloud stands (``plink.lab/1``)."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from plink.model.document import Document, Part
 from plink.model.types import Count, HostName, LabName, Share
 
 
-class LabLink(Part, frozen=True, kw_only=True):
+class LinkStatus(Part, frozen=True, kw_only=True):
     """The uplink of a rack or pod, a switch, or an interface of a host that has several."""
 
     name: Annotated[str, Meta(pattern=r"^((rack|pod|rail)[0-9]+|switch-[0-9]+-[0-9]+|.+/eth[0-9]+)$")]
@@ -24,7 +24,7 @@ class LabLink(Part, frozen=True, kw_only=True):
     """How much later what it sends arrives, by `plink lab delay`, microseconds."""
 
 
-class LabHost(Part, frozen=True, kw_only=True):
+class HostStatus(Part, frozen=True, kw_only=True):
     """One host."""
 
     name: HostName
@@ -44,14 +44,14 @@ class LabHost(Part, frozen=True, kw_only=True):
 
 
 class LabStatus(Document, frozen=True, kw_only=True, tag="plink.lab/1"):
-    """State of an emulated cloud.
+    """How an emulated cloud stands.
 
     Printed by `plink lab status --json`.
     """
 
     name: LabName
     """The lab's name."""
-    links: Annotated[tuple[LabLink, ...], Meta(min_length=1)]
+    links: Annotated[tuple[LinkStatus, ...], Meta(min_length=1)]
     """One entry a rack, then one a pod; or one a switch, then one an interface of a host."""
-    hosts: Annotated[tuple[LabHost, ...], Meta(min_length=1)]
+    hosts: Annotated[tuple[HostStatus, ...], Meta(min_length=1)]
     """One entry a host, in the order of the lab's hosts file."""

@@ -17,9 +17,12 @@ from solvers.elastic.settings import Settings
 from solvers.elastic.start import start
 
 _LAYOUT = {
-    "tables": "tables", "shards": "shards", "batches": "mini-batches", "grains": "grains of a mini-batch",
+    "tables": "tables",
+    "shards": "shards",
+    "batches": "mini-batches",
+    "grains": "grains of a mini-batch",
     "optimisers": "tables with an optimiser",
-}  # fmt: skip
+}
 
 
 def refuse(members: Sequence[Member], rule: str = "bsp", divergence: str = "") -> str | None:

@@ -46,9 +46,13 @@ class ControllerProcess:
     def __init__(self, on_message: Callable[[dict[str, Any] | None], None], errors: Path | None) -> None:
         stderr: Any = subprocess.DEVNULL if errors is None else errors.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=stderr, start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+            [sys.executable, "-P", "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         if errors is not None:
             stderr.close()
         self._on_message = on_message
@@ -115,13 +119,26 @@ class ControllerProcess:
 
 # Under these names; what else there is never travels.
 _TYPES: dict[str, type[Any]] = {
-    "start": events.JobStarted, "restart": events.ControllerRestarted, "joined": events.HostsJoined,
-    "lost": events.HostsLost, "evict": events.EvictionNotice, "get_status": events.StatusRequested,
-    "get_checkpoint": events.CheckpointRequested, "host_message": events.HostMessage, "alive": events.SupervisorAlive,
-    "send": commands.Send, "drop": commands.DropHost, "say": commands.Say, "status": commands.StatusAnswer,
-    "checkpoint": commands.CheckpointAnswer, "start_reliable_hosts": commands.StartReliableHosts,
-    "end": commands.EndJob, "log": commands.LogLine, "note": commands.Note, **extensions.EVENTS,
-}  # fmt: skip
+    "start": events.JobStarted,
+    "restart": events.ControllerRestarted,
+    "joined": events.HostsJoined,
+    "lost": events.HostsLost,
+    "evict": events.EvictionNotice,
+    "get_status": events.StatusRequested,
+    "get_checkpoint": events.CheckpointRequested,
+    "host_message": events.HostMessage,
+    "alive": events.SupervisorAlive,
+    "send": commands.Send,
+    "drop": commands.DropHost,
+    "say": commands.Say,
+    "status": commands.StatusAnswer,
+    "checkpoint": commands.CheckpointAnswer,
+    "start_reliable_hosts": commands.StartReliableHosts,
+    "end": commands.EndJob,
+    "log": commands.LogLine,
+    "note": commands.Note,
+    **extensions.EVENTS,
+}
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 
 
@@ -165,7 +182,7 @@ class Controller:
 
     def __init__(
         self, write: Callable[[dict[str, Any]], None], settings: Settings, term: int, clock: Callable[[], float]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._write, self._clock = write, clock
         self.state: State = initial(settings, term, clock())
 

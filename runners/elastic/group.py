@@ -59,19 +59,23 @@ class Group:
         self._by_rank = [numbers[name] for name in self._hosts.names]
         self._fleet = Fleet(launcher.connector, PROGRAM)
         self._pool = AgentPool(
-            self._fleet, self._hosts, launcher.job,
+            self._fleet,
+            self._hosts,
+            launcher.job,
             lambda rank, stream, line: launcher.sink(None if rank is None else self._by_rank[rank], stream, line),
             launcher.clock,
-        )  # fmt: skip
+        )
         self._gone: set[int] = set()
         self._junk_bytes = dict.fromkeys(self._by_rank, 0)
         self._closed = threading.Event()
         self.addresses: dict[int, str] = {}
 
     def start(
-        self, progress: Callable[[str, int, int], None],
-        machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] | None = None,
-    ) -> list[RankLocation]:  # fmt: skip
+        self,
+        progress: Callable[[str, int, int], None],
+        machines: Mapping[str, dict[str, Any]] | None,
+        peers: Sequence[str] | None = None,
+    ) -> list[RankLocation]:
         """Start nodes on all hosts and verify their placement; then their messages are received.
 
         :param machines: what is known of the hosts; None: they are all this machine.
@@ -254,9 +258,7 @@ class Adding:
             return
         self.soon(lambda: self._await_hello(group, members, answer, bulk, self.clock() + PROGRAM_LOAD_TIMEOUT_S))
 
-    def _await_hello(
-        self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
-    ) -> None:  # fmt: skip
+    def _await_hello(self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float) -> None:
         """Wait for the first messages of all newcomers, by calling itself again."""
         late = self.clock() > deadline
         if not late and any(member.number not in self.hello for member in members):

@@ -95,7 +95,7 @@ def _shares(seconds: Steps, shards: int | None) -> Steps:
 
 def hint(
     steps: Steps, rule: str, shares: str, division: Division = ANY_DIVISION, *, optimisers: bool = False
-) -> Hint | None:  # fmt: skip
+) -> Hint | None:
     """Return the rule that would have saved most, if that is more than a tenth; of nearly equal ones that which keeps
     more of BSP's promises. With ``optimisers`` on the servers it is one that keeps them all."""
     now = BY_SPEED if rule == "bsp" and shares == "speed" else rule

@@ -39,8 +39,9 @@ _MAX_CONTROLLER_RESTARTS = 20
 _MAX_PENDING_STATUS_REQUESTS = 50  # that nobody has answered: this asks for one a second
 _CLOSE_TIMEOUT_S = 5.0
 _REQUESTS: dict[str, Callable[[int], Any]] = {
-    "status": events.StatusRequested, "checkpoint": events.CheckpointRequested
-}  # fmt: skip
+    "status": events.StatusRequested,
+    "checkpoint": events.CheckpointRequested,
+}
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,14 @@ class Supervisor:
     """
 
     def __init__(
-        self, connector: Connector, job: Job, overrides: JobSettingsOverride, report: SupervisorCallbacks,
-        machines: Mapping[str, dict[str, Any]] | None, clock: Callable[[], float],
-    ) -> None:  # fmt: skip
+        self,
+        connector: Connector,
+        job: Job,
+        overrides: JobSettingsOverride,
+        report: SupervisorCallbacks,
+        machines: Mapping[str, dict[str, Any]] | None,
+        clock: Callable[[], float],
+    ) -> None:
         self._job, self._overrides, self._callbacks = job, overrides, report
         self._launcher = NodeLauncher(connector, job, report.sink, clock)
         self._machines, self._clock = machines, clock
@@ -112,10 +118,19 @@ class Supervisor:
         self._lab: str | None = None
         self._began = clock()
         self._adding = Adding(
-            self._queue.put, lambda hosts: self._group(Hosts(tuple(hosts), self._lab)), self._members, self._hello,
-            self._lost, machines, self._room, self._admit, self._dismiss, report.note, lambda: self._ended is not None,
+            self._queue.put,
+            lambda hosts: self._group(Hosts(tuple(hosts), self._lab)),
+            self._members,
+            self._hello,
+            self._lost,
+            machines,
+            self._room,
+            self._admit,
+            self._dismiss,
+            report.note,
+            lambda: self._ended is not None,
             clock,
-        )  # fmt: skip
+        )
         self.control_socket = ControlSocket(
             lambda request, answer: self._queue.put(lambda: self._handle_request(request, answer))
         )
@@ -138,9 +153,13 @@ class Supervisor:
             self._settings = Settings(
                 keys=base64.b64encode(RunKeys.make().pem).decode(),
                 partitions=min(partition_count(max(most, len(members))), max(1, *(rows for rows, _ in shapes))),
-                shards=first.shards, shapes=shapes, started=time.time(), began=self._began,
-                optimisers=bool(first.optimisers), **self._overrides.settings,
-            )  # fmt: skip
+                shards=first.shards,
+                shapes=shapes,
+                started=time.time(),
+                began=self._began,
+                optimisers=bool(first.optimisers),
+                **self._overrides.settings,
+            )
             if note := warning(members, members, self._settings):
                 self._callbacks.say(note)
             self._start_controller(events.JobStarted)
@@ -155,9 +174,14 @@ class Supervisor:
         for host in hosts:
             rate = self._overrides.settings.get("host_rate")
             member = Member(
-                self._next_number, host.name, host.tier, host.slots, host.price, rate=rate,
+                self._next_number,
+                host.name,
+                host.tier,
+                host.slots,
+                host.price,
+                rate=rate,
                 rack=self._overrides.racks.get(host.name, ""),
-            )  # fmt: skip
+            )
             self._hosts[member.number] = host
             self._next_number += 1
             members.append(member)

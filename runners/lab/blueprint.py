@@ -70,6 +70,7 @@ class LabSettings(FeatureRequest):
     rails: Annotated[
         int, Option("Rails, each with an interface of all hosts (--hosts-per-rack).", panel=_INTERFACES_PANEL)
     ] = 2
+    gpu: Annotated[bool, Option("All hosts share this machine's GPU; NCCL uses the lab's links.")] = False
 
     @property
     def interfaces(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from plink.errors import PlinkError, UsageError
-from plink.model.lab import LabHost, LabLink, LabStatus
+from plink.model.lab import HostStatus, LabStatus, LinkStatus
 from runners.lab import impairments, kernel, links, sshd
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.links import Cable
@@ -187,13 +187,15 @@ def status(blueprint: Blueprint, state: LabState) -> LabStatus:
         }
 
     hosts = tuple(
-        LabHost(address=place.address, alive=sshd.process(blueprint, place.name, state) is not None, **seen(place.name))
+        HostStatus(
+            address=place.address, alive=sshd.process(blueprint, place.name, state) is not None, **seen(place.name)
+        )
         for place in blueprint.places
     )
     names = {place.name for place in blueprint.places}
     targets = [target for target in by_target if target not in names and not target.endswith("/mgmt0")]
-    parts = tuple(LabLink(**seen(target)) for target in sorted(targets, key=lambda target: "/" in target))
-    return LabStatus(name=state.name, links=parts, hosts=hosts)
+    parts = tuple(LinkStatus(**seen(target)) for target in sorted(targets, key=lambda target: "/" in target))
+    return LabStatus(name=state.name, links=parts, hosts=tuple(hosts))
 
 
 def _devices(namespace: str) -> tuple[set[str], dict[str, int]]:

@@ -11,7 +11,7 @@ from typing import NoReturn
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts, render_hosts
 from plink.model.storage import write_text
-from runners.lab import kernel, links, sshd
+from runners.lab import gpu, kernel, links, sshd
 from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, LabSettings, draw, is_lab_address
 from runners.lab.state import LABS, LabState, names, need_root
 
@@ -37,9 +37,14 @@ def up(settings: LabSettings, on_step: Callable[[str], None] = lambda step: None
             return blueprint, False
         _check_private_folders(blueprint, state)
         _remove(state)
+        if settings.gpu:
+            gpu.check(len(blueprint.places))
         try:
             state.begin()
             _guard()
+            if settings.gpu:
+                on_step("MPS")
+                gpu.start(state)
             on_step("links")
             links.lay(blueprint)
             on_step("keys")
@@ -81,6 +86,7 @@ def _remove(state: LabState) -> bool:
     state.unmark()
     for namespace in namespaces:
         kernel.kill_all(namespace)
+    gpu.stop(state)
     kernel.ip([f"netns del {namespace}" for namespace in namespaces])
     state.remove()
     if not names() and _GUARD.exists():
@@ -148,6 +154,7 @@ def exec_on(state: LabState, host: str, command: list[str]) -> NoReturn:
     # Also its root: where all of this is in a chroot, that of the mounts is another.
     namespaces = ("--target", str(pid), "--net", "--uts", "--mount", "--root")
     try:
-        os.execvp("nsenter", ["nsenter", *namespaces, f"--wd={os.getcwd()}", *command])
+        shared = gpu.environment(host, state) if blueprint.settings.gpu else {}
+        os.execvpe("nsenter", ["nsenter", *namespaces, f"--wd={os.getcwd()}", *command], os.environ | shared)
     except OSError as error:
         raise PlinkError(f"cannot run nsenter: {error.strerror}") from None

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from plink.errors import PlinkError
 from plink.transport.command_output import run_to_end
-from runners.lab import kernel
+from runners.lab import gpu, kernel
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.state import LabState
 
@@ -43,9 +43,11 @@ def _write_key(path: Path) -> str:
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
-def _configuration(place: Place, state: LabState) -> str:
+def _configuration(blueprint: Blueprint, place: Place, state: LabState) -> str:
     # python3 on a lab host is the interpreter plink runs under, as on a cluster whose image was made for the job.
     python = Path(sys.executable).parent
+    shared = gpu.environment(place.name, state) if blueprint.settings.gpu else {}
+    variables = "".join(f" {name}={value}" for name, value in shared.items())
     # SHLVL: bash takes itself for a shell below another and reads no ~/.bashrc (shell.c, run_startup_files). Whatever
     # this machine's does (pyenv's waits a minute for a lock that a killed login left) is none of the lab's business.
     return f"""\
@@ -61,7 +63,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 200
 MaxSessions 200
-SetEnv PATH={python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SHLVL=1
+SetEnv PATH={python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SHLVL=1{variables}
 Subsystem sftp internal-sftp
 """
 
@@ -102,7 +104,7 @@ def start(blueprint: Blueprint, place: Place, state: LabState) -> None:
         raise PlinkError("sshd is not installed: `apt-get install openssh-server`")
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation folder, made at boot by systemd elsewhere
     conf, log, pid = (state.file(place.name, kind) for kind in ("sshd.conf", "sshd.log", "sshd.pid"))
-    conf.write_text(_configuration(place, state))
+    conf.write_text(_configuration(blueprint, place, state))
     pid.unlink(missing_ok=True)
     argv = ["ip", "netns", "exec", blueprint.namespace(place.name), "unshare", "--uts", "sh", "-c", _BOOT, "sh"]
     mounts = [str(state.etc_hosts), "/etc/hosts", *_private_mounts(blueprint, place, state)]

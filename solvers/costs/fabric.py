@@ -34,6 +34,7 @@ _MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
 _MIN_CONFIDENCE = 0.5
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
+
 Row = SharedLinkEntry
 
 

@@ -83,10 +83,12 @@ def consistent(ctx: Context, clock: int) -> None:
 def rolled_back(current: Checkpointing, clock: int) -> Checkpointing:
     """Reset after a roll-back: an attempt under way may be of a state that no host has any more."""
     return replace(
-        current, clock=clock, ending=None,
+        current,
+        clock=clock,
+        ending=None,
         attempt=None if current.attempt is None else replace(current.attempt, abandoned=True),
         requests=tuple((min(requested, max(0, clock)), request_id) for requested, request_id in current.requests),
-    )  # fmt: skip
+    )
 
 
 def finished(ctx: Context, clock: int) -> bool:

@@ -99,7 +99,7 @@ def answered(deaths: CrashLoop, host: int, request: int) -> CrashLoop:
 
 def died(
     deaths: CrashLoop, host: tuple[int, str], reason: str, clock: int, latest_request: int
-) -> tuple[CrashLoop, bool]:  # fmt: skip
+) -> tuple[CrashLoop, bool]:
     """Return whether a death counts: then the others are to be asked something, to show that they are there.
 
     :param host: its number and name. :param clock: that the whole job has reached. :param asked: the latest request.

@@ -43,8 +43,10 @@ def of_iteration(state: State, iteration: int) -> Mapping[str, tuple[float, floa
         if host in state.members:
             workers = max(1.0, work.clocks / clocks)
             result[state.members[host].name] = (
-                round(work.compute_s / workers, 6), round(work.waited_s / workers, 6), round(work.steps / workers),
-            )  # fmt: skip
+                round(work.compute_s / workers, 6),
+                round(work.waited_s / workers, 6),
+                round(work.steps / workers),
+            )
     return result
 
 

@@ -43,6 +43,13 @@ class Member:
     def line(self, event: str, reason: str, seconds: float | None = None) -> dict[str, Any]:
         """Return the log line of an event of this host; ``seconds``: that it may stay."""
         return {
-            "what": "host", "host": self.name, "number": self.number, "tier": self.tier, "slots": self.slots,
-            "price": self.price, "event": event, "seconds": seconds, "why": reason,
-        }  # fmt: skip
+            "what": "host",
+            "host": self.name,
+            "number": self.number,
+            "tier": self.tier,
+            "slots": self.slots,
+            "price": self.price,
+            "event": event,
+            "seconds": seconds,
+            "why": reason,
+        }

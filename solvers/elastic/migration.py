@@ -19,7 +19,7 @@ from plink.model.elastic.requests import (
     SetPrimaries,
     SetReplica,
     StopReplicating,
-)  # fmt: skip
+)
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved

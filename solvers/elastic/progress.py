@@ -23,9 +23,11 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     """Handle a clock that a worker has done."""
     clock, iteration = report.clock, report.iteration
     current = replace(
-        ctx.state.progress, batches=report.batches, clock_done=max(ctx.state.progress.clock_done, clock),
+        ctx.state.progress,
+        batches=report.batches,
+        clock_done=max(ctx.state.progress.clock_done, clock),
         workers=workers,
-    )  # fmt: skip
+    )
     ctx.state.progress = current
     if not report.is_leader or clock == 0 or not report.steps:  # before the first, or one that only ends the job
         return
@@ -38,10 +40,11 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
         current = replace(current, over={**current.over, iteration: end})
     if report.evaluated_iteration is not None:
         current = replace(
-            current, evaluated=max(current.evaluated, report.evaluated_iteration),
+            current,
+            evaluated=max(current.evaluated, report.evaluated_iteration),
             objectives={**current.objectives, report.evaluated_iteration: report.objective},
             objective=current.objective if report.objective is None else report.objective,
-        )  # fmt: skip
+        )
     ctx.state.progress = current
     for over in sorted(number for number in current.over if number <= current.evaluated):
         _log_iteration(ctx, over)
@@ -49,9 +52,11 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     if any(number <= oldest for number in current.took):
         dropped = {number for number in current.took if number <= oldest}
         ctx.state.progress = replace(
-            current, took=omit(current.took, *dropped), over=omit(current.over, *dropped),
+            current,
+            took=omit(current.took, *dropped),
+            over=omit(current.over, *dropped),
             objectives=omit(current.objectives, *dropped),
-        )  # fmt: skip
+        )
 
 
 def change_stage(ctx: Context, stage: Stage, reason: str) -> None:
@@ -87,11 +92,16 @@ def ended(ctx: Context) -> None:
 def status(progress: TrainingProgress) -> dict[str, Any]:
     """Return the progress for a person."""
     return {
-        "iteration": progress.iteration, "iteration_s": progress.seconds, "objective": progress.objective,
-        "workers": progress.workers, "iteration_workers": progress.iteration_workers,
-        "begun": progress.clock_done + 1, "work": dict(progress.work), "moved": progress.moved,
+        "iteration": progress.iteration,
+        "iteration_s": progress.seconds,
+        "objective": progress.objective,
+        "workers": progress.workers,
+        "iteration_workers": progress.iteration_workers,
+        "begun": progress.clock_done + 1,
+        "work": dict(progress.work),
+        "moved": progress.moved,
         "help": {host: dict(helpers) for host, helpers in progress.help.items()},
-    }  # fmt: skip
+    }
 
 
 def _log_iteration(ctx: Context, iteration: int) -> None:
@@ -100,12 +110,26 @@ def _log_iteration(ctx: Context, iteration: int) -> None:
     work = host_work.of_iteration(ctx.state, iteration)
     moved, helped = host_work.help_of_iteration(ctx.state, iteration)
     ctx.state.progress = replace(
-        current, iteration=iteration, seconds=seconds, iteration_workers=over.workers,
-        over=omit(current.over, iteration), objectives=omit(current.objectives, iteration),
-        work=work, moved=moved, help=helped,
-    )  # fmt: skip
+        current,
+        iteration=iteration,
+        seconds=seconds,
+        iteration_workers=over.workers,
+        over=omit(current.over, iteration),
+        objectives=omit(current.objectives, iteration),
+        work=work,
+        moved=moved,
+        help=helped,
+    )
     ctx.log(
-        at=round(over.at, 3), what="iteration", iteration=iteration, seconds=round(seconds, 6),
-        objective=current.objectives.get(iteration), stage=over.stage or current.stage, workers=over.workers,
-        clock=over.clock, work=work, moved=moved, help=helped,
-    )  # fmt: skip
+        at=round(over.at, 3),
+        what="iteration",
+        iteration=iteration,
+        seconds=round(seconds, 6),
+        objective=current.objectives.get(iteration),
+        stage=over.stage or current.stage,
+        workers=over.workers,
+        clock=over.clock,
+        work=work,
+        moved=moved,
+        help=helped,
+    )

@@ -77,11 +77,16 @@ def rolled_back(ctx: Context, clock: int) -> None:
     _abandon(ctx)
     current, members = ctx.state.rebalancing, ctx.state.members
     ctx.state.rebalancing = replace(
-        current, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={},
+        current,
+        start_at=clock + 1,
+        frozen=False,
+        begun=clock,
+        history={},
+        pending={},
         leaving={},
         after_rollback={**current.after_rollback, **{worker: left.host for worker, left in current.leaving.items()}},
         workers={number: worker for number, worker in current.workers.items() if worker.host in members},
-    )  # fmt: skip
+    )
 
 
 def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
@@ -207,10 +212,11 @@ def _set_participants(ctx: Context) -> None:
     }
     partitions = range(len(ctx.state.cluster.partitions))
     ctx.state.rebalancing = replace(
-        current, next_workers=next_workers,
+        current,
+        next_workers=next_workers,
         next_worker=max(current.next_worker, *(number + 1 for number in next_workers)),
         barrier=replace(current.barrier, phase=Phase.SETTING_PARTICIPANTS, waiting=frozenset(partitions)),
-    )  # fmt: skip
+    )
     _tell_servers(ctx, partitions)
 
 
@@ -263,10 +269,17 @@ def _assign(ctx: Context) -> None:
             leaving[number] = PendingClocks(worker.shards, worker.first, clock, worker.host)
     history = {number: (*before.history.get(number, ()), (clock, worker.shards)) for number, worker in workers.items()}
     ctx.state.rebalancing = replace(
-        before, workers=workers, next_workers={}, barrier=Barrier(number=before.barrier.number), start_at=None,
-        begun=max(before.begun, clock - 1), pending=pending, leaving=leaving, after_rollback=after_rollback,
+        before,
+        workers=workers,
+        next_workers={},
+        barrier=Barrier(number=before.barrier.number),
+        start_at=None,
+        begun=max(before.begun, clock - 1),
+        pending=pending,
+        leaving=leaving,
+        after_rollback=after_rollback,
         history={**before.history, **history},
-    )  # fmt: skip
+    )
     everywhere = {number: (worker.host, worker.shards, worker.first) for number, worker in workers.items()}
     left = tuple((worker.host, worker.until) for worker in (*leaving.values(), *pending.values()))
     hosts = {*after_rollback.values(), *(worker.host for worker in (*before.workers.values(), *workers.values()))}

@@ -65,11 +65,12 @@ def status(state: State) -> dict[str, Any]:
     """Return the replication for a person."""
     replication = state.replication
     return {
-        "rounds": replication.rounds, "bytes": sum(each.replicated for each in state.traffic.counters.values()),
+        "rounds": replication.rounds,
+        "bytes": sum(each.replicated for each in state.traffic.counters.values()),
         "bound": state.settings.divergence or None,
         "distance": math.sqrt(sum(each.square for each in replication.divergence.values())),
         "largest_distance": math.sqrt(sum(each.largest_square for each in replication.divergence.values())),
-    }  # fmt: skip
+    }
 
 
 def log(ctx: Context) -> None:

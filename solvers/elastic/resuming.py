@@ -160,9 +160,7 @@ def latest_thresholds(reports: Reports) -> StageThresholds | None:
 
 def leaving_workers(reports: Reports, workers: Mapping[int, WorkerAssignment]) -> dict[int, int]:
     """Return workers that were told to leave and have not yet, with their hosts."""
-    return {
-        worker: host for host, report in reports.items() for worker in report.workers if worker not in workers
-    }  # fmt: skip
+    return {worker: host for host, report in reports.items() for worker in report.workers if worker not in workers}
 
 
 def _something_was_under_way(reports: Reports) -> bool:
@@ -246,9 +244,15 @@ def _begin_with(ctx: Context, thresholds: Thresholds, clock: int, number: int) -
 def _log_controller(ctx: Context, event: str, reason: str) -> None:
     settings = ctx.state.settings
     ctx.log(
-        what="controller", event=event, why=reason, rule=settings.rule, shares=settings.shares, shards=settings.shards,
-        optimisers=settings.optimisers, divergence=settings.divergence,
-    )  # fmt: skip
+        what="controller",
+        event=event,
+        why=reason,
+        rule=settings.rule,
+        shares=settings.shares,
+        shards=settings.shards,
+        optimisers=settings.optimisers,
+        divergence=settings.divergence,
+    )
 
 
 def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
@@ -412,10 +416,14 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
         finished = report.finished | finished
     state.ending = replace(state.ending, finished=finished)
     state.rebalancing = replace(
-        state.rebalancing, workers=workers, next_worker=next_worker, start_at=None,
-        begun=max(report.begun for report in reports.values()), frozen=bool(finished),
+        state.rebalancing,
+        workers=workers,
+        next_worker=next_worker,
+        start_at=None,
+        begun=max(report.begun for report in reports.values()),
+        frozen=bool(finished),
         after_rollback=leaving_workers(reports, workers),
-    )  # fmt: skip
+    )
     state.sizes = rebalancing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)

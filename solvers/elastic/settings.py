@@ -96,12 +96,22 @@ class Settings:
     def of(self, member: Member) -> Begin:
         """Return the request with which a node begins."""
         return Begin(
-            number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
-            started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
-            restore=self.restore, job=self.job, reliable=member.reliable,
-            rebalance=self.rebalance, divergence=self.divergence,
+            number=member.number,
+            address=member.at,
+            keys=self.keys,
+            partitions=self.partitions,
+            rule=self.rule,
+            started=self.started,
+            notice_s=self.notice_s,
+            notices=self.notices,
+            checkpoints=self.checkpoints,
+            restore=self.restore,
+            job=self.job,
+            reliable=member.reliable,
+            rebalance=self.rebalance,
+            divergence=self.divergence,
             link_bytes_s=self.link_rates.get(member.name, self.host_rate or 0.0),
-        )  # fmt: skip
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as a JSON object."""

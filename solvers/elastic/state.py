@@ -372,6 +372,8 @@ class State:
 def initial(settings: Settings, term: int, now: float) -> State:
     """Return the state of a controller that has not been told of any host. ``term``: greater than any before it."""
     return State(
-        settings, term, Checkpointing(over_s=now, next_s=now + settings.checkpoint_every_s),
+        settings,
+        term,
+        Checkpointing(over_s=now, next_s=now + settings.checkpoint_every_s),
         latest_request=(term << 32) - 1,  # or an answer to the controller before would be taken for one
-    )  # fmt: skip
+    )

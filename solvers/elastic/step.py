@@ -53,17 +53,20 @@ def status(state: State, now: float) -> dict[str, Any]:
     if state.placement is None:
         return {"stage": None, "hosts": [], "clock": -1}
     last, wait = state.checkpointing.last, stragglers.waits(state, now)
-    waits = wait and {
-        "clock": wait.clock, "hosts": stragglers.names_of(state, wait), "seconds": round(wait.seconds, 1)
-    }  # fmt: skip
+    waits = wait and {"clock": wait.clock, "hosts": stragglers.names_of(state, wait), "seconds": round(wait.seconds, 1)}
     return {
-        "stage": state.cluster.stage.value, "hosts": _hosts(state), "clock": state.clock,
-        "consistent": state.cluster.consistent, "generation": state.cluster.generation,
+        "stage": state.cluster.stage.value,
+        "hosts": _hosts(state),
+        "clock": state.clock,
+        "consistent": state.cluster.consistent,
+        "generation": state.cluster.generation,
         "controller": state.term,
-        "checkpoint": None if last is None else last.clock, "waits": waits,
-        "replication": replication.status(state), **progress.status(state.progress),
+        "checkpoint": None if last is None else last.clock,
+        "waits": waits,
+        "replication": replication.status(state),
+        **progress.status(state.progress),
         "updates": sum((each.updates for each in state.traffic.counters.values()), UpdateCounts()).summary(),
-    }  # fmt: skip
+    }
 
 
 def _hosts(state: State) -> list[dict[str, Any]]:

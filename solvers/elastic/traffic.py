@@ -79,8 +79,6 @@ def log_changes(ctx: Context) -> None:
         if traffic.logged.get(member.name) != counters:
             changed[member.name] = counters
             updates = asdict(counters.updates) if counters.updates != UpdateCounts() else None
-            ctx.log(
-                what="traffic", host=member.name, sent=counters.sent, received=counters.received, updates=updates
-            )  # fmt: skip
+            ctx.log(what="traffic", host=member.name, sent=counters.sent, received=counters.received, updates=updates)
     if changed:
         ctx.state.traffic = replace(traffic, logged={**traffic.logged, **changed})

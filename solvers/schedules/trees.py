@@ -50,9 +50,14 @@ def nccl_tree(ranks: int, segments: int = 1) -> Schedule:
 
     :raises UsageError: for fewer than two ranks.
     """
+    return all_reduce_along("nccl-tree", nccl_tree_parents(ranks), segments)
+
+
+def nccl_tree_parents(ranks: int) -> list[Indices]:
+    """The parents in NCCL's two trees, -1 for the root."""
     first = bitwise_parents(ranks)
     second = shifted(first, 1) if ranks % 2 else np.where(first < 0, -1, ranks - 1 - first)[::-1].astype(np.int32)
-    return all_reduce_along("nccl-tree", [first, second], segments)
+    return [first, second]
 
 
 def all_reduce_along(algo: str, trees: Sequence[Indices], segments: int = 1, **details: Any) -> Schedule:

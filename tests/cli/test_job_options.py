@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plink.cli.app import command
-from plink.cli.log_handler import PANEL
+from plink.cli.verbosity import PANEL
 from plink.errors import UsageError
 from plink.features.launch.request import JobRequest, LaunchSettings, launch_settings
 from tests.cli.files import refusal

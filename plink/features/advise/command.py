@@ -10,13 +10,14 @@ from rich.table import Table
 
 import plink
 from plink.errors import PlinkError, UsageError
-from plink.features.advise.request import FORMS, AdviseRequest, BalanceRequest
+from plink.features.advise.request import FORMS, TUNERS, AdviseRequest, BalanceRequest
 from plink.features.advise.show_balance import recorded_step, show_balance
+from plink.model.network import Network
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
-from plink.terminal.inputs import network_from
+from plink.terminal.inputs import last_order, network_from
 from plink.terminal.options import Json, NetworkFile, takes
-from plink.terminal.screen import print_json, say
+from plink.terminal.screen import print_json, print_lines, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,9 +33,21 @@ _STEP = "Does a training step hide its exchange?"
 def advise(
     request: AdviseRequest,
     network_file: NetworkFile = None,
-    size: Annotated[str | None, typer.Option(help="A message size, or a range of sizes; default 1KB..1GB.")] = None,
-    algos: Annotated[str | None, typer.Option(help="Only these algorithms, such as ring,2lha.")] = None,
+    size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="A message size, or a range of sizes; default 1KB..1GB.")
+    ] = None,
+    algos: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Only these algorithms, such as ring,2lha.")
+    ] = None,
     plot: Annotated[Path | None, typer.Option(help="Plot times over sizes to this file (.svg, .png, .pdf).")] = None,
+    tuner: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Print a file for NCCL's tuner instead: ring or tree for a size, in the last order found here.",
+            metavar=f"[{'|'.join(TUNERS)}]",
+        ),
+    ] = None,
     parameters: Annotated[
         str | None, typer.Option(help="Bytes that a training step all-reduces: is it hidden?", rich_help_panel=_STEP)
     ] = None,
@@ -65,6 +78,13 @@ def advise(
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
+    if tuner is not None:
+        if tuner not in TUNERS:
+            raise UsageError(f"--format {tuner}: choose one of {', '.join(TUNERS)}")
+        if size or algos or plot or parameters or step or run or as_json:
+            raise UsageError("--format has its own sizes and algorithms; omit the other options")
+        _print_tuner(tuner, network_from(network_file))
+        return
     if size is not None:
         low, high = _range(size)
         request = replace(request, min_bytes=low, max_bytes=high)
@@ -97,6 +117,21 @@ def advise(
         print_json(advice.stated().to_json())
     else:
         _print(advice)
+
+
+def _print_tuner(kind: str, network: Network) -> None:
+    """Print a tuner's file, and say which order it is for."""
+    from plink.features.advise.tuner import tuner_lines
+
+    order = last_order(network)
+    if order is None:
+        say("no order was found here: ranks as the network lists the hosts")
+    rows = plink.tuner_rows(network, order)
+    for row in rows:
+        say(f"{row.algorithm} from {format_bytes(row.min_bytes)}: {row.gain:.2f} times as fast as the other, or more")
+    if not rows:
+        say("ring and tree differ by less than 5 % from 4 MB on: NCCL's own choice stays")
+    print_lines(*tuner_lines(kind, network, rows))
 
 
 def _range(text: str) -> tuple[float, float]:

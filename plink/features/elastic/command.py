@@ -133,7 +133,9 @@ def add(
 def evict(
     name: RunId,
     names: Names,
-    within: Annotated[str, typer.Option("--in", help="How long they have (30s, 2m); 0s: none.")] = "30s",
+    within: Annotated[
+        str, typer.Option("--in", metavar="TIME", help="How long they have (30s, 2m); 0s: none.")
+    ] = "30s",
 ) -> None:
     """Warn hosts of an elastic job that they will be taken away: what they have moves on while there is time.
 

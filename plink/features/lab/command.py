@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from plink.model.hosts import render_hosts
-from plink.model.lab import LabHost, LabLink
+from plink.model.lab import HostStatus, LinkStatus
 from plink.model.units import format_gbps, parse_duration, parse_rate
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, say
@@ -33,6 +33,7 @@ def _chosen(context: typer.Context, name: str) -> str:
 
 _NAME = {
     "show_default": False,
+    "metavar": "NAME",
     "help": f"Name of the lab; several can run at the same time. Default: {DEFAULT_NAME}, else the only one.",
 }
 Name = Annotated[str, typer.Option(callback=_chosen, **_NAME)]
@@ -51,7 +52,7 @@ def _lab(name: Name = "") -> None:
 @takes(
     LabSettings,
     only="racks hosts_per_rack host_rate uplink_rate uplink_delay_us mtu seed private_folders pods pod_rate topology "
-    "base levels rails",
+    "base levels rails gpu",
 )
 def up(settings: LabSettings, name: Name = "") -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
@@ -100,7 +101,7 @@ def _named(name: str) -> str:
     return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
-def _state(part: LabHost | LabLink, word: str) -> str:
+def _state(part: HostStatus | LinkStatus, word: str) -> str:
     loss = f", loses {100 * part.loss:g} %" if part.loss else ""
     return word + loss + (f", {part.delay_us} us late" if part.delay_us else "")
 
@@ -140,7 +141,9 @@ def execute(
 
 @app.command()
 def shape(
-    target: Target, rate: Annotated[str, typer.Option(help="The new rate, like 50mbit.")], name: Name = ""
+    target: Target,
+    rate: Annotated[str, typer.Option(metavar="RATE", help="The new rate, like 50mbit.")],
+    name: Name = "",
 ) -> None:
     """Slow a host, one of its interfaces, a switch, or the uplink of a rack or pod down, in both directions.
 
@@ -169,7 +172,9 @@ def loss(
 @app.command()
 def delay(
     target: Target,
-    time: Annotated[str, typer.Option(help="How much longer round trips become (500us, 2ms), 1s at most.")] = "500us",
+    time: Annotated[
+        str, typer.Option(metavar="TIME", help="How much longer round trips become (500us, 2ms), 1s at most.")
+    ] = "500us",
     name: Name = DEFAULT_NAME,
 ) -> None:
     """Delay what a host, or the uplink of a rack or pod, sends, so that its round trips are longer; 0 ends it.
@@ -217,8 +222,8 @@ def kill(target: Annotated[str, typer.Argument(metavar="HOST", help="A host.")],
 def load(
     source: Annotated[str, typer.Argument(metavar="FROM", help="The host that sends.")],
     sink: Annotated[str, typer.Argument(metavar="TO", help="The host that receives.")],
-    rate: Annotated[str, typer.Option(help="How much to send.")] = "100mbit",
-    duration: Annotated[str, typer.Option(help="Duration, ten minutes at most.")] = "30s",
+    rate: Annotated[str, typer.Option(metavar="RATE", help="How much to send.")] = "100mbit",
+    duration: Annotated[str, typer.Option(metavar="TIME", help="Duration, ten minutes at most.")] = "30s",
     name: Name = "",
 ) -> None:
     """Send cross traffic from one host to another in the background; it ends by itself (or with heal).

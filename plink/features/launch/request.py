@@ -228,6 +228,10 @@ class JobRequest(FeatureRequest):
     ] = None
     checkpoint: Annotated[Path | None, Option(CHECKPOINT_HELP, metavar="DIR", panel=_PIPELINE)] = None
     restore: Annotated[Path | None, Option(RESTORE_HELP, metavar="DIR", panel=_PIPELINE)] = None
+    verify_nccl: Annotated[
+        bool,
+        Option("Read what NCCL builds, and fail if its rings and trees do not follow the order.", panel=_RUN),
+    ] = False
     settings: Annotated[
         LaunchSettings,
         Text("NAME=VALUE", launch_settings, repeated=True),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink.errors import PlinkError
+from plink.features.launch.nccl_proof import NcclLog
 from plink.features.launch.preflight import check_network
 from plink.features.launch.recording import RecordRequest, RunDescription, recording
 from plink.model.dry_run import DryRun
@@ -54,6 +55,7 @@ class LaunchRequest:
     :param pipeline_log: takes the reports of a pipeline's ranks out of the output; None: they stay in it.
     :param program: what messages call the program; None: as the job has it.
     :param preflight: what the network is compared with before ranks start, by plink's agents; None: nothing.
+    :param nccl: reads what NCCL says it built; its lines go to the run's logs alone. None: they stay in the output.
     """
 
     runner: str = "ssh"
@@ -64,6 +66,7 @@ class LaunchRequest:
     pipeline_log: PipelineLog | None = None
     program: str | None = None
     preflight: "PreflightRequest | None" = None
+    nccl: NcclLog | None = None
 
 
 def launch(
@@ -99,7 +102,8 @@ def launch(
             if stream == "err":
                 step.update(step_of_line(line))
             current.line(rank, stream, line)
-            observer.on_line(rank, stream, line)
+            if request.nccl is None or rank is None or not request.nccl.take(rank, line):
+                observer.on_line(rank, stream, line)
 
         def on_placement(locations: list[RankLocation]) -> None:
             observer.on_placement(locations)

@@ -6,6 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from msgspec import to_builtins
+
+from plink.features.launch.nccl_proof import proof_lines
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import LaunchRequest, dry_run, launch
 from plink.model.dry_run import DryRun, LaunchCommand
@@ -87,11 +90,11 @@ def start(setup: JobSetup) -> int:
         say(following.message or "restarting")
         setup = following.setup
         result = _run_with_hint(setup)
-    log = setup.request.pipeline_log
+    log, nccl = setup.request.pipeline_log, setup.request.nccl
+    proof = None if nccl is None else nccl.proof(setup.hosts)
     if setup.options.as_json:
-        print_json(
-            result.to_json() | ({} if log is None else {"pipeline": [report.to_json() for report in log.reports]})
-        )
+        parts = {} if log is None else {"pipeline": [report.to_json() for report in log.reports]}
+        print_json(result.to_json() | parts | ({} if proof is None else {"nccl": to_builtins(proof)}))
     elif log is not None:
         print("".join(f"{line}\n" for line in table_of_reports(log.reports, setup.predicted_s)), end="")
     error = report_failure(result)
@@ -99,7 +102,13 @@ def start(setup: JobSetup) -> int:
         say_error(f"error: {error}")
     if following.message is not None:
         say(following.message)
-    return result.exit_code
+    if proof is None or result.failure is not None:
+        return result.exit_code
+    for line in proof_lines(proof):
+        say(line)
+    for problem in proof.problems:
+        say_error(f"error: {problem}")
+    return result.exit_code or (1 if proof.problems else 0)
 
 
 def _run_with_hint(setup: JobSetup) -> RunResult:

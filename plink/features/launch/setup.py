@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from plink.errors import UsageError
+from plink.features.launch import nccl_proof
 from plink.features.launch.order import JobOrder, Sources, job_order
 from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
 from plink.features.launch.preflight import PreflightRequest
@@ -76,7 +77,8 @@ def launch_request(runner: str, options: JobRequest, autotune: AutotuneRequest |
     note = {"python": options.python, "order": str(order)}
     note |= {} if options.backend is None else {"backend": options.backend}
     record = RecordRequest(options.log_dir, note)
-    return LaunchRequest(runner, {}, options.accept_new_host_keys, record, autotune)
+    nccl = nccl_proof.NcclLog() if options.verify_nccl else None
+    return LaunchRequest(runner, {}, options.accept_new_host_keys, record, autotune, nccl=nccl)
 
 
 def set_up(
@@ -108,6 +110,11 @@ def set_up(
     if order.network is not None and settings.preflight != "off":
         preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")
     request = replace(request, identities=order.identities, autotune=autotune, preflight=preflight)
+    if options.verify_nccl:
+        nccl_proof.check_environment(options.env)
+        env |= nccl_proof.ENVIRONMENT
+        if "NCCL_ALGO" in options.env:
+            say(f"NCCL_ALGO={options.env['NCCL_ALGO']} is kept: it decides instead of NCCL's tuner")
     return JobSetup(replace(job, env=env | dict(options.env)), hosts, order.baseline, request, options)
 
 

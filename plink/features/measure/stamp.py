@@ -20,11 +20,11 @@ _MAX_PORT = 65535
 
 
 def reflector(
-    listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
+    listen: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[
-        int, typer.Option(min=0, max=_MAX_PORT, help="UDP port; 862 is the assigned one (needs root).")
+        int, typer.Option(min=0, max=_MAX_PORT, metavar="PORT", help="UDP port; 862 is the assigned one (needs root).")
     ] = 18862,
-    duration: Annotated[str, typer.Option(help="Stop after this time.")] = "1h",
+    duration: Annotated[str, typer.Option(metavar="TIME", help="Stop after this time.")] = "1h",
 ) -> None:
     """Answer STAMP probes (RFC 8762, unauthenticated), never with more bytes than were received.
 
@@ -52,8 +52,10 @@ def _source(address: str) -> str:
 def stamp(
     target: Annotated[str, typer.Argument(metavar="HOST[:PORT]", help="A STAMP reflector.")],
     count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of probes.")] = 100,
-    interval: Annotated[str, typer.Option(help="Time between two probes.")] = "1ms",
-    timeout: Annotated[str, typer.Option(help="A probe without an answer by then counts as lost.")] = "1s",
+    interval: Annotated[str, typer.Option(metavar="TIME", help="Time between two probes.")] = "1ms",
+    timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="A probe without an answer by then counts as lost.")
+    ] = "1s",
     as_json: Json = False,
 ) -> None:
     """Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated).
@@ -74,10 +76,10 @@ def stamp(
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
         reflector = ReflectorAddress(address, int(port))
-        round_trips = query(reflector, count, parse_duration(interval), parse_limit(timeout), ssid=1)
+        answered = query(reflector, count, parse_duration(interval), parse_limit(timeout), ssid=1)
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
-    round_trips = structs.replace(round_trips, target=target)
+    round_trips = structs.replace(answered, target=target)
     if as_json:
         print_json(round_trips.to_json())
     elif round_trips.received:

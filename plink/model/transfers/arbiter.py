@@ -6,13 +6,12 @@ the server or to a host that adds up, or drop it. What plans get wrong (rates, d
 the same, because what arrives is checked once more.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 import numpy as np
 
-from plink.model.transfers.aggregation import Aggregator, best_first, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import WaitingUpdate, ordered
 
@@ -26,6 +25,12 @@ _MIN_RATE_BYTES_S = 1e6
 _MIN_PAUSE_S = LEAD_S / 4  # between ticks: what is overdue is expected to end soon, again and again
 _RECOVERY_S = 5.0  # in which a rate that nobody measures doubles, up to the best that was seen
 _AS_PLANNED = 1.25  # times its estimate: a transfer that took longer had a slower way
+
+
+# How many updates of an ordered batch go straight to the server; then hosts that add up others, by their places.
+Groups = tuple[int, Sequence[tuple[int, Sequence[int]]]]
+# Takes the batch, what is free, its bytes with all that is dropped, and the time.
+Grouper = Callable[[Sequence[WaitingUpdate], FreeCapacity, float, float], Groups]
 
 
 @dataclass(frozen=True)
@@ -119,13 +124,13 @@ class Rate:
 @dataclass(frozen=True)
 class ArbiterState:
     """``bound``: the most versions that an update may be behind. ``rates``: of H ways out, H ways in and the server's
-    way in. ``aggregators``: so many hosts add up at once, at most. ``local_groups``: workers of a host travel as one.
+    way in. ``group``: hosts that add up on the way; None: none do. ``local_groups``: workers of a host travel as one.
     ``min_transfer_s``: what is shorter is granted at once. ``version``: updates applied. ``transfers``: planned and
     granted, in the order of their commits. ``tick_s``: when a :class:`TickDue` is due."""
 
     bound: int
     rates: tuple[Rate, ...]
-    aggregators: int = 7
+    group: Grouper | None = None
     local_groups: bool = True
     min_transfer_s: float = MIN_TRANSFER_S
     version: int = 0
@@ -222,8 +227,11 @@ def _measured(state: ArbiterState, transfer: Transfer, now: float) -> ArbiterSta
     """Correct the rates that a transfer was planned with. Both ways carry what it had. If it took longer, that one of
     them is taken to be slow which was measured longest ago."""
     ways, rates = state.ways(transfer), list(state.rates)
-    others = [each.size_bytes for each in state.transfers
-              if each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]]  # fmt: skip
+    others = [
+        each.size_bytes
+        for each in state.transfers
+        if each is not transfer and each.end_s < inf and state.ways(each)[1] == ways[1]
+    ]
     planned_s, took_s = transfer.end_s - transfer.granted_s, max(now - transfer.granted_s, 1e-9)
     bytes_s = transfer.size_bytes / took_s
     if transfer.at_once and others:  # whoever was granted at once shares the way in, which no plan knows
@@ -321,9 +329,10 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
     ]
     order = ordered(updates, free, server, now)
     answers += [DropUpdate(member.worker) for k in order.dropped for member in units[k]]
-    total_bytes = sum(update.size_bytes for update in updates)
-    aggregators = best_first([Aggregator(host, hosts + host) for host in range(hosts)], free, total_bytes, now)
-    result = grouped([updates[k] for k in order.sent], free, server, aggregators[: state.aggregators], now)
+    straight, groups = len(order.sent), []  # type: int, Sequence[tuple[int, Sequence[int]]]
+    if state.group is not None:
+        total_bytes = sum(update.size_bytes for update in updates)
+        straight, groups = state.group([updates[k] for k in order.sent], free, total_bytes, now)
     transfers = list(state.transfers)
 
     def plan(target: int | None, source: int, size_bytes: float, members: tuple[Announced, ...], *parts: int) -> int:
@@ -331,10 +340,10 @@ def _planned(state: ArbiterState, now: float, answers: list[Answer]) -> ArbiterS
         transfers.append(Transfer(number, source, target, size_bytes * (source != target), members, parts))
         return number
 
-    for k in order.sent[: result.straight]:
+    for k in order.sent[:straight]:
         plan(None, updates[k].way_out, updates[k].size_bytes, units[k])
-    for group in result.groups:
-        numbers, host = [order.sent[k] for k in group.members], group.aggregator.way_out
+    for host, places_sent in groups:
+        numbers = [order.sent[k] for k in places_sent]
         parts = [plan(host, updates[k].way_out, updates[k].size_bytes, units[k]) for k in numbers]
         members = tuple(member for k in numbers for member in units[k])
         plan(None, host, max(updates[k].size_bytes for k in numbers), members, *parts)

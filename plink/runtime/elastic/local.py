@@ -20,8 +20,9 @@ from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.runtime.elastic.worker import progress
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts, Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Finished, Worker
 
@@ -42,9 +43,14 @@ class TrainingResult:
 
 
 def train(
-    app: App[Items], *, workers: int = 1, servers: int = 1, rule: Rule | None = None,
-    say: Callable[[str], None] = lambda line: None, rebalance: Rebalance | None = None,
-) -> TrainingResult:  # fmt: skip
+    app: App[Items],
+    *,
+    workers: int = 1,
+    servers: int = 1,
+    rule: Rule | None = None,
+    say: Callable[[str], None] = lambda line: None,
+    rebalance: Rebalance | None = None,
+) -> TrainingResult:
     """Train until the stopping criterion is met; the first mistake of any worker ends the job.
 
     :param rebalance: workers that are ahead help those that are behind; None: they do not.

@@ -7,14 +7,14 @@ was started anew may repeat every request. Numbers of terms rise: a request of a
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from plink.errors import PlinkError
-from plink.model.elastic.fields import DivergenceReport, UpdateCounts
+from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import parts_of, read_partition, write_partition
 from plink.runtime.elastic.replica import migration
@@ -22,7 +22,7 @@ from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.replica.outgoing import Outgoing
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.replicator import Replicator
-from plink.runtime.elastic.replica.snapshot import Role
+from plink.runtime.elastic.replica.snapshot import PartitionStatus, Role
 from plink.runtime.elastic.transport.connection import Connection, Connections, Listener, StoreConfig
 from plink.runtime.elastic.transport.messages import (
     Announce,
@@ -35,34 +35,6 @@ from plink.runtime.elastic.transport.messages import (
     Status,
     Update,
 )
-
-
-@dataclass(frozen=True)
-class PartitionStatus:
-    """Status of one partition at one server.
-
-    :ivar clocks: those whose state it can go back to, rising; the last is the present.
-    :ivar replicated: the clock that all replicas have; the present one if there is none.
-    :ivar stragglers: the workers whose updates the next clock waits for.
-    :ivar replicas: the addresses that it is pushed to.
-    :ivar trouble: why pushes do not arrive.
-    :ivar ended: a replica that had its last push.
-    :ivar address: of who has it, where it is gone.
-    :ivar divergence: how far it is from its replicas; None where that is not bounded.
-    """
-
-    partition: int
-    role: str
-    generation: int
-    term: int
-    clocks: tuple[int, ...]
-    replicated: int
-    stragglers: tuple[int, ...]
-    replicas: tuple[str, ...]
-    trouble: str
-    ended: bool
-    address: str
-    divergence: DivergenceReport | None
 
 
 @dataclass(frozen=True)
@@ -92,9 +64,14 @@ class Server:
     """
 
     def __init__(
-        self, config: StoreConfig, *, host: str = "127.0.0.1", timeout_s: float = 10.0, read_wait_s: float = 1.0,
+        self,
+        config: StoreConfig,
+        *,
+        host: str = "127.0.0.1",
+        timeout_s: float = 10.0,
+        read_wait_s: float = 1.0,
         refused: Callable[[str], None] = lambda reason: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.config = config
         self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
         self._actors: dict[int, PartitionReplica] = {}
@@ -123,10 +100,13 @@ class Server:
         with self._changing:
             if number not in self._actors:
                 self._actors[number] = PartitionReplica(
-                    self.config, number, read_wait_s=self._read_wait_s, advanced=self._pusher.advanced,
-                    least_generation=self._least_generation,
+                    self.config,
+                    number,
+                    self._pusher.advanced,
+                    self._least_generation,
+                    read_wait_s=self._read_wait_s,
                     arbiter=self._arbiter if number == 0 and self.config.arbitrated else None,
-                )  # fmt: skip
+                )
             return self._actors[number]
 
     def _arbiter(self, now: float) -> Arbitration:
@@ -399,18 +379,8 @@ class Server:
 
     def status(self) -> list[PartitionStatus]:
         """Return the status of every partition that is or was here, by number, as of its last change."""
-        result = []
-        for number, actor in sorted(self._present().items()):
-            snapshot = actor.snapshot
-            result.append(
-                PartitionStatus(
-                    number, snapshot.role.value, snapshot.generation, snapshot.term, snapshot.clocks,
-                    snapshot.replicated, snapshot.stragglers,
-                    snapshot.replicas, self._pusher.trouble(number, snapshot.replicas), snapshot.ended,
-                    snapshot.address, snapshot.divergence,
-                )
-            )  # fmt: skip
-        return result
+        statuses = [actor.snapshot for _, actor in sorted(self._present().items())]
+        return [replace(each, trouble=self._pusher.trouble(each.partition, each.replicas)) for each in statuses]
 
     def updates(self) -> UpdateCounts:
         """Return what was applied and dropped here so far, of all partitions."""

@@ -102,7 +102,7 @@ def place_replicas(
     numbers = [host.number for host in reliable]
     allowed = [
         [host.number for host in reliable if not share_rack(host, hosts[primary])] or numbers for primary in primaries
-    ]  # fmt: skip
+    ]
     if all(len(candidates) == len(numbers) for candidates in allowed):
         return balanced(current, numbers)
     load = Counter(replica for replica, candidates in zip(current, allowed, strict=True) if replica in candidates)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from benchmarks.transfer_aggregation import Aggregator, Grouping, grouped
 from benchmarks.transfer_batches import Batch, best_end_s, random_batch
-from plink.model.transfers.aggregation import Aggregator, Grouping, grouped
 from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import WaitingUpdate
 from tests.model.transfers.batches import batches

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.transfer_aggregation import through
 from plink.model.transfers.arbiter import (
     Announced,
     Answer,
@@ -28,6 +29,7 @@ from plink.model.transfers.arbiter import (
 HOSTS = 4
 RATE_BYTES_S = 1e9
 SIZE_BYTES = 1e8
+AGGREGATORS = through(7)
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Server:
 
 
 def server(bound: int = 8, rates: Iterable[float] = (RATE_BYTES_S,) * (2 * HOSTS + 1)) -> Server:
-    return Server(start(bound, rates))
+    return Server(replace(start(bound, rates), group=AGGREGATORS))
 
 
 class World:
@@ -216,7 +218,7 @@ def test_bound_of_one_version() -> None:
 def test_workers_of_a_host_travel_as_one(clock: int) -> None:
     """If they are at the same clock: else one might be undone without the other."""
     arbiter = server()
-    arbiter.state = replace(arbiter.state, aggregators=0)
+    arbiter.state = replace(arbiter.state, group=None)
     (first,) = arbiter.send(Announced(7, 3, 3 * SIZE_BYTES, 0), 0.0)
     assert isinstance(first, Transfer)
     for worker in (0, 1):
@@ -269,9 +271,7 @@ def test_partner_of_a_lost_worker_is_still_sent(lost: int) -> None:
 def committed_of(bound: int, versions: dict[int, list[int]], local_groups: bool) -> int:
     """How many updates are committed of those that wait behind another transfer when the server is at version 5, by
     host and version."""
-    state = replace(
-        start(bound, (RATE_BYTES_S,) * (2 * HOSTS + 1)), aggregators=0, local_groups=local_groups, version=5
-    )
+    state = replace(start(bound, (RATE_BYTES_S,) * (2 * HOSTS + 1)), local_groups=local_groups, version=5)
     arbiter, workers, under_way = Server(state, version=5), itertools.count(), list[Transfer]()
 
     def send(event: Event, now: float) -> None:

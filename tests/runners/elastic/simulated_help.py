@@ -18,8 +18,8 @@ from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing, help
 from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession
 from plink.runtime.elastic.transport.messages import HelpResult, Message, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.clock_work import Grain
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.worker import WorkOff
 from tests.runners.elastic.simulated_server import SimulatedLine
 from tests.runtime.elastic.simulated_helping import Queue

@@ -22,12 +22,12 @@ from plink.model.elastic.requests import Begun
 from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints
-from plink.runtime.elastic.node import _LONG_HANDLERS, _MAX_CONCURRENT_MOVES, _MAX_RETRIES, Node
+from plink.runtime.elastic.node import _MAX_CONCURRENT_MOVES, Node
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.request_handlers import MOVING
+from plink.runtime.elastic.request_handlers import LONG_HANDLERS, MAX_RETRIES, MOVING
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import Read, Status, Wanted
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runners.elastic.simulated_help import SimulatedHelping
 from tests.runners.elastic.simulated_server import Net, SimulatedServer, copied, far_enough
@@ -185,8 +185,8 @@ class SimulatedHost(Node):
             self.later(self.net.delay(0.001, 0.03), lambda: self._commit(envelope, request))
         elif isinstance(request, r.WriteResult):
             self._result(envelope, request, 0)
-        elif kind in _LONG_HANDLERS:
-            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, _LONG_HANDLERS[kind]))
+        elif kind in LONG_HANDLERS:
+            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, LONG_HANDLERS[kind]))
         else:
             super()._dispatch(envelope)
 
@@ -215,7 +215,7 @@ class SimulatedHost(Node):
         try:
             self.server.roll_back(request.clock, request.generation)
         except RejectedRequest as error:
-            self._busy = times < _MAX_RETRIES - 1
+            self._busy = times < MAX_RETRIES - 1
             if self._busy:
                 self.later(0.05, lambda: self._roll_back(envelope, request, times + 1))
             else:
@@ -252,7 +252,7 @@ class SimulatedHost(Node):
                 )  # fmt: skip
                 self._await_move(envelope, move)
                 return
-            _LONG_HANDLERS[type(request)](self, request)
+            LONG_HANDLERS[type(request)](self, request)
         except Exception as error:
             self._moved(envelope, error)
         else:
@@ -277,7 +277,7 @@ class SimulatedHost(Node):
         if server.under_way(request.partition) and outgoing is not None and outgoing.term == request.term:
             self.later(0.005, lambda: self._commit(envelope, request))
         else:
-            self._do(envelope, _LONG_HANDLERS[r.Commit])
+            self._do(envelope, LONG_HANDLERS[r.Commit])
 
     def _result(self, envelope: Envelope, request: r.WriteResult, times: int) -> None:
         """What was learnt, read as a worker reads."""

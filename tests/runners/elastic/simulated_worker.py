@@ -6,14 +6,14 @@ import numpy as np
 
 from plink.model.consistency import Rule
 from plink.model.elastic.codec import encode_message
-from plink.model.elastic.reports import Failed, WorkerFinished
+from plink.model.elastic.reports import ClockDone, Failed, WorkerFinished
 from plink.model.rules.dssp import DSSP
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.transport.messages import Announce, Message, Read, ServerAnswer, Wanted
-from plink.runtime.elastic.worker.client import PrimaryAddress, RolledBack
-from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Clock
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
+from plink.runtime.elastic.worker.worker import RELEASED, Assigned
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.elastic.simulated_help import SimulatedHelping, SimulatedRebalancer
 from tests.runners.elastic.simulated_server import SeenUpdate
@@ -283,7 +283,19 @@ class SimulatedWorker:
         self._client.now, self._does = now + 1, self._begin
         self._host.workers._done(
             self._running,
-            Clock(now, now - 1, len(self._shards), 0.1, self._worked_s, 0 in self._shards, now - 2),
+            ClockDone(
+                now,
+                now - 1,
+                1,
+                0.1,
+                0 in self._shards,
+                now - 2,
+                None,
+                self._client.generation,
+                self.number,
+                len(self._shards),
+                compute_s=self._worked_s,
+            ),
         )
         self._soon(0.0)
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from plink.elastic import AdamW
-from plink.runtime.elastic.server import PartitionStatus, Server
+from plink.runtime.elastic.replica.snapshot import PartitionStatus
+from plink.runtime.elastic.server import Server
 from solvers.elastic import replication
 from tests.runners.elastic.simulated_course import job_of, run_exactly
 from tests.runners.elastic.simulated_job import SimulatedJob

@@ -12,7 +12,7 @@ from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RollBackLogEntry
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Clock, Worker
+from plink.runtime.elastic.worker.worker import Worker
 from solvers.elastic import progress
 from solvers.elastic.commands import LogLine
 from solvers.elastic.context import Context
@@ -152,7 +152,7 @@ def test_objective_gets_its_own_iteration(rule: Rule, batches: int) -> None:
     """With staleness it is known later, and those of the last iterations not any more."""
     messages = RecordedProgress(batches)
 
-    def done(clock: Clock) -> None:
+    def done(clock: ClockDone) -> None:
         messages.clock(
             clock.clock,
             is_leader=clock.is_leader,

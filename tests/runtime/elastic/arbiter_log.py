@@ -20,7 +20,7 @@ def replayed(lines: Iterable[str]) -> Iterator[tuple[dict[str, Any], dict[str, A
     for entries in by_host.values():
         for entry in entries:
             if "bound" in entry:  # another arbiter
-                state = replace(arbiter.start(entry["bound"], [entry["bytes_s"]], entry["at"]), aggregators=0)
+                state = arbiter.start(entry["bound"], [entry["bytes_s"]], entry["at"])
                 continue
             kind, *fields = entry["event"]
             event = getattr(arbiter, kind)(*fields)

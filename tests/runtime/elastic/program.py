@@ -12,7 +12,8 @@ from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 
 LAYOUT = Layout((Table("n", 1000, 4, "int64"),), 4)
 

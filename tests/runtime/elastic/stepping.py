@@ -8,9 +8,10 @@ import pytest
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.model.consistency import Rule
+from plink.model.elastic.reports import ClockDone
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Worker
 from tests.runtime.elastic.stores import Store, store, together
 
 SHARDS = 8
@@ -98,7 +99,7 @@ def steps_with_roll_back(rule: Rule, app: Counting, back_to: int) -> int:
     with store(job_layout(app, 4), rule, servers=2) as made:
         made.open(2, history=True)
 
-        def roll_back(clock: Clock) -> None:
+        def roll_back(clock: ClockDone) -> None:
             stable = min(status.clocks[-1] for server in made.servers for status in server.status())
             if clock.clock >= 5 and stable >= back_to and not rolled:
                 rolled.append(clock.clock)
@@ -120,7 +121,7 @@ def steps_with_takeover(rule: Rule, app: Counting) -> int:
     with store(job_layout(app, 4), rule, servers=2) as made:
         made.open(2)
 
-        def fail(clock: Clock) -> None:
+        def fail(clock: ClockDone) -> None:
             if clock.clock == 2 and not lost:
                 lost.append(first)
                 first.loaded = Broken(app, after=9)

@@ -14,7 +14,8 @@ from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 
 KEYS = RunKeys.make()
 PATIENCE_S = 20.0  # of servers and clients with each other

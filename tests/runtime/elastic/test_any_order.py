@@ -13,8 +13,10 @@ from plink.elastic import Table
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.partition.partition import RejectedRequest
-from plink.runtime.elastic.server import PartitionStatus, Server
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, RolledBack
+from plink.runtime.elastic.replica.snapshot import PartitionStatus
+from plink.runtime.elastic.server import Server
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from tests.runtime.elastic.stores import PATIENT, Store, store, wait_for
 
 ROWS, SERVERS = 6, 4

@@ -13,9 +13,10 @@ from scipy.optimize import linear_sum_assignment
 from examples import elastic_lda, elastic_mf, elastic_mlr
 from plink.elastic import App, StoppingCriterion, TrainingResult, train
 from plink.errors import InputError
+from plink.model.elastic.reports import ClockDone
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Worker
 from tests.runtime.elastic.stores import store, together
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +58,7 @@ def test_neither_moving_shards_nor_a_roll_back_changes_it() -> None:
         made.open(2, history=True)
         rolled: list[int] = []
 
-        def disturb(clock: Clock) -> None:
+        def disturb(clock: ClockDone) -> None:
             if clock.clock == 2 and not rolled:
                 first.assigned.add(Assignment(4, 0, (3,)))
                 second.assigned.add(Assignment(4, 0, (0, 1, 2)))

@@ -19,7 +19,8 @@ from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.transport.messages import Announce, Grant, Message, ServerAnswer, Status, Update
 from plink.runtime.elastic.worker.announcer import Announcer, Group, LocalGroups, Updates
-from plink.runtime.elastic.worker.client import Client, Unanswered
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import Unanswered
 from tests.runtime.elastic.arbiter_log import replayed
 from tests.runtime.elastic.stores import HANGS_S, Store, hand_over, store, together, wait_for
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from plink.runtime.elastic.worker.client import RolledBack
+from plink.runtime.elastic.worker.primaries import RolledBack
 from plink.runtime.elastic.worker.worker import Assigned, Assignment
 
 _LONG_S = 30.0

@@ -16,8 +16,8 @@ from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, parts_of, read_partition, write_partition
 from plink.runtime.elastic.server import SavedState
-from plink.runtime.elastic.worker.client import PrimaryAddress
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Finished, Worker
 from tests.runtime.elastic.stepping import MIXED, SHARDS, Counting

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from plink.elastic import StoppingCriterion, train
+from plink.model.elastic.reports import ClockDone
 from plink.model.rules.dssp import DSSP
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.steps import CLOCK, STEPS, WORKER
-from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Worker
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stepping import SHARDS, Counting, running, uneven
 from tests.runtime.elastic.stores import store, together
@@ -36,7 +37,7 @@ def test_workers_are_no_farther_apart_than_the_upper_bound(lower: int) -> None:
         made.open(2)
         apart: list[int] = []
 
-        def note(clock: Clock) -> None:
+        def note(clock: ClockDone) -> None:
             apart.append(first.assigned.begun - second.assigned.begun)
 
         first = running(app, made, 0, [0, 1, 2, 4], done=note)
@@ -51,7 +52,7 @@ def test_roll_back_and_stand_in() -> None:
     with store(job_layout(app, 4), DSSP(1, 6), servers=2) as made:
         made.open(2, history=True)
 
-        def roll_back(clock: Clock) -> None:
+        def roll_back(clock: ClockDone) -> None:
             if clock.clock == 12 and not rolled:
                 rolled.append(clock.clock)
                 for server in made.servers:

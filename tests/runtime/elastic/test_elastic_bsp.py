@@ -10,12 +10,13 @@ import pytest
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
 from plink.model.consistency import BSP, Rule, parse_rule
+from plink.model.elastic.reports import ClockDone
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.elastic.worker import steps, worker
-from plink.runtime.elastic.worker.client import Unanswered
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import RELEASED, Assignment, Clock, Finished, Worker
+from plink.runtime.elastic.worker.worker import RELEASED, Assignment, Finished, Worker
 from tests.runtime.elastic import stepping
 from tests.runtime.elastic.checksums import PROGRAMS, WORKERS
 from tests.runtime.elastic.small_app import Means
@@ -72,7 +73,7 @@ def disturbed(rule: Rule) -> dict[str, Values]:
     with store(job_layout(app, 4), rule, servers=2) as made:
         made.open(2, history=True)
 
-        def roll_back(clock: Clock) -> None:
+        def roll_back(clock: ClockDone) -> None:
             if clock.clock == 30 and not rolled:
                 rolled.append(clock.clock)
                 for server in made.servers:
@@ -131,7 +132,7 @@ def test_equal_work_takes_less_time_than_under_bsp() -> None:
     """A clock takes as long as its slowest worker."""
     seconds = []
     for rule in (BSP(), ElasticBSP(15)):
-        app, clocks = Counting(uneven(2), 24), list[Clock]()
+        app, clocks = Counting(uneven(2), 24), list[ClockDone]()
         with store(job_layout(app, 4), rule, servers=2) as made:
             made.open(4)
             workers = [running(app, made, number, [number, number + 4], done=clocks.append) for number in range(4)]
@@ -248,9 +249,9 @@ def test_clock_with_an_unanswered_push_is_reported(count: int) -> None:
     assert [done.objective for done in clocks if done.clock % 3 == 1] == [None, 1.0, 1.0]
 
 
-def resumed(app: "GivesUp", made: Store) -> list[Clock]:
+def resumed(app: "GivesUp", made: Store) -> list[ClockDone]:
     """Run one worker, which gives up and is run again; return the clocks that it reported: all of them, once."""
-    clocks = list[Clock]()
+    clocks = list[ClockDone]()
     alone, client = running(app, made, 0, list(range(SHARDS)), done=clocks.append), made.clients[0]
     app.give_up = client.give_up
     with pytest.raises(Unanswered):

@@ -11,7 +11,8 @@ from plink.model.elastic.fields import UpdateCounts
 from plink.model.rules.asp import ASP
 from plink.model.rules.ordered import Ordered
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.worker.client import Client, RolledBack
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.stepping import Counting, uneven
 from tests.runtime.elastic.stores import Store, hand_over, store
 

@@ -10,10 +10,12 @@ import pytest
 from plink.model.consistency import SSP, Rule
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
-from plink.runtime.elastic.server import PartitionStatus, Server
+from plink.runtime.elastic.replica.snapshot import PartitionStatus
+from plink.runtime.elastic.server import Server
 from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Read, Status, Wanted
 from plink.runtime.elastic.transport.records import ConnectionLost
-from plink.runtime.elastic.worker.client import Client, RolledBack
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.counting import COUNTS, count, counted
 from tests.runtime.elastic.stores import HANGS_S, Store, store, together, wait_for
 from tests.runtime.elastic.test_migration import fails, once, tapped

@@ -14,7 +14,8 @@ import pytest
 
 from plink.model.consistency import BSP
 from plink.runtime.elastic.transport.connection import StoreConfig
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 from tests.runtime.elastic.program import LAYOUT, serve, work
 from tests.runtime.elastic.stores import KEYS, PATIENCE_S, store, together, wait_for
 from tests.runtime.ranks import RankProcess, Ranks

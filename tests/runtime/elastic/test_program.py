@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import InputError
-from plink.runtime.elastic.host.program import load_app
+from plink.runtime.elastic.node import load_app
 
 APP = """
 from plink.elastic import App, StoppingCriterion, Table

@@ -15,7 +15,8 @@ from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, parts_of, take, update_part, workers_part
 from plink.runtime.elastic.transport.messages import Update
-from plink.runtime.elastic.worker.client import OtherSteps, RolledBack
+from plink.runtime.elastic.worker.client import OtherSteps
+from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.stores import Store, hand_over, store, together
 
 ROWS, WORKERS, CLOCKS, MOST_STEPS = 8, 3, 3, 4

@@ -10,7 +10,8 @@ from plink.elastic import Values
 from plink.model.consistency import BSP, SSP
 from plink.runtime.elastic.transport.connection import Connection
 from plink.runtime.elastic.transport.messages import Message, Read
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, RolledBack, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack, Timeouts, Unanswered
 from tests.runtime.elastic.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
 from tests.runtime.elastic.stores import PATIENCE_S, hand_over, store, together, wait_for
 

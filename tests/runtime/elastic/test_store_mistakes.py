@@ -17,7 +17,8 @@ from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.runtime.elastic.transport.messages import Read, Wanted
 from plink.runtime.elastic.transport.records import Forged
-from plink.runtime.elastic.worker.client import Client, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
+from plink.runtime.elastic.worker.primaries import Timeouts, Unanswered
 from tests.runtime.elastic.counting import COUNTS, FLOATS, ROWS, WIDTH, count, counted
 from tests.runtime.elastic.stores import KEYS, NO_LIMIT, PATIENCE_S, hand_over, store, wait_for
 

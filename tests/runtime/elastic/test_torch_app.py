@@ -13,10 +13,11 @@ from plink.elastic import Adam, AdamW, Params, Rebalance, Sgd, Table, TorchApp, 
 from plink.elastic.torch_app import micro_batch
 from plink.errors import InputError
 from plink.model.consistency import SSP
+from plink.model.elastic.reports import ClockDone
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Clock, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Worker
 from tests.runtime.elastic.stores import store, together
 from tests.runtime.elastic.torch_nets import CLASSES, Batch, Net, mlp
 
@@ -180,7 +181,7 @@ def test_neither_moving_shards_nor_a_roll_back_changes_anything_with_dropout(opt
         servers.open(2, history=True)
         rolled: list[int] = []
 
-        def disturb(clock: Clock) -> None:
+        def disturb(clock: ClockDone) -> None:
             if clock.clock == 2 and not rolled:
                 first.assigned.add(Assignment(4, 0, (3,)))
                 second.assigned.add(Assignment(4, 0, (0, 1, 2, 4)))

@@ -6,12 +6,14 @@ import pytest
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.model.consistency import BSP, SSP, Rule
+from plink.model.elastic.reports import ClockDone
 from plink.model.rules.elastic_bsp import ElasticBSP
 from plink.runtime.elastic.worker import steps
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts, Unanswered
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts, Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assigned, Clock, Worker
+from plink.runtime.elastic.worker.worker import Assigned, Worker
 from tests.runtime.elastic.stores import PATIENCE_S, Store, store, together
 
 SHARDS, PARTITIONS, STEPS, TORN_CLOCK = 4, 2, 5, 3
@@ -73,7 +75,7 @@ def torn(rule: Rule, partition: int, step: int, cut_short: bool, successor_cut_s
             if successor_cut_short:
                 assigned.pause(TORN_CLOCK + 1)
 
-            def resume(done: Clock) -> None:
+            def resume(done: ClockDone) -> None:
                 assigned.resume()
 
             client = made.client(0, clock=TORN_CLOCK)

@@ -10,17 +10,18 @@ import pytest
 from plink.elastic import App, Objective, Params, StoppingCriterion, TrainingResult, train
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.elastic.worker.client import Timeouts, Unanswered
+from plink.model.elastic.reports import ClockDone
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import Timeouts, Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Clock, Finished, Worker, folded
+from plink.runtime.elastic.worker.worker import Assignment, Finished, Worker, folded
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stores import HANGS_S, PATIENCE_S, PATIENT, Store, store, together
 
 
 def worker(
     made: Store, app: App[Any], number: int, shards: range | list[int], clock: int = 0, *,
-    done: Callable[[Clock], None] | None = None, lines: list[str] | None = None,
+    done: Callable[[ClockDone], None] | None = None, lines: list[str] | None = None,
 ) -> Worker[Any]:  # fmt: skip
     """One that says its lines into a list."""
     say = (lines if lines is not None else []).append
@@ -66,7 +67,7 @@ def test_shards_that_move_change_nothing() -> None:
     with store(job_layout(app, 4), servers=2) as made:
         made.open(3)
 
-        def move(clock: Clock) -> None:  # worker 0 is at the end of clock 4: nobody has begun clock 6
+        def move(clock: ClockDone) -> None:  # worker 0 is at the end of clock 4: nobody has begun clock 6
             if clock.clock == 4:
                 first.assigned.add(Assignment(6, 0, (1, 2)))
                 second.assigned.add(Assignment(6, 0, (0, 3, 4, 5, 6)))
@@ -89,7 +90,7 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
 
         cached = threading.Event()
 
-        def change(clock: Clock) -> None:  # worker 1 is at clock 4 or 5
+        def change(clock: ClockDone) -> None:  # worker 1 is at clock 4 or 5
             if clock.clock == 4:
                 for partition in range(4):
                     made.holding(partition).workers_from(partition, [0, 2], 7)
@@ -120,7 +121,7 @@ def test_a_roll_back_gives_the_undisturbed_result(back_to: int) -> None:
         made.open(2, history=True)
         rolled: list[int] = []
 
-        def roll_back(clock: Clock) -> None:
+        def roll_back(clock: ClockDone) -> None:
             if clock.clock == 7 and not rolled:
                 rolled.append(clock.clock)
                 for server in made.servers:
@@ -166,7 +167,7 @@ def test_roll_back_restores_shards_unless_reassigned() -> None:
         made.open(2, history=True)
         rolled: list[int] = []
 
-        def change(clock: Clock) -> None:
+        def change(clock: ClockDone) -> None:
             if clock.clock == 3 and not rolled:
                 first.assigned.add(Assignment(5, 0, (0,)))
                 second.assigned.add(Assignment(5, 0, tuple(range(1, 8))))

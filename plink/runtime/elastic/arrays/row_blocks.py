@@ -175,3 +175,15 @@ def _union(all_rows: Sequence[Rows]) -> Rows:
     if all(same_rows(rows, all_rows[0]) for rows in all_rows[1:]):
         return all_rows[0]
     return run_of(np.unique(np.concatenate([np.asarray(rows, dtype=np.uint32) for rows in all_rows])))
+
+
+def with_more(sums: Sequence[RowBlock], blocks: Iterable[RowBlock]) -> list[RowBlock]:
+    """Return sums with what one more worker adds. :raises TooLarge: nothing has changed."""
+    result = list(sums)
+    for block in blocks:
+        last = next((place for place in reversed(range(len(result))) if result[place].table == block.table), None)
+        if last is not None and same_rows(result[last].rows, block.rows):
+            result[last] = summed(result[last], block)
+        else:
+            result.append(block)
+    return result

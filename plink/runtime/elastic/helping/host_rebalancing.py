@@ -11,8 +11,8 @@ from plink.runtime.elastic.helping.help_network import HelpNetwork
 from plink.runtime.elastic.helping.rebalancer import HelpStore, Rebalancer
 from plink.runtime.elastic.helping.sides import Rebalance
 from plink.runtime.elastic.server import Server
-from plink.runtime.elastic.worker.client import PrimaryAddress, Timeouts
 from plink.runtime.elastic.worker.clock_work import LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 from plink.runtime.elastic.worker.worker import WorkOff
 
 

@@ -83,9 +83,15 @@ class HelpCompleted(HelpMessage, frozen=True, tag="completed"):
 
 
 _AnyMessage = (
-    ProgressReport | HelpRequest | HelpBegun | HelpRefused | HelpCancelled | ReturnRequest | HelpReturned
+    ProgressReport
+    | HelpRequest
+    | HelpBegun
+    | HelpRefused
+    | HelpCancelled
+    | ReturnRequest
+    | HelpReturned
     | HelpCompleted
-)  # fmt: skip
+)
 _DECODER = msgspec.json.Decoder(_AnyMessage)
 
 

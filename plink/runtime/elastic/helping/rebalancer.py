@@ -22,8 +22,9 @@ from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession, Out
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import HelpResult
 from plink.runtime.elastic.worker.cache import Cache, added_blocks
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Timeouts
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import ClockWork, Grain, LoadedShards
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 
 
 class _AnyState:
@@ -159,8 +160,12 @@ class Rebalancer:
         self, worker: int, loaded: LoadedShards[Any], store: HelpStore, network: HelpNetwork, settings: Rebalance
     ) -> None:
         self.worker, self._loaded, self._store, self._network, self._settings = (
-            worker, loaded, store, network, settings
-        )  # fmt: skip
+            worker,
+            loaded,
+            store,
+            network,
+            settings,
+        )
         self._helpee = Helpee(worker, settings)
         self._helper = Helper(worker, self._have)
         self._slot = ComputeSlot()

@@ -347,9 +347,7 @@ class Helper:
                 return [(message.sender, HelpRefused(self._worker, message.id))]
             self._queue.append(message)
         elif isinstance(message, HelpCancelled):
-            self._queue = [
-                other for other in self._queue if (other.sender, other.id) != (message.sender, message.id)
-            ]  # fmt: skip
+            self._queue = [other for other in self._queue if (other.sender, other.id) != (message.sender, message.id)]
             if running and session is not None and session.request.id == message.id:
                 session.cancelled = True
         elif isinstance(message, ReturnRequest) and session is not None and running:

@@ -33,6 +33,13 @@ class Participant(Struct, array_like=True):
         """Return whether the state of ``clock`` has to wait for it."""
         return self.first <= clock and (self.until is None or clock <= self.until) and self.finished < clock
 
+    def ending(self, until: int) -> "Participant":
+        """Return it as one that ends with a clock, if it does not end before."""
+        until = until if self.until is None else min(self.until, until)
+        finished = min(self.finished, until)
+        steps = self.steps if self.finished < until else 0
+        return Participant(self.first, finished, until, steps, self.finished_steps * (finished == self.finished))
+
 
 @dataclass
 class Ahead:

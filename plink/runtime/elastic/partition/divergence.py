@@ -90,9 +90,12 @@ class ReplicaDistances:
         for block in (block for step in reversed(steps) for block in step.blocks if block.table in result):
             result[block.table][index(block.rows)] = block.values
         return _ReplicaState(
-            clock, result, sum(_square(each) for each in result.values()),
-            sum(_square(values[table], each) for table, each in result.items()), sum(map(_undo_bytes, steps)),
-        )  # fmt: skip
+            clock,
+            result,
+            sum(_square(each) for each in result.values()),
+            sum(_square(values[table], each) for table, each in result.items()),
+            sum(map(_undo_bytes, steps)),
+        )
 
     def admits(self, values: Sequence[Values], step: Undo) -> bool:
         """Return whether a clock may be added, whose ``values`` are there already; it then counts."""

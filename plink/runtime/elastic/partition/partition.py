@@ -24,8 +24,8 @@ from plink.elastic.app_error import AppError
 from plink.elastic.tables import Values
 from plink.errors import PlinkError
 from plink.runtime.elastic.arrays.array_pool import copied
-from plink.runtime.elastic.arrays.layout import Layout, Rows, index, same_rows
-from plink.runtime.elastic.arrays.row_blocks import RowBlock, TooLarge, add_to, no_room, put, summed, touched
+from plink.runtime.elastic.arrays.layout import Layout, Rows, index
+from plink.runtime.elastic.arrays.row_blocks import RowBlock, TooLarge, add_to, no_room, put, touched, with_more
 from plink.runtime.elastic.partition.changes import Ahead, Participant, Undo, additions_of
 from plink.runtime.elastic.partition.divergence import ReplicaDistances
 from plink.runtime.elastic.transport.messages import ReplicationDelta
@@ -83,9 +83,9 @@ class Partition:
         self.advance()
 
     def workers_from(self, workers: Collection[int], first: int) -> bool:
-        """Set exactly these workers as participants from clock ``first`` on. A worker that is not among them has to
-        finish the clocks before it, or another one in its name. What it sent of that clock or a later one does not
-        count: it was given up and did not know, and others do that work.
+        """Set exactly these workers as participants from clock ``first`` on. Workers not listed must finish all
+        earlier clocks, or a substitute must in their name. Their updates of that clock and later ones do not count:
+        they were given up and did not know, and others do that work.
 
         :returns: False if that was so already.
         :raises RejectedRequest: one of these has begun that clock, or all have, or a worker had ended before it.
@@ -97,15 +97,10 @@ class Partition:
                     f"worker {worker} has ended at clock {member.until}, and cannot come back at {first}"
                 )
             if worker in workers:
-                members[worker] = (
-                    structs.replace(member, until=None) if member.first <= first else Participant(first, first - 1)
-                )
+                stays = member.first <= first
+                members[worker] = structs.replace(member, until=None) if stays else Participant(first, first - 1)
             elif member.first < first:
-                until = first - 1 if member.until is None else min(member.until, first - 1)
-                finished = min(member.finished, first - 1)
-                steps = member.steps if member.finished < until else 0
-                finished_steps = member.finished_steps if finished == member.finished else 0
-                members[worker] = Participant(member.first, finished, until, steps, finished_steps)
+                members[worker] = member.ending(first - 1)
         members |= {worker: Participant(first, first - 1) for worker in sorted(workers) if worker not in members}
         if members == self.members:
             return False
@@ -134,7 +129,7 @@ class Partition:
 
     def update(
         self, worker: int, clock: int, step: int, last: bool, blocks: Sequence[RowBlock], members: int = 1
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Take one step of what a worker adds at a clock, which it has finished with the ``last``. Arrays are the
         partition's own from now on.
 
@@ -192,7 +187,7 @@ class Partition:
         if not waiting:
             return tuple(blocks)
         try:
-            return tuple(_summed(waiting, blocks))
+            return tuple(with_more(waiting, blocks))
         except TooLarge as error:
             self._stop(error, clock)
             return (*waiting, *blocks)
@@ -411,7 +406,7 @@ class Partition:
             if worker not in ahead.waiting:
                 continue
             try:
-                ahead.sums = _summed(ahead.sums, ahead.waiting[worker])
+                ahead.sums = with_more(ahead.sums, ahead.waiting[worker])
             except TooLarge as error:
                 self._stop(error, self.clock + 1)
                 return
@@ -454,15 +449,3 @@ class Partition:
                     )
                     result[here] = block.values[there]
         return result
-
-
-def _summed(sums: Sequence[RowBlock], blocks: Iterable[RowBlock]) -> list[RowBlock]:
-    """Return sums with what one more worker adds. :raises TooLarge: nothing has changed."""
-    result = list(sums)
-    for block in blocks:
-        last = next((place for place in reversed(range(len(result))) if result[place].table == block.table), None)
-        if last is not None and same_rows(result[last].rows, block.rows):
-            result[last] = summed(result[last], block)
-        else:
-            result.append(block)
-    return result

@@ -38,7 +38,7 @@ class Arbitration:
     """
 
     def __init__(self, bound: int, bytes_s: float, note: Callable[[str], None], now: float) -> None:
-        self._state = replace(arbiter.start(bound, [bytes_s or ASSUMED_BYTES_S], now), aggregators=0)
+        self._state = arbiter.start(bound, [bytes_s or ASSUMED_BYTES_S], now)
         self._note, self._hosts, self._logged = note, dict[str, int](), 0
         self._announcements: dict[int, _Announcement] = {}
         self._log({"at": now, "bound": bound, "bytes_s": bytes_s or ASSUMED_BYTES_S})

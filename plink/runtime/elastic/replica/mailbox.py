@@ -29,9 +29,13 @@ class ActorThread:
     """
 
     def __init__(
-        self, name: str, do: Callable[[Any, ReplyBox], None], due: Callable[[], float | None],
-        overdue: Callable[[], None], ended: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        do: Callable[[Any, ReplyBox], None],
+        due: Callable[[], float | None],
+        overdue: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
         self._do, self._due, self._overdue, self._ended = do, due, overdue, ended
         self._queue: SimpleQueue[tuple[Any, ReplyBox]] = SimpleQueue()
         self._closing, self._closed = threading.Lock(), False

@@ -13,14 +13,14 @@ from msgspec import structs
 from plink.errors import PlinkError
 from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.partition.divergence import ReplicaDistances
-from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.partition.serialization import begun, take, update_part, workers_part
+from plink.runtime.elastic.partition.partition import RejectedRequest
+from plink.runtime.elastic.partition.serialization import begun, take, update_part
 from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.replica.mailbox import ActorThread, RaisedResult, ReplyBox, Result
-from plink.runtime.elastic.replica.outgoing import BeginOrder, Outgoing
-from plink.runtime.elastic.replica.snapshot import ReplicaSnapshot, Role
-from plink.runtime.elastic.transport.connection import Connection, StoreConfig
+from plink.runtime.elastic.replica.outgoing import BeginOrder
+from plink.runtime.elastic.replica.replica_state import ReplicaState
+from plink.runtime.elastic.replica.snapshot import Role
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import (
     Activate,
     Announce,
@@ -47,47 +47,31 @@ class _Waiting:
     until: float
 
 
-class PartitionReplica:
-    """Actor of one partition at one server: its thread, role and state.
+class PartitionReplica(ReplicaState):
+    """Actor of one partition at one server: its thread, and its answers to messages.
 
-    :param config: whose rule says whether reads are served from all that arrived, and how old updates may be. Which
-        state they need reads say themselves.
+    Parameters as of :class:`ReplicaState`, and:
+
     :param read_wait_s: how long a read waits before it is told to ask again; so that one who asks can tell a server
         that waits from one that is gone.
-    :param advanced: is called with the replicas after the consistent state or the role has changed.
-    :param least_generation: what arrives from an earlier one is refused: it missed a roll-back.
     :param arbiter: makes an arbiter, at a time, if updates are announced to this partition.
     :ivar now: the time in seconds, monotonic.
     :ivar updates: applied and dropped here, for any thread.
     """
 
     def __init__(
-        self, config: StoreConfig, number: int, *, read_wait_s: float,
-        advanced: Callable[[Collection[str]], None], least_generation: int = 0,
+        self,
+        config: StoreConfig,
+        number: int,
+        advanced: Callable[[Collection[str]], None],
+        least_generation: int = 0,
+        *,
+        read_wait_s: float,
         arbiter: Callable[[float], Arbitration] | None = None,
-    ) -> None:  # fmt: skip
-        self._new_arbiter = arbiter
-        self._arbiter: Arbitration | None = None  # made with the first announcement
-        self._config, self._number = config, number
-        self._max_delay = config.max_delay
-        self._read_wait_s, self._advanced = read_wait_s, advanced
+    ) -> None:
+        super().__init__(config, number, advanced, least_generation)
+        self._new_arbiter, self._max_delay, self._read_wait_s = arbiter, config.max_delay, read_wait_s
         self.updates = UpdateCounts()
-        self.role = Role.ABSENT
-        self.least_generation = least_generation
-        self.generation = self.generation_clock = self.term = 0
-        self.address = ""  # of who has it now, when it is gone
-        self.in_doubt: Activate | None = None  # the order to begin that the new primary did not answer
-        self.stays = False  # as its replica, once it has answered
-        self.restoring: tuple[str, Activate] | None = None  # whom a replica told to serve, and what
-        self.ended = False  # a replica that had its last push
-        self.outgoing: Outgoing | None = None  # the move that is under way
-        self.copying: dict[str, Connection] = {}  # to those that are to be replicas
-        self.completed_moves: set[int] = set()  # terms of moves that took place
-        self.cancelled: set[int] = set()  # and of those that will not
-        self._partition: Partition | None = None
-        self._attempt: int | None = None  # to bring the partition here, while it is under way
-        self._last_attempt, self._attempt_term, self._begun = -1, -1, -1
-        self.snapshot = ReplicaSnapshot(self.role, 0, 0)  # for any thread
         self._waiting: list[_Waiting] = []
         self.thread = ActorThread(f"plink-partition-{number}", self._do, self._due, self.answer_waiting, self._ended)
 
@@ -109,175 +93,6 @@ class PartitionReplica:
         self.thread.close()
 
     # From here on everything runs in the partition's thread, but for reads, or while that waits for its turn.
-
-    @property
-    def partition(self) -> Partition:
-        """Return the partition.
-
-        :raises RejectedRequest: there is none here.
-        """
-        if self._partition is None:
-            raise RejectedRequest(f"partition {self._number} is not here")
-        return self._partition
-
-    def place(self, partition: Partition | None, role: Role, term: int) -> None:
-        """Set the partition, role and term, and notify waiting readers."""
-        self._arbiter = None
-        self._partition, self.role, self.term = partition, role, term
-        self.call_off("the partition moved meanwhile")
-        if role is not Role.IN_DOUBT:
-            self.in_doubt = None
-        if role is Role.SERVING:
-            self.address = ""
-            self._bound_divergence()
-        self.changed()
-
-    def demote(self) -> None:
-        """Become a replica with the same state, from serving, or not knowing who does."""
-        self.partition.demote()
-        self.address = ""  # of one that may never have begun
-        self.place(self.partition, Role.REPLICA, self.term)
-
-    def _bound_divergence(self) -> None:
-        bound, copying = self._config.divergence, self.copying.keys()
-        if bound is not None and self.partition.distances is None:
-            self.partition.distances = ReplicaDistances(bound, self._config.layout, self._number, copying)
-
-    def release(self) -> None:
-        """Add the clock that waited for a replica, if it need not any more."""
-        if self.role is Role.SERVING:
-            self.partition.advance()
-        self.changed()
-
-    def changed(self) -> None:
-        """Notify waiting readers, and replicate."""
-        self.answer_waiting()
-        self.publish()
-        self._advanced(self.snapshot.replicas)
-
-    def call_off(self, reason: str) -> None:
-        """Cancel everything on its way to another server."""
-        if self.outgoing is not None:
-            self.outgoing.end(RejectedRequest(f"the move was given up: {reason}"))
-            self.outgoing = None
-        for address in list(self.copying):
-            self.stop_copying(address)
-
-    def end_move(self) -> None:
-        """End the outgoing move."""
-        if self.outgoing is not None:
-            self.outgoing.end()
-            self.outgoing = None
-
-    def stop_replicating(self, address: str) -> None:
-        """Stop replicating to a replica, or to a future one."""
-        if self.outgoing is not None and self.outgoing.drains and self.outgoing.connection.address == address:
-            self.outgoing.end(RejectedRequest(f"the move was given up: {address} is to be no replica"))
-            self.outgoing = None
-        if address in self.copying:
-            self.stop_copying(address)
-        self.partition.replicas.pop(address, None)
-
-    def truncate(self, clock: int) -> None:
-        """Truncate the undo log: see :meth:`Partition.truncate`."""
-        if self.role in (Role.SERVING, Role.REPLICA):
-            self.partition.truncate(clock)
-
-    def stop_copying(self, address: str) -> None:
-        """Stop copying to a future replica."""
-        self.copying.pop(address).wake()
-        if self._partition is not None:
-            self._partition.replicas.pop(address, None)
-
-    def publish(self) -> None:
-        """Make known what there is."""
-        here = self._partition if self.role not in (Role.ABSENT, Role.MOVED) else None
-        address = self.address if self.role is not Role.SERVING else ""
-        if here is None:
-            self.snapshot = ReplicaSnapshot(self.role, self.generation, self.term, ended=self.ended, address=address)
-            return
-        self.snapshot = ReplicaSnapshot(
-            self.role, self.generation, self.term, tuple(here.can_roll_back()), here.replicated,
-            tuple(here.stragglers()),
-            tuple(address for address in here.replicas if address not in self.copying), self.ended, address,
-            None if here.distances is None else here.distances.report(here.clock),
-        )  # fmt: skip
-
-    def roll_back(self, clock: int, generation: int) -> None:
-        """Roll back to the state of a clock. What was sent in an earlier generation does not count, and what is still
-        arriving from one may not begin. A repeat changes nothing.
-
-        :raises RejectedRequest: nothing has changed.
-        """
-        if self.can_roll_back(clock, generation):
-            self._arbiter = None
-            self.call_off("there was a roll-back meanwhile")
-            self.partition.roll_back(clock)
-            self.generation, self.generation_clock, self._attempt = generation, clock, None
-            self.changed()
-        elif self.role is Role.ARRIVING and self.generation < generation:
-            self.stop_arriving()
-        self.least_generation = max(self.least_generation, generation)
-
-    def stop_arriving(self) -> None:
-        """Reject what is being brought here; a replica stays one."""
-        self._attempt = None
-        if self.role is Role.ARRIVING:
-            self.place(None, Role.MOVED if self.address else Role.ABSENT, self.term)
-
-    @property
-    def arriving_term(self) -> int:
-        """Return the term of the move that is on its way here; -1 for none."""
-        return self._attempt_term if self._attempt is not None else -1
-
-    def forget(self) -> None:
-        """Have nothing of the partition, and know of nobody who has."""
-        self._attempt, self.address, self.ended = None, "", False
-        self.place(None, Role.ABSENT, self.term)
-
-    def reset(self, generation: int) -> None:
-        """Drop what is here of an earlier generation, and refuse what comes of one. Another host may have been reset
-        sooner, and what it has sent of this generation is here already."""
-        if self.least_generation < generation:
-            self.least_generation = generation
-            if self.generation < generation:
-                self.forget()
-
-    def workers_from(self, workers: Collection[int], first: int) -> None:
-        """Set exactly these workers as participants from a clock on, wherever the partition goes.
-
-        :raises RejectedRequest: see there.
-        """
-        if self.role is not Role.SERVING:
-            raise RejectedRequest(f"partition {self._number} is not served here")
-        if self.partition.workers_from(workers, first):
-            if self.outgoing is not None:
-                self.outgoing.add([workers_part(self._number, workers, first)])
-            self.changed()
-
-    def take_delta(self, to: str, clock: int, last: bool = False) -> ReplicationDelta:
-        """Return what a replica lacks up to a clock: see :meth:`Partition.take_delta`."""
-        delta = self.partition.take_delta(to, clock, last)
-        return structs.replace(delta, generation=self.generation, term=self.term)
-
-    def can_roll_back(self, clock: int, generation: int) -> bool:
-        """Return whether there is anything to roll back. :raises RejectedRequest: it cannot be done."""
-        if self.role is Role.IN_DOUBT:  # the other one counts
-            return generation > self.generation and clock in self.partition.can_roll_back()
-        if self.role not in (Role.SERVING, Role.REPLICA) or (self.generation, self.generation_clock) == (
-            generation,
-            clock,
-        ):
-            return False
-        if generation <= self.generation:
-            raise RejectedRequest(
-                f"partition {self._number} is in generation {self.generation} since clock {self.generation_clock}, "
-                f"not in {generation}"
-            )
-        clocks = self.partition.can_roll_back()
-        if clock not in clocks:
-            raise RejectedRequest(f"partition {self._number} can go back to clocks {clocks}, not {clock}")
-        return True
 
     def answer_waiting(self) -> None:
         """Answer the reads that can be answered now, and those that have waited for too long."""
@@ -309,7 +124,7 @@ class PartitionReplica:
         now = self.now()
         if self._arbiter is None:
             if self._new_arbiter is None:
-                raise RejectedRequest(f"updates of partition {self._number} are not announced")
+                raise RejectedRequest(f"updates of partition {self.number} are not announced")
             self._arbiter = self._new_arbiter(now)
         grant = self._arbiter.decision(message, self.partition.version, now)
         clock = self.partition.clock
@@ -366,7 +181,7 @@ class PartitionReplica:
     def _answer_with(self, status: Status, text: str = "", clock: int | None = None) -> ServerAnswer:
         if clock is None:
             clock = -1 if self._partition is None else self._partition.clock
-        return ServerAnswer(self._number, status, self.generation, self.term, clock, text)
+        return ServerAnswer(self.number, status, self.generation, self.term, clock, text)
 
     def _stopped(self, generation: int, role: Role) -> ServerAnswer | None:
         """Return the answer to a message that cannot be taken in this role or generation."""
@@ -430,7 +245,7 @@ class PartitionReplica:
         self.partition.check()
         steps, finished = self.partition.steps_of(message.worker, message.clock)
         answer = UpdateAnswer(
-            self._number,
+            self.number,
             Status.OK,
             self.generation,
             self.term,
@@ -442,14 +257,14 @@ class PartitionReplica:
             dropped=taken and dropped,
         )
         after = message.worker, message.generation, message.clock + 1, message.state
-        read = self._answer_read(Read(self._number, *after, message.wanted)) if message.wanted else None
+        read = self._answer_read(Read(self.number, *after, message.wanted)) if message.wanted else None
         if read is None or read.status is not Status.OK:
             return answer  # it does not wait: other updates follow on the same connection
         return structs.replace(answer, clock=read.clock, included=read.included, blocks=read.blocks)
 
     def _apply(self, message: ReplicationDelta) -> ServerAnswer:
         if message.term < self.term:
-            raise RejectedRequest(f"partition {self._number} is pushed by its primary of term {self.term}")
+            raise RejectedRequest(f"partition {self.number} is pushed by its primary of term {self.term}")
         self.term = message.term
         if self.partition.apply_delta(message):
             self.ended = message.last  # a push after the last one: the drain did not succeed
@@ -457,19 +272,19 @@ class PartitionReplica:
 
     def _take_part(self, message: PartitionPart) -> ServerAnswer:
         if self.role is Role.SERVING:
-            raise RejectedRequest(f"partition {self._number} is served here already")
+            raise RejectedRequest(f"partition {self.number} is served here already")
         self._in_time(message.generation)
         is_state = message.kind is PartKind.STATE
         if self.role is Role.REPLICA and (
             message.generation < self.generation or (not is_state and message.generation != self.generation)
         ):
             raise RejectedRequest(
-                f"partition {self._number} is in generation {self.generation} here, not {message.generation}"
+                f"partition {self.number} is in generation {self.generation} here, not {message.generation}"
             )
         if is_state or message.kind is PartKind.NUMBERS:
             self._begin_attempt(message)
         elif message.attempt != self._attempt:
-            raise RejectedRequest(f"partition {self._number} is not being brought by attempt {message.attempt}")
+            raise RejectedRequest(f"partition {self.number} is not being brought by attempt {message.attempt}")
         if is_state:  # a new beginning, whatever was here
             self._partition = begun(self._config.layout, message, sees_ahead=self._config.sees_ahead)
             self.role, self.ended, self.in_doubt = Role.ARRIVING, False, None
@@ -482,17 +297,16 @@ class PartitionReplica:
         same_mover = message.attempt >> MOVER_BITS == self._last_attempt >> MOVER_BITS
         late = message.attempt <= self._last_attempt if same_mover else message.term < self.arriving_term
         if late or message.term < self.term:
-            raise RejectedRequest(f"partition {self._number} was brought later than that, in term {self.term}")
+            raise RejectedRequest(f"partition {self.number} was brought later than that, in term {self.term}")
         if message.term in self.cancelled:
-            raise RejectedRequest(f"the move of partition {self._number} in term {message.term} was cancelled")
+            raise RejectedRequest(f"the move of partition {self.number} in term {message.term} was cancelled")
         self._attempt = self._last_attempt = message.attempt
         self._attempt_term = message.term
 
     def _in_time(self, generation: int) -> None:
         if generation < self.least_generation:
             raise RejectedRequest(
-                f"partition {self._number} is of generation {generation}, and was rolled back in "
-                f"{self.least_generation}"
+                f"partition {self.number} is of generation {generation}, and was rolled back in {self.least_generation}"
             )
 
     def _activate(self, message: Activate) -> ServerAnswer:
@@ -500,16 +314,16 @@ class PartitionReplica:
             return self._answer_with(Status.OK)  # a repeat
         self._in_time(message.generation)
         if self.role not in (Role.ARRIVING, Role.REPLICA):
-            raise RejectedRequest(f"partition {self._number} has not arrived here")
+            raise RejectedRequest(f"partition {self.number} has not arrived here")
         if message.attempt != self._attempt:
-            raise RejectedRequest(f"partition {self._number} was not brought by attempt {message.attempt}")
+            raise RejectedRequest(f"partition {self.number} was not brought by attempt {message.attempt}")
         try:
             order = msgspec.json.decode(message.text, type=BeginOrder)
         except msgspec.DecodeError:
             raise RejectedRequest("an order to begin that cannot be read") from None
         serves = order.role is Role.SERVING
         if serves and message.term <= self.term:
-            raise RejectedRequest(f"partition {self._number} is in term {self.term} already")
+            raise RejectedRequest(f"partition {self.number} is in term {self.term} already")
         self.partition.delta_sequence = max(self.partition.delta_sequence, order.delta_sequence)
         self.partition.replicas = order.replicas
         if serves:

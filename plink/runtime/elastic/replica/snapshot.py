@@ -1,12 +1,12 @@
-"""What other threads see of a partition at one server: its role and its progress."""
+"""Status of a partition at one server, as other threads see it: its role and its progress."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from plink.model.elastic.fields import DivergenceReport
 
 
-class Role(Enum):
+class Role(StrEnum):
     """Role of a server for a partition."""
 
     ABSENT = "absent"
@@ -18,9 +18,20 @@ class Role(Enum):
 
 
 @dataclass(frozen=True)
-class ReplicaSnapshot:
-    """Snapshot of a partition after its last change, for any thread."""
+class PartitionStatus:
+    """Status of one partition at one server, as of its last change.
 
+    :ivar clocks: those whose state it can go back to, rising; the last is the present.
+    :ivar replicated: the clock that all replicas have; the present one if there is none.
+    :ivar stragglers: the workers whose updates the next clock waits for.
+    :ivar replicas: the addresses that it is pushed to.
+    :ivar trouble: why pushes do not arrive.
+    :ivar ended: a replica that had its last push.
+    :ivar address: of who has it, where it is gone.
+    :ivar divergence: how far it is from its replicas; None where that is not bounded.
+    """
+
+    partition: int
     role: Role
     generation: int
     term: int
@@ -28,6 +39,7 @@ class ReplicaSnapshot:
     replicated: int = -1
     stragglers: tuple[int, ...] = ()
     replicas: tuple[str, ...] = ()
+    trouble: str = ""
     ended: bool = False
     address: str = ""
     divergence: DivergenceReport | None = None

@@ -230,9 +230,13 @@ class Listener:
     """
 
     def __init__(
-        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Connections], ServerAnswer],
+        self,
+        config: StoreConfig,
+        host: str,
+        timeout_s: float,
+        answer: Callable[[Message, Connections], ServerAnswer],
         refused: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._layout, self._keys, self._timeout_s, self._answer = config.layout, config.keys, timeout_s, answer
         self._channels: set[SealedChannel] = set()
         self._handshakes = threading.BoundedSemaphore(_MAX_HANDSHAKES)

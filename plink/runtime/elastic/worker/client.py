@@ -11,12 +11,8 @@ Partitions move and servers die meanwhile. A message that was not acknowledged i
 partition by then; worker, clock and step tell a server that it has it already.
 """
 
-import contextlib
 import functools
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from msgspec import structs
@@ -25,40 +21,17 @@ from plink.elastic.tables import Table, Values
 from plink.errors import InputError, PlinkError
 from plink.runtime.elastic.arrays.layout import Indices
 from plink.runtime.elastic.arrays.row_blocks import Overflow, no_room
-from plink.runtime.elastic.transport.connection import Connection, StoreConfig
-from plink.runtime.elastic.transport.keys import Unauthenticated
+from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.messages import (
-    AnswerKind,
     Read,
     ServerAnswer,
-    ServerRequest,
-    Status,
     Update,
     UpdateAnswer,
 )
-from plink.runtime.elastic.transport.records import ConnectionLost, Forged
 from plink.runtime.elastic.transport.wire import requests_by_partition
 from plink.runtime.elastic.worker.announcer import Announcer
 from plink.runtime.elastic.worker.cache import Cache, added_blocks
-
-_RETRY_S = 0.02
-# To each server: a handshake takes both ends milliseconds, and when partitions move all workers have one with every new
-# primary at once.
-MAX_CONNECTIONS = 2
-_ONE_CONNECTION_BYTES = 1 << 20  # of a server's parameters
-
-
-class Unanswered(PlinkError):
-    """A server did not answer in time, or other workers kept a read waiting for too long."""
-
-
-class RolledBack(PlinkError):
-    """The parameters are as of ``clock`` again, in generation ``generation``: call :meth:`Client.roll_back` and go on
-    with the work of the clock after."""
-
-    def __init__(self, clock: int, generation: int) -> None:
-        super().__init__(f"the parameters were rolled back to clock {clock}")
-        self.clock, self.generation = clock, generation
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, PrimaryClient, RolledBack, Timeouts
 
 
 class OtherSteps(PlinkError):
@@ -67,36 +40,7 @@ class OtherSteps(PlinkError):
     not have sent it."""
 
 
-@dataclass(frozen=True)
-class PrimaryAddress:
-    """Address of a partition's primary; the greater term is the newer."""
-
-    address: str
-    term: int = 0
-
-
-@dataclass(frozen=True)
-class Timeouts:
-    """How long a client waits until it raises :class:`Unanswered`.
-
-    :ivar primary_s: for a partition's primary to answer, or to become known; longer than the servers' ``read_wait_s``.
-    :ivar workers_s: for the other workers to come as far as a read needs.
-    """
-
-    primary_s: float = 10.0
-    workers_s: float = 600.0
-
-
-@dataclass(frozen=True)
-class _Trouble:
-    """A partition that does not answer: since when, why as far as is known, and its primary."""
-
-    since: float
-    reason: str
-    address: str
-
-
-class Client:
+class Client(PrimaryClient):
     """One worker's view of the parameters; for one thread, but for :meth:`set_primary`.
 
     :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
@@ -106,32 +50,28 @@ class Client:
     :param primaries: of every partition.
     :param clock: the first that it works in.
     :ivar announcer: asks whether and when an update may be sent; None: nobody need be asked.
-    :ivar waiting: entered while servers are waited for.
-    :ivar waited_s: until answers began to arrive, in all; what they bring takes its own time.
     """
 
     def __init__(
-        self, config: StoreConfig, worker: int, primaries: Mapping[int, PrimaryAddress], *, clock: int = 0,
-        generation: int = 0, timeouts: Timeouts | None = None,
-    ) -> None:  # fmt: skip
-        layout = config.layout
-        self.layout, self.rule, self._keys = layout, config.rule, config.keys
-        self.worker, self.now, self.step, self.generation = worker, clock, 0, generation
-        self._timeouts = timeouts or Timeouts()
-        self._partition_bytes = sum(table.rows * table.row_bytes for table in layout.tables) / layout.partitions
-        self._primaries, self._pointing = dict(primaries), threading.Lock()
-        self._caches = [Cache(table) for table in layout.tables]
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
-        self._cancelled = self._renamed = False
-        self.waiting: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+        self,
+        config: StoreConfig,
+        worker: int,
+        primaries: Mapping[int, PrimaryAddress],
+        *,
+        clock: int = 0,
+        generation: int = 0,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        super().__init__(config, primaries, timeouts or Timeouts())
+        self.rule, self.worker, self.generation = config.rule, worker, generation
+        self.now, self.step = clock, 0
+        self._caches = [Cache(table) for table in self.layout.tables]
         self._unsent: Mapping[int, Update] | None = None  # the updates of a step that is not over yet
         self.announcer: Announcer | None = None
         self._admitted = False  # whether these may be sent
         self._least_state = -1  # that may be read, whatever the rule
         self._versions: dict[int, int] = {}  # of partitions, when this step first read them, or when the last was sent
         self._partitions_read: set[int] = set()  # partitions that this step has read
-        self.waited_s = 0.0
         self.latest_finished = -1  # clock that any worker has finished, as of the last push
         self._included = False  # whether what was given at this clock has this worker's update of it
         self._expected: dict[int, Indices] = {}  # rows by table that this clock will probably read, and did not yet
@@ -303,33 +243,11 @@ class Client:
         self.latest_finished = clock
         self.now, self.step, self.generation = clock + 1, 0, generation
 
-    def set_primary(self, partition: int, primary: PrimaryAddress) -> None:
-        """Set the primary of a partition, if this is newer than what is known; from any thread."""
-        with self._pointing:
-            if primary.term >= self._primaries[partition].term:
-                before, self._primaries[partition] = self._primaries[partition].address, primary
-                self._renamed |= before != primary.address
-                if all(other.address != before for other in self._primaries.values()):
-                    for (address, _), connection in self._connections.items():
-                        if address == before:  # it may be silent for ever
-                            connection.wake()
-
-    def primaries(self) -> dict[int, PrimaryAddress]:
-        """Return the primaries, as far as they are known here."""
-        with self._pointing:
-            return dict(self._primaries)
-
-    def give_up(self) -> None:
-        """End what is under way with :class:`Unanswered`, from any thread, once the servers answer or are lost."""
-        self._cancelled = True
-
     def close(self) -> None:
         """Close all connections. Nobody waits for what this worker has not sent."""
         if self.announcer is not None:
             self.announcer.finished(sent=False)
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        super().close()
 
     def _fetch(self, table: int, rows: Indices) -> None:
         """Fetch rows of a table, and what this clock will probably read beside them."""
@@ -376,127 +294,3 @@ class Client:
             )
             for number in reversed(range(self.layout.partitions))
         }
-
-    def _ask_all(self, messages: Mapping[int, ServerRequest[AnswerKind]]) -> dict[int, AnswerKind]:
-        """Return the answers to requests to several partitions; repeats requests until the time is over."""
-        with self.waiting():
-            return self._ask_until_answered(messages)
-
-    def _ask_until_answered(self, messages: Mapping[int, ServerRequest[AnswerKind]]) -> dict[int, AnswerKind]:
-        answers: dict[int, AnswerKind] = {}
-        begun = time.monotonic()
-        trouble: dict[int, _Trouble] = {}
-        while len(answers) < len(messages):
-            if self._cancelled:
-                raise Unanswered("given up, as was asked for")
-            for batch in self._batches(partition for partition in messages if partition not in answers):
-                for partition, answer in self._ask_batch(batch, messages, trouble).items():
-                    if self._heed(partition, answer, trouble):
-                        answers[partition] = answer
-            if not trouble:
-                continue
-            primaries = self.primaries()
-            for partition, snapshot in list(trouble.items()):
-                now = time.monotonic()
-                if partition in answers or snapshot.address != primaries[partition].address:
-                    del trouble[partition]  # who owns it now has all its time
-                elif now - snapshot.since > self._timeouts.primary_s or now - begun > self._timeouts.workers_s:
-                    silent_s = now - snapshot.since
-                    raise Unanswered(
-                        f"partition {partition} at {snapshot.address}, for {silent_s:.1f} s: {snapshot.reason}"
-                    )
-            if trouble.keys() - answers.keys():
-                time.sleep(_RETRY_S)
-        return answers
-
-    def _heed(self, partition: int, answer: ServerAnswer, trouble: dict[int, _Trouble]) -> bool:
-        """Act on an answer, and return whether it is final."""
-        if answer.status is Status.ROLLED_BACK:
-            raise RolledBack(answer.clock, answer.generation)
-        if answer.status is Status.REFUSED:
-            raise PlinkError(f"partition {partition} at {self._primaries[partition].address}: {answer.text}")
-        request = self._primaries[partition].address
-        if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
-            self.set_primary(partition, PrimaryAddress(answer.text, answer.term))
-        if answer.status is Status.WAITING:
-            reason = f"waits for the updates of workers {answer.text} after clock {answer.clock}"
-            trouble[partition] = _Trouble(time.monotonic(), reason, request)  # it is alive
-        elif answer.status is not Status.OK:
-            trouble.setdefault(partition, _Trouble(time.monotonic(), f"says {answer.status.name.lower()}", request))
-        return answer.status is Status.OK
-
-    def _batches(self, partitions: Iterable[int]) -> list[list[tuple[Connection, int]]]:
-        """Return batches of requests that can be under way together: on every connection one message at a time."""
-        primaries = self.primaries()
-        if self._renamed:
-            self._leave_unused()
-        by_address: dict[str, list[int]] = {}
-        for partition in partitions:
-            by_address.setdefault(primaries[partition].address, []).append(partition)
-        queues: list[list[tuple[Connection, int]]] = []
-        for address, theirs in by_address.items():
-            connections = self._some_connections(address, len(theirs))
-            queues += [
-                [(connection, partition) for partition in theirs[index :: len(connections)]]
-                for index, connection in enumerate(connections)
-            ]
-        longest = max(map(len, queues))
-        return [[queue[batch] for queue in queues if batch < len(queue)] for batch in range(longest)]
-
-    def _some_connections(self, address: str, partitions: int) -> list[Connection]:
-        """Return connections to a server that has so many of the requested partitions. A new one is made once in a
-        clock, because all workers connect in the same."""
-        large = partitions * self._partition_bytes > _ONE_CONNECTION_BYTES
-        wanted = min(MAX_CONNECTIONS, partitions) if large else 1
-        connections = [
-            self._connections[address, index] for index in range(wanted) if (address, index) in self._connections
-        ]
-        if not connections or (len(connections) < wanted and self._met[address] != self.now):
-            connection = Connection(address, self._keys, self.layout, self._timeouts.primary_s)
-            with self._pointing:
-                self._connections[address, len(connections)] = connection
-            self._met[address] = self.now
-            connections.append(connection)
-        return connections
-
-    def _leave_unused(self) -> None:
-        """Close connections to servers that are no primary any more."""
-        with self._pointing:
-            self._renamed, addresses = False, {primary.address for primary in self._primaries.values()}
-            unused = [key for key in self._connections if key[0] not in addresses]
-            for key in unused:
-                self._connections.pop(key).close()
-
-    def _ask_batch(
-        self,
-        batch: list[tuple[Connection, int]],
-        messages: Mapping[int, ServerRequest[AnswerKind]],
-        trouble: dict[int, _Trouble],
-    ) -> dict[int, AnswerKind]:
-        """Send one batch and return the answers that come; a lost connection has none."""
-        posted: list[tuple[Connection, int]] = []
-        answers: dict[int, AnswerKind] = {}
-        begun, broken = time.monotonic(), None
-        for connection, partition in batch:
-            if self._primaries[partition].address != connection.address:
-                continue  # named anew meanwhile, perhaps because this one is silent
-            try:
-                connection.post(messages[partition])
-                posted.append((connection, partition))
-            except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
-                trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
-            except PlinkError as error:
-                broken = error
-        for connection, _ in posted[:1]:
-            connection.wait()
-            self.waited_s += time.monotonic() - begun
-        for connection, partition in posted:  # all of them, or an answer would be taken for that to the next question
-            try:
-                answers[partition] = connection.answer(messages[partition])
-            except (ConnectionLost, Forged, Unauthenticated) as error:  # it may have died in the midst of a word
-                trouble.setdefault(partition, _Trouble(begun, str(error), connection.address))
-            except PlinkError as error:
-                broken = error
-        if broken is not None:
-            raise broken
-        return answers

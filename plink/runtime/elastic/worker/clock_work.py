@@ -78,9 +78,12 @@ class ClockWork(Generic[Items]):
     """
 
     def __init__(
-        self, loaded: LoadedShards[Items], store: Store, turns: Mapping[int, int],
+        self,
+        loaded: LoadedShards[Items],
+        store: Store,
+        turns: Mapping[int, int],
         grains: Iterable[Grain] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._loaded, self._app, self._store, self.turns = loaded, loaded.app, store, turns
         if grains is None:
             grains = (Grain(shard, number) for shard in turns for number in range(self._app.grains))

@@ -10,17 +10,21 @@ for it.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic
+
+from msgspec import structs
 
 from plink.elastic.app import Items, Objective, check_app
 from plink.elastic.app_error import AppError, app_error
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
+from plink.model.elastic.reports import ClockDone
 from plink.model.rules.dssp import DSSP
-from plink.runtime.elastic.worker.client import Client, OtherSteps, RolledBack
+from plink.runtime.elastic.worker.client import Client, OtherSteps
 from plink.runtime.elastic.worker.clock_work import ClockWork, LoadedShards
 from plink.runtime.elastic.worker.dynamic_staleness import DynamicStaleness
+from plink.runtime.elastic.worker.primaries import RolledBack
 from plink.runtime.elastic.worker.progress import Criterion, Progress
 from plink.runtime.elastic.worker.steps import planner_of
 
@@ -126,27 +130,6 @@ WorkOff = Callable[[ClockWork[Any], Client], None]
 
 
 @dataclass(frozen=True)
-class Clock:
-    """What a worker did at one clock: how long it took, of which ``compute_s`` in the program (with its reads, but for
-    those that were expected), and ``waited_s`` for others before; its ``steps``, and how many clocks an iteration has.
-    ``is_leader``: it has shard 0; then at an iteration's first clock ``evaluated_iteration`` is the latest iteration
-    that all have finished (with staleness not always the last), and ``objective`` its objective, None if nothing had
-    weight."""
-
-    clock: int
-    iteration: int
-    shards: int
-    seconds: float
-    compute_s: float
-    is_leader: bool = False
-    evaluated_iteration: int | None = None
-    objective: float | None = None
-    clocks_of_iteration: int = 1
-    steps: int = 1
-    waited_s: float = 0.0
-
-
-@dataclass(frozen=True)
 class Finished:
     """Why the loop ended; ``clock`` is the first that was not done."""
 
@@ -167,9 +150,15 @@ class Worker(Generic[Items]):
     """
 
     def __init__(
-        self, loaded: LoadedShards[Items], client: Client, shards: Sequence[int] | Assigned, *, say: Say,
-        started: float | None = None, done: Callable[[Clock], None] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        loaded: LoadedShards[Items],
+        client: Client,
+        shards: Sequence[int] | Assigned,
+        *,
+        say: Say,
+        started: float | None = None,
+        done: Callable[[ClockDone], None] | None = None,
+    ) -> None:
         check_app(loaded.app)
         self.loaded, self._app, self._client = loaded, loaded.app, client
         self._started = time.time() if started is None else started
@@ -184,7 +173,7 @@ class Worker(Generic[Items]):
         self._waited_until_begun_s = 0.0  # of all that the client has waited
         self._clock_began: float | None = None  # which may be resumed, or done again, after an unanswered message
         self._compute_s = self._waited_s = 0.0  # of this clock
-        self._unreported: Clock | None = None  # of which the last step is only to be sent
+        self._unreported: ClockDone | None = None  # of which the last step is only to be sent
         self._scores: list[Objective] = []  # of this clock's steps, sent with the last of them
         self.work_off: WorkOff = _alone
 
@@ -236,10 +225,21 @@ class Worker(Generic[Items]):
         evaluated_iteration, objective = self._work(shards)
         if self._staleness is not None and now:
             self._staleness.note(shards, time.perf_counter() - working)
-        self._unreported = Clock(
-            now, self._progress.iteration(now), len(shards), 0.0, self._compute_s, 0 in shards, evaluated_iteration,
-            objective, self._progress.batches, self._steps_done, self._waited_s,
-        )  # fmt: skip
+        self._unreported = ClockDone(
+            clock=now,
+            iteration=self._progress.iteration(now),
+            batches=self._progress.batches,
+            seconds=0.0,  # when it is over
+            is_leader=0 in shards,
+            evaluated_iteration=evaluated_iteration,
+            objective=objective,
+            generation=client.generation,
+            worker=client.worker,
+            shards=len(shards),
+            steps=self._steps_done,
+            compute_s=self._compute_s,
+            waited_s=max(0.0, self._waited_s),
+        )
         client.push()
         self._report()
         return None
@@ -251,7 +251,7 @@ class Worker(Generic[Items]):
             return
         self._unreported = self._clock_began = None
         if self._done:
-            self._done(replace(done, seconds=time.perf_counter() - begun))
+            self._done(structs.replace(done, seconds=time.perf_counter() - begun))
 
     def _shards(self) -> tuple[int, ...] | Finished:
         """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""

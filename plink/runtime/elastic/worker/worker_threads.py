@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import structs
+
 from plink.errors import PlinkError
 from plink.model.elastic.reports import ClockDone, Failed, Log, NodeMessage, WorkerFinished
-from plink.runtime.elastic.worker.client import Client, PrimaryAddress, Unanswered
+from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.clock_work import LoadedShards
-from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Assignment, Clock, Finished, Worker, WorkOff
+from plink.runtime.elastic.worker.primaries import PrimaryAddress, Unanswered
+from plink.runtime.elastic.worker.worker import RELEASED, Assigned, Assignment, Finished, Worker, WorkOff
 
 
 @dataclass
@@ -59,9 +62,13 @@ class WorkerThreads:
     """
 
     def __init__(
-        self, loaded: LoadedShards[Any], client: Callable[[int, int, int], Client],
-        tell: Callable[[NodeMessage], None], started: float, helping: Helping | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        loaded: LoadedShards[Any],
+        client: Callable[[int, int, int], Client],
+        tell: Callable[[NodeMessage], None],
+        started: float,
+        helping: Helping | None = None,
+    ) -> None:
         self._helping = helping
         self._loaded, self._client, self._tell, self._started = loaded, client, tell, started
         self._running: dict[int, _Running] = {}
@@ -87,7 +94,7 @@ class WorkerThreads:
 
     def take_over(
         self, number: int, had: Sequence[tuple[int, Sequence[int]]], clock: int, until: int, generation: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Do the clocks from ``clock`` to before ``until`` of a worker that is lost, in its name. Who does less for it
         already ends: what both do counts once.
 
@@ -161,15 +168,23 @@ class WorkerThreads:
             return dict(self._running)
 
     def _start(
-        self, number: int, assigned: Assigned, shards: tuple[int, ...], clock: int, generation: int,
-        until: int | None = None
-    ) -> None:  # fmt: skip
+        self,
+        number: int,
+        assigned: Assigned,
+        shards: tuple[int, ...],
+        clock: int,
+        generation: int,
+        until: int | None = None,
+    ) -> None:
         running = _Running(self._client(number, clock, generation), assigned, shards, until)
         worker = Worker(
-            self._loaded, running.client, assigned, started=self._started,
+            self._loaded,
+            running.client,
+            assigned,
+            started=self._started,
             say=lambda line: self._tell(Log(line)),
             done=lambda done: self._done(running, done),
-        )  # fmt: skip
+        )
         if self._helping is not None and until is None:  # who does a lost worker's clocks again is not helped
             worker.work_off = self._helping.start(number, running.client.primaries())
         running.thread = threading.Thread(
@@ -179,18 +194,11 @@ class WorkerThreads:
             self._running[number] = running
         running.thread.start()
 
-    def _done(self, running: _Running, done: Clock) -> None:
-        own = self._helping is not None and running.until is None and done.clock
-        grains, helped = self._helping.helped(running.client.worker) if own and self._helping else (0, {})
-        self._tell(
-            ClockDone(
-                clock=done.clock, iteration=done.iteration, batches=done.clocks_of_iteration, seconds=done.seconds,
-                is_leader=done.is_leader, evaluated_iteration=done.evaluated_iteration, objective=done.objective,
-                generation=running.client.generation, worker=running.client.worker, shards=done.shards,
-                steps=done.steps, compute_s=done.compute_s, waited_s=max(0.0, done.waited_s), grains=grains,
-                helped=dict(helped),
-            )
-        )  # fmt: skip
+    def _done(self, running: _Running, done: ClockDone) -> None:
+        if self._helping is not None and running.until is None and done.clock:
+            grains, helped = self._helping.helped(done.worker)
+            done = structs.replace(done, grains=grains, helped=dict(helped))
+        self._tell(done)
 
     def _run(self, number: int, running: _Running, worker: Worker[Any]) -> None:
         """Run a worker to its end; errors are reported."""

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from plink.cli import completion
+from plink.cli import values as option_values
 from plink.cli.app import command
 from runners.lab.blueprint import LabSettings, draw
 from tests.cli.test_help import HEAVY
@@ -85,7 +85,7 @@ def test_words_offered(line: str, words: list[str], folder: Path) -> None:
 
 def test_interfaces_of_a_lab_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its switches, where a link is meant; hosts alone where a host is."""
-    monkeypatch.setattr(completion, "_LABS", tmp_path)
+    monkeypatch.setattr(option_values, "_LABS", tmp_path)
     (tmp_path / "q").mkdir()
     settings = LabSettings("q", topology="bcube", base=2, levels=2)
     (tmp_path / "q" / "lab.json").write_text(json.dumps(asdict(draw(settings))))
@@ -119,7 +119,6 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     from plink.features.launch.manifests import KINDS as OBJECT_KINDS
     from plink.features.launch.request import RUNNERS as LAUNCH_RUNNERS
     from plink.features.launch.request import launch_settings
-    from plink.features.measure.request import METHODS
     from plink.model.schedule import COLLECTIVES
     from runners.choice import NAMES as RUNNERS
     from runners.hostfiles import FORMATS
@@ -127,12 +126,11 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     from solvers.costs.by_name import NAMES
     from solvers.schedules.catalogue import ALGORITHMS, Options
 
-    assert completion.NAMES == NAMES
-    assert tuple(ALGORITHMS) == completion.ALGORITHMS
-    assert tuple(FORMATS) == completion.FORMATS
-    values = completion.VALUES
+    assert option_values.NAMES == NAMES
+    assert tuple(ALGORITHMS) == option_values.ALGORITHMS
+    assert tuple(FORMATS) == option_values.FORMATS
+    values = option_values.VALUES
     assert set(values["--collective"]) == set(COLLECTIVES)
-    assert values["--method"] == METHODS
     assert LAUNCH_RUNNERS == RUNNERS
     assert OBJECT_KINDS == KINDS
     options = set(Options.__dataclass_fields__) - {"groups", "weights"}
@@ -155,7 +153,7 @@ def test_choices_equal_those_of_the_commands() -> None:
     compared = set()
     for words, node in commands_below(command()):
         for parameter in node.params:
-            suggested = completion.choices(words, parameter)
+            suggested = option_values.choices(words, parameter)
             annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
             accepted = None
             if get_origin(annotation) is Literal:
@@ -176,7 +174,7 @@ def test_every_option_in_the_table_exists() -> None:
         names = {name for parameter in node.params for name in parameter.opts}  # type: ignore[attr-defined]
         return names.union(*(options(child) for child in getattr(node, "commands", {}).values()))
 
-    for key in completion.VALUES:
+    for key in option_values.VALUES:
         *words, option = key.split()
         node = command()
         for word in words:

@@ -9,6 +9,7 @@ has a member, and the last takes all that is left. Aggregators are those with th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plink.model.transfers.arbiter import Grouper, Groups
 from plink.model.transfers.free_capacity import FreeCapacity
 from plink.model.transfers.ordering import WaitingUpdate
 
@@ -125,3 +126,15 @@ def _groups(
         groups.append(AggregationGroup(aggregator, tuple(range(first, last))))
         busy_until_s, first = max(busy_until_s, end_s), last
     return Grouping(straight, tuple(groups), busy_until_s)
+
+
+def through(number: int) -> Grouper:
+    """Return how an arbiter has updates added up on the way, by so many aggregators at once at most."""
+
+    def group(updates: Sequence[WaitingUpdate], free: FreeCapacity, size_bytes: float, ready_s: float) -> Groups:
+        hosts, server = len(free.ways) // 2, len(free.ways) - 1
+        chosen = best_first([Aggregator(host, hosts + host) for host in range(hosts)], free, size_bytes, ready_s)
+        result = grouped(updates, free, server, chosen[:number], ready_s)
+        return result.straight, [(each.aggregator.way_out, each.members) for each in result.groups]
+
+    return group

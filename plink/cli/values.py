@@ -1,4 +1,4 @@
-"""Shell completion of values: algorithms, formats, hosts and runs.
+"""Values of options: what help calls them or which there are, and what the shell completes.
 
 Bash, Zsh and Fish start plink at every press of the tabulator. So nothing is imported here but words, files are read
 only where they are small, and whatever goes wrong offers nothing: the shell then completes names of files by itself.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from plink.model.request import Choices
 from plink.model.storage import read_document
@@ -33,6 +33,9 @@ _SETTINGS = (
     "autotune-threshold=",
 )  # fmt: skip
 _JOB_COMMANDS = ("launch", "submit", "compare", "manifests", "runs rerun", "elastic run")
+_MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
+_MAX_METAVAR_CHARS = 22  # what Rich leaves whole in a terminal of 80 columns
+_BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "TEXT"}
 # By option, and by command and option where one of that name differs.
 VALUES: dict[str, tuple[str, ...]] = {
     "--algo": NAMES,
@@ -42,11 +45,9 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--device": ("auto", "cpu", "cuda"),
     "--format": FORMATS,
     "topology export --format": ("slurm-conf", "slurm-yaml", "topograph", "kubectl", "simgrid"),
-    "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention", "simulated"),
     "advise --model": ("auto", "alpha-beta", "contention", "simulated"),
     "--preemption-source": ("aws", "gcp", "azure"),
-    "probe --pairs": ("all", "adaptive"),
     "--set": ("fan-out=", "base=", "levels=", "segments=", "sharded=", "colocated=", "servers=", "root="),
     **{f"{command} --set": _SETTINGS for command in _JOB_COMMANDS},
 }
@@ -61,17 +62,80 @@ class Suggestion:
     type: str = "plain"
 
 
+Offer = Callable[[Any, str], Iterable[str]]
+
+
 def attach(command: Any, words: tuple[str, ...] = ()) -> None:
-    """Attach completion to a command and all its subcommands. ``words``: what is typed before it."""
+    """Give every option and argument of the command, and of all under it, a name for its value (a flag has none) and
+    completion. ``words``: what is typed before it.
+
+    Of releases of Typer that keep the kind of a value elsewhere, arguments stay as they are.
+    """
+    typed = " ".join(words)
     for parameter in command.params:
-        offer = _offer(" ".join(words), parameter)
-        if offer is not None:
+        if offer := _offer(typed, parameter):
             parameter.shell_complete = partial(_suggest, offer)
+        if parameter.param_type_name == "argument":
+            _name_kind(parameter)
+        elif getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        else:
+            if parameter.metavar is None or isinstance(parameter.metavar, Choices):
+                _name_value(parameter, choices(typed, parameter))
+            low, high = (getattr(parameter, end, None) for end in ("min", "max"))
+            if high is not None and hasattr(parameter, "_get_number_range_help_str"):
+                range_text = None if high > _MAX_SHOWN_LIMIT else f"{low or 0:.10g}-{high:.10g}"
+                parameter._get_number_range_help_str = lambda range_text=range_text: range_text
+    _strip_help(command)
     for name, child in getattr(command, "commands", {}).items():
         attach(child, (*words, name))
 
 
-Offer = Callable[[Any, str], Iterable[str]]
+def _strip_help(command: Any) -> None:
+    """Give ``--help``, a flag that Typer makes late, no metavar."""
+    original = command.get_help_option
+
+    def without_metavar(context: Any) -> Any:
+        option = original(context)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    command.get_help_option = without_metavar
+
+
+def _name_kind(argument: Any) -> None:
+    """Show the kind of an argument's value beside its name."""
+    kind = _kind(argument)
+    if kind is not None and hasattr(argument, "display_type_rich"):
+        argument.display_type_rich = lambda ctx: kind if argument.nargs == 1 else f"{kind}..."
+
+
+def _name_value(option: Any, values: tuple[str, ...]) -> None:
+    """Set the metavar of an option: its choices, or the kind of its value. Choices that do not fit end its help."""
+    if not values:
+        option.metavar = _kind(option)
+    elif "2lha" in values:  # algorithms, too many to list
+        option.metavar = "[ring|2lha|...]"
+    else:
+        shown = len(values)
+        while len(_brackets(values, shown)) > _MAX_METAVAR_CHARS:
+            shown -= 1
+        option.metavar = _brackets(values, shown)
+        if shown < len(values):
+            option.help = f"{option.help} Choices: {', '.join(values)}."
+
+
+def _brackets(values: tuple[str, ...], shown: int) -> str:
+    return f"[{'|'.join((*values[:shown], *(['...'] if shown < len(values) else [])))}]"
+
+
+def _kind(parameter: Any) -> str | None:
+    """Return the kind of a value, for a list that of its items; None if unknown."""
+    annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if get_origin(annotation) is list:
+        (annotation,) = get_args(annotation)
+    return _BY_KIND.get(annotation)
 
 
 def _suggest(offer: Offer, ctx: Any, incomplete: str) -> list[Suggestion]:

@@ -1,0 +1,244 @@
+"""Proof that NCCL follows the order: what it says it built, against what the order and the measured addresses imply.
+
+Forms of the lines are those of NVIDIA/nccl from v2.8.4-1 to v2.30.7-1 (src/debug.cc, src/init.cc, src/graph/rings.cc,
+src/enqueue.cc, src/transport/net_socket.cc and net_ib.cc).
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from plink.errors import UsageError
+from plink.model.document import Part
+from plink.model.hosts import Hosts
+from plink.model.units import format_bytes
+from plink.transport.addresses import canonical
+from solvers.schedules.trees import nccl_tree_parents
+
+# What makes NCCL print all that is read here. Lines of one rank arrive in order, those of its threads mixed.
+ENVIRONMENT = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET,GRAPH,TUNING"}
+
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+
+_LINE = re.compile(r":(?P<thread>\d+:\d+) \[\d+\] (?:\S+ )?NCCL (?:INFO|WARN) (?P<text>.*)")
+_MADE = re.compile(
+    r"comm 0x\w+ rank (?P<rank>\d+) nranks (?P<ranks>\d+) (?:.*commId (?P<id>0x\w+)|.*(?P<split>(?:splitCount \d+ )?"
+    r"color -?\d+))?.*Init COMPLETE"
+)
+_RING = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)$")
+_CHANNEL = re.compile(r"Channel (\d+)/\d+ : *((?: *\d+)+)$")
+_TREES = re.compile(r"Trees((?: \[\d+\] [-\d/]+->\d+->-?\d+)+)")
+_TREE = re.compile(r"\[(\d+)\] ([-\d/]+)->(\d+)->(-?\d+)")
+_NET = re.compile(r"NET/(\w+) : Using(?P<devices>(?: \[\d+\]\S+)*)")
+_CHOICE = re.compile(
+    r"(?:(?P<func>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
+    r"(?: channel\S*=\{(\d+)\.\.(\d+)\})?"
+)
+
+
+class NcclChoice(Part, frozen=True, kw_only=True):
+    """Choice of NCCL's tuner for a size: algorithm and protocol. ``channels``: null where NCCL does not say."""
+
+    collective: str
+    size_bytes: int
+    algorithm: str
+    protocol: str
+    channels: int | None
+
+
+class NcclCommunicator(Part, frozen=True, kw_only=True):
+    """Communicator that a program made. ``ranks``: of the job, in the communicator's order; ``problems``: none where
+    rings and trees follow the order."""
+
+    ranks: tuple[int, ...]
+    channels: int
+    problems: tuple[str, ...]
+
+
+class NcclProof(Part, frozen=True, kw_only=True):
+    """Verdict on a job's NCCL. ``networks``: by host what it sends by, as NCCL prints it; ``problems``: of all
+    communicators and networks."""
+
+    communicators: tuple[NcclCommunicator, ...]
+    choices: tuple[NcclChoice, ...]
+    networks: Mapping[str, str]
+    problems: tuple[str, ...]
+
+
+@dataclass
+class _Pending:
+    """Links that a thread of a rank has printed of the communicator that it makes, by channel."""
+
+    rings: dict[int, tuple[int, int]] = field(default_factory=dict)  # previous and next rank
+    whole_rings: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by the communicator's rank 0
+    parents: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class NcclLog:
+    """NCCL's lines of all ranks of a job."""
+
+    _pending: dict[tuple[int, str], _Pending] = field(default_factory=lambda: defaultdict(_Pending))
+    # By identity and size: the rank of the job and the links of each rank of the communicator.
+    _made: dict[tuple[str, int, int], dict[int, tuple[int, _Pending]]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    _counts: dict[tuple[int, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    _choices: dict[tuple[str, int], NcclChoice] = field(default_factory=dict)
+    _networks: dict[int, str] = field(default_factory=dict)
+
+    def take(self, rank: int, line: str) -> bool:
+        """Read a line of a rank. Returns whether it is one of NCCL's information."""
+        match = _LINE.search(line)
+        if match is None:
+            return False
+        text, pending = match["text"], self._pending[rank, match["thread"]]
+        if ring := _RING.match(text):
+            channel, before, _, after = map(int, ring.groups())
+            pending.rings[channel] = (before, after)
+        elif whole := _CHANNEL.match(text):
+            pending.whole_rings[int(whole[1])] = tuple(map(int, whole[2].split()))
+        elif trees := _TREES.match(text):
+            for tree in _TREE.finditer(trees[1]):
+                pending.parents[int(tree[1])] = int(tree[4])
+        elif made := _MADE.search(text):
+            self._complete(rank, match["thread"], made)
+        elif net := _NET.match(text):
+            self._networks[rank] = f"{net[1]}{net['devices']}"
+        elif choice := _CHOICE.match(text):
+            self._choose(choice)
+        return " NCCL INFO " in line
+
+    def _complete(self, rank: int, thread: str, made: re.Match[str]) -> None:
+        """Give what a thread has printed to the communicator that is complete with this line."""
+        name, ranks = made["id"] or made["split"] or "", int(made["ranks"])
+        nth = 0
+        if made["id"] is None:  # splits, and NCCL before 2.18, have no name that all ranks print: count them
+            nth = self._counts[rank, name, ranks]
+            self._counts[rank, name, ranks] += 1
+            while int(made["rank"]) in self._made[name, ranks, nth]:  # another group of the same split
+                nth += 1
+        self._made[name, ranks, nth][int(made["rank"])] = (rank, self._pending.pop((rank, thread), _Pending()))
+
+    def _choose(self, choice: re.Match[str]) -> None:
+        algo, proto = choice["algo"], choice["proto"]
+        if algo.isdigit():  # before 2.23
+            algo, proto = _ALGORITHMS[int(algo)], _PROTOCOLS[int(proto)]
+        channels = None if choice[5] is None else int(choice[6]) - int(choice[5]) + 1
+        made = NcclChoice(
+            collective=choice["func"] or "",
+            size_bytes=int(choice["bytes"]),
+            algorithm=algo,
+            protocol=proto,
+            channels=channels,
+        )
+        self._choices[made.collective, made.size_bytes] = made
+
+    def proof(self, hosts: Hosts) -> NcclProof:
+        """Return the verdict.
+
+        :param hosts: in rank order, with the addresses that were measured.
+        """
+        host_of = [host.name for host in hosts for _ in range(host.slots)]
+        communicators, problems = [], [] if self._made else ["no rank said that NCCL made a communicator"]
+        for (_, size, _), members in self._made.items():
+            if len(members) == size:
+                communicators.append(_communicator([members[k] for k in range(size)], host_of))
+            else:
+                problems.append(f"of a communicator of {size} ranks only {len(members)} said what they built")
+        networks = {host_of[rank]: text for rank, text in sorted(self._networks.items(), reverse=True)}
+        problems += [*_other_networks(hosts, networks), *(text for each in communicators for text in each.problems)]
+        return NcclProof(
+            communicators=tuple(communicators),
+            choices=tuple(self._choices[key] for key in sorted(self._choices)),
+            networks=networks,
+            problems=tuple(dict.fromkeys(problems)),
+        )
+
+
+def _communicator(members: Sequence[tuple[int, _Pending]], host_of: Sequence[str]) -> NcclCommunicator:
+    """Return the verdict on a communicator, by the ranks of the job and the links of its ranks."""
+    ranks = tuple(rank for rank, _ in members)
+    hosts = [host_of[rank] for rank in ranks]
+    whole = members[0][1].whole_rings
+    channels = sorted({*whole, *(channel for _, links in members for channel in links.rings)})
+    problems: list[str] = []
+    for channel in channels:
+        after = {k: links.rings[channel][1] for k, (_, links) in enumerate(members) if channel in links.rings}
+        if len(after) < len(ranks) and len(ring := whole.get(channel, ())) == len(ranks):
+            after = dict(zip(ring, (*ring[1:], ring[0]), strict=True))
+        if len(after) < len(ranks):
+            problems.append(f"ring {channel}: not all of its ranks said where they send")
+        else:
+            problems += _moved(hosts, after, f"ring {channel}")
+    problems += _other_trees(hosts, members)
+    if not channels and len(set(hosts)) > 1:
+        problems.append(f"a communicator of {len(ranks)} ranks did not say which rings it built")
+    return NcclCommunicator(ranks=ranks, channels=len(channels), problems=tuple(dict.fromkeys(problems)))
+
+
+def _moved(hosts: Sequence[str], after: Mapping[int, int], what: str) -> Iterator[str]:
+    """Yield the hosts that send to another host than in rank order."""
+    nodes = list(dict.fromkeys(hosts))
+    wanted = dict(zip(nodes, (*nodes[1:], nodes[0]), strict=True))
+    for k, following in after.items():
+        here, there = hosts[k], hosts[following]
+        if here != there and there != wanted[here]:
+            yield f"{what}: {here} sends to {there}, by the order it sends to {wanted[here]}"
+
+
+def _other_trees(hosts: Sequence[str], members: Sequence[tuple[int, _Pending]]) -> Iterator[str]:
+    """Yield the hosts with another parent than in the one of NCCL's two trees that a channel follows."""
+    nodes = list(dict.fromkeys(hosts))
+    trees = [[nodes[p] if p >= 0 else None for p in tree] for tree in nccl_tree_parents(len(nodes))]
+    above = defaultdict[int, dict[str, str]](dict)  # by channel and host
+    for k, (_, links) in enumerate(members):
+        for channel, parent in links.parents.items():
+            if parent >= 0 and hosts[parent] != hosts[k]:
+                above[channel][hosts[k]] = hosts[parent]
+    for channel, parents in sorted(above.items()):
+        wanted_of = [{host: tree[nodes.index(host)] for host in parents} for tree in trees]
+        moved = [
+            [(host, wanted[host], parent) for host, parent in parents.items() if wanted[host] != parent]
+            for wanted in wanted_of
+        ]
+        for host, above_it, other in min(moved, key=len):
+            yield f"tree {channel}: {host} sends up to {other}, by the order " + (
+                "it is the root" if above_it is None else f"to {above_it}"
+            )
+
+
+def _other_networks(hosts: Hosts, networks: Mapping[str, str]) -> Iterator[str]:
+    """Yield the hosts whose measured address NCCL does not use."""
+    for host in hosts:
+        used = networks.get(host.name, "")
+        address = canonical(host.address)  # None: a name, which NCCL does not print
+        if used.startswith("Socket") and address is not None and f":{address}<" not in used:
+            yield f"{host.name}: NCCL sends by {used.partition(' ')[2]}, measured was {address}"
+
+
+def proof_lines(proof: NcclProof) -> Iterator[str]:
+    """Yield what NCCL built and took, for people."""
+    for each in proof.communicators:
+        if not each.problems:
+            yield f"NCCL: {len(each.ranks)} ranks, {each.channels} channels: rings and trees follow the order"
+    for collective in dict.fromkeys(each.collective for each in proof.choices):
+        taken: list[tuple[str, int]] = []
+        for choice in proof.choices:
+            name = f"{choice.algorithm.lower()}/{choice.protocol.lower()}"
+            if choice.collective == collective and (not taken or taken[-1][0] != name):
+                taken.append((name, choice.size_bytes))
+        yield f"NCCL: {collective}: " + ", ".join(f"{name} from {format_bytes(start)}" for name, start in taken)
+
+
+def check_environment(env: Mapping[str, str]) -> None:
+    """Refuse variables that keep NCCL's lines from plink.
+
+    :raises UsageError: for the first of them.
+    """
+    if "NCCL_DEBUG_FILE" in env:
+        raise UsageError("--verify-nccl reads the lines that ranks print; omit NCCL_DEBUG_FILE")
+    if (level := env.get("NCCL_DEBUG", "INFO").upper()) not in ("INFO", "TRACE"):
+        raise UsageError(f"--verify-nccl needs NCCL_DEBUG=INFO or TRACE, not {level}")
