@@ -14,9 +14,9 @@ from plink.transport.connector import Connector
 from plink.transport.fleet import Fleet
 from plink.transport.peers import sample_peers
 from plink.transport.program import AgentProgram
+from probes.disjoint_pairs import all_rounds
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings, probe_task
-from probes.round_robin import all_rounds
 from probes.scheduler import CORES_PER_TASK, ProbeScheduler
 
 PROGRAM = AgentProgram(

@@ -27,8 +27,7 @@ from plink.model.network_file import (
     SharedTierEntry,
 )
 from plink.model.network_table import SMALLEST, parse_table
-from plink.model.printed import instead_of_json
-from plink.model.storage import file_and_fragment, name_of, parse_document, read_text, write_document
+from plink.model.storage import file_and_fragment, instead_of_json, name_of, parse_document, read_text, write_document
 
 _log = logging.getLogger("plink.network")
 _FIRST_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")  # as a person wants to see them

@@ -17,14 +17,33 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from plink.errors import InputError, PlinkError, UsageError
-from plink.model.printed import instead_of_json
 
+_EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
+_PRINTED_TEXTS = (
+    (
+        re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: \d+ rounds, \d+ transfers of \d+ chunks\s*$"),
+        "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
+    ),
+    (
+        re.compile(r"[\w.-]+, \d+ ranks( in \d+ groups)?, [^,]+, model [\w-]+(: .*)?$"),
+        "this is the text for people that `plink plan` and `plink cost` print; `plink plan -o FILE` or `--json` "
+        "writes the plan",
+    ),
+)
 STANDARD = "-"
 _MAX_INLINE_ITEMS = 16  # numbers or names that fit on the line of what they belong to
 MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
 _READ_BYTES = 1 << 20
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
 _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
+
+
+def instead_of_json(text: str) -> str | None:
+    """Explain a text that should be JSON and is not, None without an explanation."""
+    if not text.strip():
+        return _EMPTY
+    first = text.split("\n", 1)[0]
+    return next((explanation for pattern, explanation in _PRINTED_TEXTS if pattern.match(first)), None)
 
 
 def name_of(path: str | Path) -> str:

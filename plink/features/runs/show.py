@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from plink.errors import printable
-from plink.model.autotune_replay import AutotuneReplay
+from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
 

@@ -10,8 +10,7 @@ from plink.model.hosts import Hosts
 from plink.model.topology.fields import list_of, object_of, text_of
 from plink.model.topology.matching import find_paths
 from plink.model.topology.paths import Topology
-from plink.model.topology.slurm import Vertex, from_blocks, from_switches
-from plink.model.topology.slurm_conf import block_sizes
+from plink.model.topology.slurm import Vertex, block_sizes, from_blocks, from_switches
 
 _FIRST = re.compile(r"^[ \t]*(-[ \t]+)?topology[ \t]*:", re.MULTILINE)
 _Entry = tuple[str, dict[str, Any]]
