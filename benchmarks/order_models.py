@@ -18,8 +18,7 @@ from plink.features.order.run import reorder
 from plink.model.network import Network
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.problem import OrderingProblem
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import OrderingProblem, SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import SimulatedCost

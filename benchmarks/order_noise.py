@@ -17,8 +17,7 @@ from benchmarks.record import Bar, record
 from plink.model.network import symmetrised
 from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate, split_halves
-from solvers.ordering.problem import OrderingProblem
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import OrderingProblem, SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options
 

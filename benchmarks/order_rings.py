@@ -18,7 +18,7 @@ from benchmarks.results import RECORDS
 from plink.model.network import Matrix
 from solvers.costs.patterns import ring_pattern
 from solvers.latency import ring_cost
-from solvers.ordering.progress import ProgressCallback, SearchBudget
+from solvers.ordering.problem import ProgressCallback, SearchBudget
 from solvers.ordering.ring import search_bottleneck, search_ring
 
 BASELINES = RECORDS / "order-rings-baselines.json"

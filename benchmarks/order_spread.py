@@ -20,8 +20,7 @@ from benchmarks.timing import gloo
 from plink.model.storage import read_document
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric, fabric_of
-from solvers.ordering.problem import Order, OrderingProblem
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import Order, OrderingProblem, SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options
 

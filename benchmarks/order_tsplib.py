@@ -16,7 +16,7 @@ from benchmarks.record import Bar, record
 from benchmarks.tsplib import SOLUTIONS, TspInstance, read_instance
 from plink.features.order.fast_tsp_process import FastTsp
 from solvers.latency import ring_cost
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 
 # Of 400 to 1,400 cities; plane, geographic and clustered ones, drillings and grids.

@@ -23,8 +23,7 @@ from benchmarks.results import RECORDS
 from plink.features.order.algorithms import rank_groups
 from solvers.costs.by_name import NAMES, cost_function_for, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.problem import OrderingProblem, OrderingResult
-from solvers.ordering.progress import SearchBudget, SearchProgress
+from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget, SearchProgress
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options
 

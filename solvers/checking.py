@@ -15,8 +15,8 @@ from plink.model.check import CalibratedHosts, CostCalibration, FittedTiming
 from plink.model.units import format_bytes, format_us
 from solvers.costs.by_name import CONTENTION, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import Order
+from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric
-from solvers.costs.host_costs import with_host_costs
 from solvers.gain import CONFIDENCE, PairedGain, paired_gain
 from solvers.ordering.problem import expand_slots
 from solvers.schedules.catalogue import Options

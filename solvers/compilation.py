@@ -45,6 +45,14 @@ def njit_inner(**options: Any) -> Callable[[Function], Function]:
     return njit(**{"cache": True, "no_cpython_wrapper": True, **options})
 
 
+def njit_borrowing(**options: Any) -> Callable[[Function], Function]:
+    """Compile a function that compiled code calls and that makes no arrays of its own.
+
+    It counts no references. Counting took half of the time of loops whose steps get tuples of many arrays.
+    """
+    return njit_inner(**{"_nrt": False, **options})
+
+
 def watch_compilation(callback: CompilationCallback) -> Callable[[], None]:
     """Call ``callback`` with True when a function begins to be compiled, and with False when all are.
 

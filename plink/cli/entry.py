@@ -19,7 +19,7 @@ _HELP = {"-h", "--help"}
 # Those that read or write `./.plink/`.
 _WORKSPACE_COMMANDS = {
     "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report",
-    "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
+    "check", "launch", "submit", "compare", "manifests", "runs", "elastic",
 }  # fmt: skip
 
 # Those that run a job.

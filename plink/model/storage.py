@@ -30,6 +30,7 @@ _PRINTED_TEXTS = (
         "writes the plan",
     ),
 )
+JsonObject = dict[str, Any]
 STANDARD = "-"
 _MAX_INLINE_ITEMS = 16  # numbers or names that fit on the line of what they belong to
 MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
@@ -111,7 +112,7 @@ def _read_limited(file: BinaryIO | gzip.GzipFile, location: str) -> bytes:
     return b"".join(parts)
 
 
-def read_document(path: str | Path) -> dict[str, Any]:
+def read_document(path: str | Path) -> JsonObject:
     """Return one JSON object from a file, as :func:`parse_document`.
 
     :raises InputError: when the file cannot be read or does not hold a JSON object.
@@ -119,7 +120,7 @@ def read_document(path: str | Path) -> dict[str, Any]:
     return parse_document(read_text(path), name_of(path))
 
 
-def parse_document(text: str, location: str) -> dict[str, Any]:
+def parse_document(text: str, location: str) -> JsonObject:
     """Return one JSON object from text, strict JSON: NaN and Infinity are refused; ``location`` names the file in
     errors.
 
@@ -315,12 +316,12 @@ def _temporary_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
-def write_document(path: str | Path, document: dict[str, Any]) -> None:
+def write_document(path: str | Path, document: JsonObject) -> None:
     """Write one JSON object, rows of matrices one a line so that people and ``diff`` can read it."""
     write_text(path, render_document(document))
 
 
-def render_document(document: dict[str, Any]) -> str:
+def render_document(document: JsonObject) -> str:
     """Return the text of a JSON document: two-space indent for objects, lists of plain values on one line."""
     return _render(document, "") + "\n"
 

@@ -1,14 +1,15 @@
-"""Print progress and messages of a command on standard error."""
+"""Print results of a command on standard output or into a file, and its progress and messages on standard error."""
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
+from rich.table import Table
 
 from plink.errors import printable
 from plink.model.storage import STANDARD, write_document
@@ -16,9 +17,10 @@ from plink.model.units import format_us
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from solvers.ordering.progress import SearchProgress
+    from solvers.ordering.problem import SearchProgress
 
 Advance = Callable[[int, int], None]
+_MAX_COLUMNS = 100_000  # of what is no terminal
 
 
 quiet = False  # with -q: results and errors only
@@ -49,6 +51,56 @@ def say_read(path: Path) -> None:
 def print_json(document: dict[str, Any]) -> None:
     """Print a JSON document on standard output."""
     write_document(STANDARD, document)
+
+
+def show_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    title: str = "",
+    boxed: bool = False,
+    on_stderr: bool = False,
+) -> None:
+    """Print rows below their columns, numbers to the right; off a terminal nothing is cut."""
+    console = Console(stderr=on_stderr, highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(stderr=on_stderr, highlight=False, markup=False, width=_MAX_COLUMNS)
+    table = Table(title=printable(title) or None, title_justify="left")
+    if not boxed:
+        table.box, table.pad_edge = None, False
+    for number, column in enumerate(columns):
+        is_text = any(str(row[number])[:1].isalpha() for row in rows)
+        table.add_column(column, justify="left" if is_text else "right")
+    for row in rows:
+        table.add_row(*(printable(str(cell)) for cell in row))
+    console.print(table)
+
+
+class WritableDocument(Protocol):
+    """What has a document and can be written to a file."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document."""
+
+    def write(self, path: str | Path) -> None:
+        """Write the file."""
+
+
+def write_result(result: WritableDocument, name: str, default: Path, output: Path | None, as_json: bool) -> bool:
+    """Write a result, and return whether it is on standard output; else the caller prints it for people.
+
+    :param name: of what it is, for the line that names the file. :param default: the workspace's file, where neither
+        ``output`` nor JSON was asked for.
+    """
+    if output is None and not as_json:
+        workspace.prepare()
+        output = default
+    is_standard = str(output) == STANDARD
+    if output is not None and not is_standard:
+        result.write(output)
+        say(f"{name} -> {output}")
+    if as_json or is_standard:
+        print_json(result.to_json())
+    return as_json or is_standard
 
 
 @contextlib.contextmanager

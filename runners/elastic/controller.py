@@ -221,7 +221,7 @@ def main() -> None:
             for line in lines:
                 message = json.loads(line)
                 if message["type"] == "settings":
-                    settings = Settings.from_json(message["settings"])
+                    settings = msgspec.convert(message["settings"], Settings)
                     controller = Controller(write, settings, message["term"], time.monotonic)
                 elif controller is not None:
                     controller.handle(decode(message))

@@ -271,7 +271,7 @@ class Supervisor:
         errors = None if self._callbacks.folder is None else self._callbacks.folder / "controller.err"
         self._controller = ControllerProcess(on_message, errors)
         assert self._settings is not None
-        self._controller.tell({"type": "settings", "settings": self._settings.to_json(), "term": term})
+        self._controller.tell({"type": "settings", "settings": msgspec.to_builtins(self._settings), "term": term})
         for number in self._logged_hosts.missing(self._members):  # lost while nobody was there to log it
             self._log_end_of(number)
         self._tell_controller(how(tuple(self._members.values())))

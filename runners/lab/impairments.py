@@ -134,8 +134,11 @@ def _start_delay_line(blueprint: Blueprint, state: LabState, namespace: str, dev
     # A session of its own: Ctrl-C at the terminal must not end it.
     process = subprocess.Popen(
         ["ip", "netns", "exec", namespace, sys.executable, "-m", _DELAY_LINE, *words],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     with process.stdout as output:
         if not output.readline():

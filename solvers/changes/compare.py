@@ -7,8 +7,16 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.comparison import ComparedCounts, ComparedFile, NetworkComparison
 from plink.model.network import Network, symmetrised
-from solvers.changes.differences import capacities, hops, losses, missing, pair_rates, round_trips
-from solvers.changes.network_change import WORSE, ChangeThresholds
+from solvers.changes.differences import (
+    WORSE,
+    ChangeThresholds,
+    capacities,
+    hops,
+    losses,
+    missing,
+    pair_rates,
+    round_trips,
+)
 from solvers.changes.noise import Aligned, Labels, align, otherwise
 from solvers.hierarchy.tiers import completed_far, groupings
 

@@ -1,9 +1,8 @@
 """Costs by the name of an algorithm: the catalogue's, and those that a library combines of several.
 
-Accuracy of predicted times: the interval in which a library's measured time is likely to be.
-
-It has two parts, which are independent: rates as another probe might measure them, and the model's own error, as
-calibrated where libraries ran on labs (benchmarks/records/prediction-intervals.json).
+A library's measured time is likely to be in an interval of two independent parts: rates as another probe might measure
+them, and the model's own error, as calibrated where libraries ran on labs
+(benchmarks/records/prediction-intervals.json).
 """
 
 import math
@@ -38,9 +37,14 @@ MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
 _TREES = ("tree", "double-binary-tree", "nccl-tree")
 _CONTENDING = (
-    "halving-doubling", "recursive-doubling", "bcube", "2lha", "openmpi-recursive-doubling", "openmpi-rabenseifner",
+    "halving-doubling",
+    "recursive-doubling",
+    "bcube",
+    "2lha",
+    "openmpi-recursive-doubling",
+    "openmpi-rabenseifner",
     *_TREES,
-)  # fmt: skip
+)
 CONTENTION, SIMULATED = "contention", "simulated"  # both by solvers.simulation.cost; only the first has a closed form
 CONFIDENCE = 0.9
 _QUANTILE = 1.645  # of a normal variable, for that confidence

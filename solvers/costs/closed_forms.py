@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.evaluator import check, latest, pair_rates
+from solvers.costs.evaluator import check, latest, messages_of_rounds, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
-from solvers.costs.host_costs import messages_of_rounds
 from solvers.costs.patterns import Pattern
 
 _MAX_UNIQUE_HOPS = 1 << 18  # hops: finding the pairs that come twice would take longer than they do

@@ -18,9 +18,19 @@ pipeline overlap, see :func:`mean_latency`):
     link out and in. Bytes over capacity of the busiest resource is the least time of a round, and its actual time when
     each transfer gets a rate in proportion to its size. Of the links that groups share several count when they are
     about equally busy: see :func:`latest`.
+
+What hosts themselves take for messages and bytes: LogGP's overhead o and gap per byte G (Alexandrov, Ionescu,
+Schauser and Scheiman, SPAA 1995).
+
+A message takes ``overhead_us`` of its sender and receiver together, besides the network's latency. A host works on the
+messages of a round one after the other, so a round costs ``overhead_us`` times the most messages that one host sends or
+receives in it: the same in every rank order. A byte takes ``byte_ns`` besides the time on the host's link: to copy it
+and to add it up. So hosts and pairs have the rate ``1 / (1 / rate + byte_ns)``.
+
+The model ``latency`` is without both: its sums of round trips are no times.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +39,73 @@ import numpy.typing as npt
 from plink.errors import UsageError, no_choice
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
-from solvers.costs.host_costs import messages_of_rounds
 
+_NS_PER_US = 1e3
 MODELS = ("latency", "alpha-beta", "contention")
 SQUARINGS = 4  # shape 2^4 = 16: see latest()
 TIMING_MODELS = ("rounds", "chain", "pipeline")
+
+
+def with_host_costs(fabric: Fabric, overhead_us: float, byte_ns: float) -> Fabric:
+    """Return the fabric of a network whose links alone are known, with these costs of its hosts."""
+
+    def slowed(gbps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.asarray(gbps / (1 + gbps * (BYTES_PER_US * byte_ns / _NS_PER_US)))
+
+    return replace(
+        fabric,
+        pair_gbps=None if fabric.pair_gbps is None else slowed(fabric.pair_gbps),
+        host_out_gbps=slowed(fabric.host_out_gbps),
+        host_in_gbps=slowed(fabric.host_in_gbps),
+        overhead_us=overhead_us,
+        paths=None
+        if fabric.paths is None
+        else replace(fabric.paths, out_gbps=slowed(fabric.paths.out_gbps), in_gbps=slowed(fabric.paths.in_gbps)),
+    )
+
+
+def messages_of_rounds(
+    rounds: int, round_of: npt.NDArray[np.int64], source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
+) -> Vector:
+    """Return the most messages that one rank sends or receives in each round, shape (R,).
+
+    :param round_of: shape (E,), of each transfer from ``source`` to ``target``; those of a pair in a round are one.
+    """
+    if not len(round_of):
+        return np.zeros(rounds)
+    ranks = int(max(source.max(), target.max())) + 1
+    messages = np.unique((round_of * ranks + source) * ranks + target)
+    sent, received = messages // ranks, messages // (ranks * ranks) * ranks + messages % ranks
+    by_rank = [np.bincount(keys, minlength=rounds * ranks).reshape(rounds, ranks) for keys in (sent, received)]
+    most: Vector = np.maximum(*(counts.max(axis=1) for counts in by_rank)).astype(np.float64)
+    return most
+
+
+def message_places(
+    round_of: npt.NDArray[np.int64], source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
+) -> tuple[Vector, npt.NDArray[np.bool_]]:
+    """Return how many messages a host works on before each one in its round, and which transfers begin a message.
+
+    :returns: two of shape (E,). A message waits for the earlier ones of its source or target, whichever are more.
+    """
+    ranks = int(max(source.max(initial=0), target.max(initial=0))) + 1
+    messages, first, message_of = np.unique(
+        (round_of * ranks + source) * ranks + target, return_index=True, return_inverse=True
+    )
+    sent, received = messages // ranks, messages // (ranks * ranks) * ranks + messages % ranks
+    place = np.maximum(*(_place_in_group(keys) for keys in (sent, received)))
+    begins = np.zeros(len(round_of), dtype=bool)
+    begins[first] = True
+    return place[message_of].astype(np.float64), begins
+
+
+def _place_in_group(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many equal keys come before each."""
+    order = np.argsort(keys, kind="stable")
+    _, first, lengths = np.unique(keys[order], return_index=True, return_counts=True)
+    place = np.empty(len(keys), dtype=np.int64)
+    place[order] = np.arange(len(keys)) - np.repeat(first, lengths)
+    return place
 
 
 @dataclass(frozen=True)
@@ -288,10 +360,13 @@ def resource_bytes(fabric: Fabric, transfers: Transfers) -> list[tuple[list[str]
     (or each of their interfaces) sending and receiving, then the links out of and into groups, tier by tier."""
     number, rounds, source, target, moved = transfers
     blocks = [
-        ([f"{name}, {way}" for name in hosts.names], hosts.gbps,
-         hosts.loads(number, rounds * len(hosts), source, target, moved))
+        (
+            [f"{name}, {way}" for name in hosts.names],
+            hosts.gbps,
+            hosts.loads(number, rounds * len(hosts), source, target, moved),
+        )
         for hosts, way in zip(fabric.resources, ("out", "in"), strict=True)
-    ]  # fmt: skip
+    ]
     for number_of_tier, tier in enumerate(fabric.tiers, 1):
         crossing = crossing_bytes(transfers, tier.group_of, len(tier.out_gbps))
         for way, moving, gbps in zip(("out of", "into"), crossing, (tier.out_gbps, tier.in_gbps), strict=True):

@@ -1,11 +1,9 @@
 """Fabric: what the cost models use of a network: round trips, rates of hosts, and capacities that groups share.
 
-Links of groups whose capacities nobody measured: tiers by the round trips, capacities by an assumption.
-
-Round trips show which hosts are behind the same switch, not what its uplink carries. A link is taken to carry what
-enters it from the tier below, over an oversubscription. Data centres have 1 to 5 at a rack's switch and more above
-(Greenberg et al. 2009, VL2, section 2.1), so that any one figure may be wrong by a factor of two for one group and not
-for another.
+Links of groups that nobody measured have tiers by the round trips and capacities by an assumption. Round trips show
+which hosts are behind the same switch, not what its uplink carries. A link is taken to carry what enters it from the
+tier below, over an oversubscription. Data centres have 1 to 5 at a rack's switch and more above (Greenberg et al. 2009,
+VL2, section 2.1), so that any one figure may be wrong by a factor of two for one group and not for another.
 """
 
 from collections.abc import Sequence
@@ -34,7 +32,6 @@ _MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
 _MIN_CONFIDENCE = 0.5
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
-
 Row = SharedLinkEntry
 
 
@@ -105,7 +102,7 @@ class Fabric:
     ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
     hosts are the limit. ``capacities``: where these come from, for people. ``rate_sigma``: relative standard deviation
     of a rate between probes. ``outer_tiers``: links above those of the groups, the innermost first. ``overhead_us``:
-    what hosts take for each message (:mod:`solvers.costs.host_costs`). ``paths``: where hosts have several interfaces,
+    what hosts take for each message (:mod:`solvers.costs.evaluator`). ``paths``: where hosts have several interfaces,
     which of them each pair crosses; None where they have one. ``host_out_gbps`` is then what one flow of a host gets.
     """
 
@@ -142,16 +139,19 @@ class Fabric:
             return np.asarray((values * np.exp(sigma * rng.standard_normal(len(values))))[which])
 
         return replace(
-            self, pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
-            host_out_gbps=noisy_hosts(self.host_out_gbps), host_in_gbps=noisy_hosts(self.host_in_gbps),
-            group_out_gbps=noisy(self.group_out_gbps), group_in_gbps=noisy(self.group_in_gbps),
+            self,
+            pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
+            host_out_gbps=noisy_hosts(self.host_out_gbps),
+            host_in_gbps=noisy_hosts(self.host_in_gbps),
+            group_out_gbps=noisy(self.group_out_gbps),
+            group_in_gbps=noisy(self.group_in_gbps),
             outer_tiers=tuple(
                 TierLinks(tier.group_of, noisy(tier.out_gbps), noisy(tier.in_gbps)) for tier in self.outer_tiers
             ),
-            paths=None if self.paths is None else replace(
-                self.paths, out_gbps=noisy(self.paths.out_gbps), in_gbps=noisy(self.paths.in_gbps)
-            ),
-        )  # fmt: skip
+            paths=None
+            if self.paths is None
+            else replace(self.paths, out_gbps=noisy(self.paths.out_gbps), in_gbps=noisy(self.paths.in_gbps)),
+        )
 
     def with_drawn_links(self, rng: np.random.Generator) -> "Fabric":
         """Return the fabric with other capacities that its groups' links may have, where none was measured."""
@@ -218,9 +218,13 @@ def fabric_of(network: Network) -> Fabric:
     no_limit = np.full(len(fabric.group_out_gbps), np.inf)
     measured = fabric.measured or fabric.rate_gbps is not None or entry.out_gbps is not UNSET
     return replace(
-        fabric, paths=paths, group_out_gbps=no_limit, group_in_gbps=no_limit, outer_tiers=(),
+        fabric,
+        paths=paths,
+        group_out_gbps=no_limit,
+        group_in_gbps=no_limit,
+        outer_tiers=(),
         capacities=f"{MEASURED} of interfaces" if measured else f"{ASSUMED_GBPS:g} Gbit/s an interface",
-    )  # fmt: skip
+    )
 
 
 def over_rails(fabric: Fabric, rails: npt.NDArray[np.int64]) -> Fabric:
@@ -234,10 +238,12 @@ def over_rails(fabric: Fabric, rails: npt.NDArray[np.int64]) -> Fabric:
     first = np.searchsorted(paths.host_of, np.arange(len(fabric.names)))
     hosts, number = first[:, None] + rails, rails.shape[1]
     return replace(
-        fabric, paths=None, pair_gbps=None if fabric.pair_gbps is None else number * fabric.pair_gbps,
+        fabric,
+        paths=None,
+        pair_gbps=None if fabric.pair_gbps is None else number * fabric.pair_gbps,
         host_out_gbps=number * paths.out_gbps[hosts].min(axis=1),
         host_in_gbps=number * paths.in_gbps[hosts].min(axis=1),
-    )  # fmt: skip
+    )
 
 
 def _fabric_of_groups(network: Network) -> Fabric:
@@ -388,9 +394,18 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     (out, into), *above = assumed_capacities(labels, hosts)
     source = _inferred_from("the latency tiers", by_flows is not None, pair is not None)
     return Fabric(
-        tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, out, into, source, by_flows is not None,
+        tuple(network.hosts.names),
+        rtt,
+        pair,
+        host_out,
+        host_in,
+        group_of,
+        out,
+        into,
+        source,
+        by_flows is not None,
         tuple(TierLinks(label, *rates) for label, rates in zip(labels[1:], above, strict=True)),
-    )  # fmt: skip
+    )
 
 
 def _inferred_from(groups: str, by_flows: bool, by_pairs: bool) -> str:

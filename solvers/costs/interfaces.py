@@ -144,9 +144,7 @@ def interface_paths(
     return InterfacePaths(tuple(names), host_of, rates[0], rates[1], out, into)
 
 
-def _measured(
-    table: Sequence[Sequence[float | None]] | None, counts: npt.NDArray[np.int64]
-) -> Vector:  # fmt: skip
+def _measured(table: Sequence[Sequence[float | None]] | None, counts: npt.NDArray[np.int64]) -> Vector:
     """Return what was measured of each interface, NaN where nothing was."""
     if table is None:
         return np.full(int(counts.sum()), np.nan)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.evaluator import Transfers, crossing_bytes, mean_latency, resource_loads
+from solvers.costs.evaluator import Transfers, crossing_bytes, mean_latency, messages_of_rounds, resource_loads
 from solvers.costs.fabric import Fabric, Vector
-from solvers.costs.host_costs import messages_of_rounds
 from solvers.costs.patterns import Pattern
 
 _EQUAL_SHARE = 0.99  # of the busiest resource's load: what is as busy is to blame as well
@@ -49,9 +48,12 @@ def transfers_of(pattern: Pattern, order: Ranks, size_bytes: float) -> Transfers
         rounds, share = len(pattern.repeat), np.full(len(pairs), pattern.all_to_all_share)
         pattern = replace(
             pattern,
-            round=np.repeat(np.arange(rounds), len(pairs)), share=np.tile(share, rounds),
-            source=np.tile(pairs[:, 0], rounds), target=np.tile(pairs[:, 1], rounds), all_to_all_share=0.0,
-        )  # fmt: skip
+            round=np.repeat(np.arange(rounds), len(pairs)),
+            share=np.tile(share, rounds),
+            source=np.tile(pairs[:, 0], rounds),
+            target=np.tile(pairs[:, 1], rounds),
+            all_to_all_share=0.0,
+        )
     source, target = order[pattern.source], order[pattern.target]
     moved = np.where(source == target, 0.0, pattern.share * size_bytes)
     return Transfers(len(pattern.repeat), pattern.round.astype(np.int64), source, target, moved)

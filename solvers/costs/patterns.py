@@ -153,9 +153,14 @@ def steady_state(pattern: Pattern) -> Pattern:
         np.array([each.sum() - each[longest], each[longest]]) for each in (pattern.repeat, pattern.reduce_repeat)
     )
     return replace(
-        pattern, round=np.searchsorted(rounds, pattern.round[hops]).astype(np.intp), source=pattern.source[hops],
-        target=pattern.target[hops], share=pattern.share[hops], repeat=repeat, reduce_repeat=reduce_repeat,
-    )  # fmt: skip
+        pattern,
+        round=np.searchsorted(rounds, pattern.round[hops]).astype(np.intp),
+        source=pattern.source[hops],
+        target=pattern.target[hops],
+        share=pattern.share[hops],
+        repeat=repeat,
+        reduce_repeat=reduce_repeat,
+    )
 
 
 def ring_pattern(ranks: int, step: int = 1) -> Pattern:

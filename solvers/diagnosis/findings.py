@@ -107,9 +107,13 @@ def _latencies(
         again = [remeasured[pair] for pair in (middle.hosts, middle.hosts[::-1]) if pair in remeasured]
         excess += f"; {format_us(max(again))} when measured again" if again else ""
         yield Finding(
-            "slow link", Severity.WARNING, _named(location, names), _of_pairs(excess, pairs),
-            "an order from `plink reorder` keeps them apart", len(pairs),
-        )  # fmt: skip
+            "slow link",
+            Severity.WARNING,
+            _named(location, names),
+            _of_pairs(excess, pairs),
+            "an order from `plink reorder` keeps them apart",
+            len(pairs),
+        )
     yield from _asymmetries(network, groups, alike, remeasured, limits)
 
 
@@ -260,9 +264,13 @@ def _losses(network: Network, groups: Groups) -> Iterator[Finding]:
         if len(members) > 1:
             evidence = f"up to {evidence}, on {len(members)} pairs"
         yield Finding(
-            "loss", Severity.of_loss(losses[worst]), _named(location, names), evidence,
-            "look for a full queue or a bad cable", len(members),
-        )  # fmt: skip
+            "loss",
+            Severity.of_loss(losses[worst]),
+            _named(location, names),
+            evidence,
+            "look for a full queue or a bad cable",
+            len(members),
+        )
 
 
 def _clock_steps(network: Network) -> Iterator[Finding]:
@@ -311,10 +319,11 @@ def _partitions(network: Network) -> tuple[list[Finding], npt.NDArray[np.bool_]]
     sets: list[list[int]] = []
     for host in np.flatnonzero(failed.any(axis=1)).tolist():
         alike = [
-            hosts for hosts in sets
+            hosts
+            for hosts in sets
             if not failed[host, hosts].any()
             and not any((failed[host] & measured[k]).any() or (measured[host] & failed[k]).any() for k in hosts)
-        ]  # fmt: skip
+        ]
         if alike:
             alike[0].append(host)
         else:

@@ -129,10 +129,15 @@ def _named(
     for cause in causes:
         near, far = (fold_hostlist([names[host] for host in hosts], ",") for hosts in (cause.near, cause.far))
         what = {
-            "host": near, "network": "all hosts", "link": f"the way between {near} and {far}",
-            "inside": f"the hosts {near}, among each other", "uplink": f"the link that {near} share",
-            "group": f"the hosts {near}", "within": "all groups of hosts inside", "between": "the links between groups",
-        }[cause.kind]  # fmt: skip
+            "host": near,
+            "network": "all hosts",
+            "link": f"the way between {near} and {far}",
+            "inside": f"the hosts {near}, among each other",
+            "uplink": f"the link that {near} share",
+            "group": f"the hosts {near}",
+            "within": "all groups of hosts inside",
+            "between": "the links between groups",
+        }[cause.kind]
         yield what, set(zip(*(hosts.tolist() for hosts in cause.pairs), strict=True))
     for pair in np.argwhere(np.triu(unexplained, 1)).tolist():
         yield "", {(pair[0], pair[1])}

@@ -8,16 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from plink.model.checkpoint_names import name_of
+from plink.model.elastic import requests as r
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import (
-    CheckpointWritten,
-    DiscardCheckpoint,
-    KeepCheckpoint,
-    Result,
-    Truncate,
-    WriteCheckpoint,
-)
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer
@@ -76,7 +69,7 @@ def consistent(ctx: Context, clock: int) -> None:
     Undo records before it are not needed any more, unless a checkpoint is being written.
     """
     if ctx.state.checkpointing.attempt is None:
-        ctx.send_all(Truncate(clock))
+        ctx.send_all(r.Truncate(clock))
     ctx.state.checkpointing = replace(ctx.state.checkpointing, clock=clock)
 
 
@@ -146,7 +139,7 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
     ctx.state.checkpointing = replace(current, urgent=False, attempt=attempt)
     for host, partitions in by_host.items():
-        ctx.request(host, WriteCheckpoint(checkpoint.folder, tuple(partitions)), CheckpointPart(host))
+        ctx.request(host, r.WriteCheckpoint(checkpoint.folder, tuple(partitions)), CheckpointPart(host))
 
 
 def last_reliable_s(ctx: Context) -> float | None:
@@ -159,7 +152,7 @@ def last_reliable_s(ctx: Context) -> float | None:
 
 
 @on_answer(CheckpointPart)
-def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: Result | None) -> None:
+def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: r.Result | None) -> None:
     """Handle a written part, or an error.
 
     The attempt ends, whole or removed, when all hosts have answered: a file that is still being written must not fall
@@ -169,7 +162,7 @@ def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: 
     if attempt is None or purpose.host not in attempt.waiting:
         return
     attempt = replace(attempt, waiting=attempt.waiting - {purpose.host})
-    if isinstance(result, CheckpointWritten):
+    if isinstance(result, r.CheckpointWritten):
         attempt = replace(attempt, seconds=max(attempt.seconds, result.seconds), bytes=attempt.bytes + result.bytes)
     elif attempt.error is None:
         attempt = replace(attempt, error=answer.error, kind=answer.kind)
@@ -185,11 +178,11 @@ def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
     """Name a checkpoint whose files are all written, by a host that sees them all."""
     settings, folder = ctx.state.settings, PurePosixPath(attempt.checkpoint.folder).name
     saved = SavedCheckpoint(attempt.checkpoint.clock, settings.partitions, folder)
-    ctx.request(host, KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
+    ctx.request(host, r.KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
 
 
 @on_answer(CheckpointAnnounced)
-def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result: Result | None) -> None:
+def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result: r.Result | None) -> None:
     """Complete a checkpoint that was named, or discard it."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None:
@@ -209,7 +202,7 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
     """Remove the files of a failed checkpoint, which would fill the disk for nothing."""
     waiting = frozenset(host for host in attempt.hosts if host in ctx.state.members)
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, waiting=waiting))
-    request = DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
+    request = r.DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
     for host in waiting:
         ctx.request(host, request, CheckpointDiscarded(host))
     if not waiting:
@@ -217,7 +210,7 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
 
 
 @on_answer(CheckpointDiscarded)
-def discarded(ctx: Context, purpose: CheckpointDiscarded, answer: Answer, result: Result | None) -> None:
+def discarded(ctx: Context, purpose: CheckpointDiscarded, answer: Answer, result: r.Result | None) -> None:
     """Note that a host has removed its part, as far as it can."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or purpose.host not in attempt.waiting:
@@ -269,4 +262,4 @@ def _over(ctx: Context) -> None:
     current = ctx.state.checkpointing
     next_s = ctx.now + ctx.state.settings.checkpoint_every_s
     ctx.state.checkpointing = replace(current, attempt=None, over_s=ctx.now, next_s=next_s)
-    ctx.send_all(Truncate(current.clock))
+    ctx.send_all(r.Truncate(current.clock))

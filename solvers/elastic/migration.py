@@ -5,21 +5,8 @@ A state that has arrived, or cannot, is an event for the placement.
 
 from dataclasses import dataclass, replace
 
+from plink.model.elastic import requests as r
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import (
-    AddReplica,
-    Cancel,
-    Commit,
-    Drop,
-    Prepare,
-    Promote,
-    Request,
-    RestoreTo,
-    Result,
-    SetPrimaries,
-    SetReplica,
-    StopReplicating,
-)
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved
@@ -47,7 +34,7 @@ class StateTransferred:
     one, if there is one. RestoreTo: the replica ``source`` sends its state at ``clock``, from which ``to`` serves on.
     """
 
-    method: type[Prepare | AddReplica | RestoreTo]
+    method: type[r.Prepare | r.AddReplica | r.RestoreTo]
     source: int
     to: int
     partition: int
@@ -101,17 +88,17 @@ class MoveCommitted:
 
 def transfer(ctx: Context, sent: StateTransferred) -> None:
     """Send a partition's state. To whom it is restored, what that one has of it is of no use."""
-    if sent.method is RestoreTo:
-        ctx.request(sent.to, Drop(sent.partition, sent.term), TargetCleared(sent))
+    if sent.method is r.RestoreTo:
+        ctx.request(sent.to, r.Drop(sent.partition, sent.term), TargetCleared(sent))
         return
-    if sent.method is AddReplica:
+    if sent.method is r.AddReplica:
         replicas = {**ctx.state.migration.replicas, (sent.partition, sent.term): ctx.state.address(sent.to)}
         ctx.state.migration = replace(ctx.state.migration, replicas=replicas)
     ctx.later(0.0, replace(sent, begun_s=ctx.now))
 
 
 @on_answer(TargetCleared)
-def _target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer, result: Result | None) -> None:
+def _target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer, result: r.Result | None) -> None:
     """Send a partition to a target that has dropped what it had of it."""
     if answer.kind != GONE:
         ctx.later(0.0, replace(purpose.restored, begun_s=ctx.now))
@@ -126,35 +113,35 @@ def _try_transfer(ctx: Context, due: StateTransferred) -> None:
         return
     if not _wanted(state, number, term) or source not in state.members:
         return
-    if due.method is Prepare and _has_to_wait(ctx, due):
+    if due.method is r.Prepare and _has_to_wait(ctx, due):
         ctx.later(_WAIT_S, due)
         return
     address = ctx.state.address(target)
-    request: Request
-    if due.method is AddReplica:
-        request = AddReplica(number, term, address)
-    elif due.method is RestoreTo:
-        request = RestoreTo(number, term, address, due.clock + 1)
+    request: r.Request
+    if due.method is r.AddReplica:
+        request = r.AddReplica(number, term, address)
+    elif due.method is r.RestoreTo:
+        request = r.RestoreTo(number, term, address, due.clock + 1)
     else:
         in_transit = {**ctx.state.migration.in_transit, (number, term): frozenset((source, target))}
         ctx.state.migration = replace(ctx.state.migration, in_transit=in_transit)
-        request = Prepare(number, term, address, _new_replica(state, number, target))
+        request = r.Prepare(number, term, address, _new_replica(state, number, target))
     ctx.request(source, request, replace(due, sent_s=ctx.now, address=address))
 
 
 @on_answer(StateTransferred)
-def _transferred(ctx: Context, purpose: StateTransferred, answer: Answer, result: Result | None) -> None:
+def _transferred(ctx: Context, purpose: StateTransferred, answer: Answer, result: r.Result | None) -> None:
     """Have the placement decide on a state that has arrived, or send it once more while it is needed."""
     number, term, source = purpose.partition, purpose.term, purpose.source
-    if purpose.method is Prepare:
+    if purpose.method is r.Prepare:
         _rest(ctx, purpose, (ctx.now - purpose.sent_s) * (answer.error is None))
     if answer.error is None:
-        if purpose.method is AddReplica and not _is_replica(ctx.state, number, purpose.address):
-            ctx.send(source, StopReplicating(number, purpose.address))
+        if purpose.method is r.AddReplica and not _is_replica(ctx.state, number, purpose.address):
+            ctx.send(source, r.StopReplicating(number, purpose.address))
         ctx.decide(PartitionMoved(number, term))
     elif answer.kind != GONE and _wanted(ctx.state, number, term) and source in ctx.state.members:
         purpose = replace(purpose, failures=purpose.failures + 1)
-        if purpose.method is not RestoreTo or not _gives_up_restore(ctx, purpose, answer):
+        if purpose.method is not r.RestoreTo or not _gives_up_restore(ctx, purpose, answer):
             ctx.later(_RETRY_S, purpose)
 
 
@@ -244,7 +231,7 @@ def send_primaries(ctx: Context) -> None:
         for number, partition in enumerate(cluster.partitions)
         if partition.primary in ctx.state.members
     }
-    ctx.send_all(SetPrimaries(primaries, cluster.number))
+    ctx.send_all(r.SetPrimaries(primaries, cluster.number))
 
 
 def promote(ctx: Context, host: int, partitions: tuple[int, ...], term: int) -> None:
@@ -258,11 +245,11 @@ def _try_promote(ctx: Context, due: ReplicaPromoted) -> None:
     """Have it serve one partition, if it still is to."""
     number, term = due.partition, due.term
     if number not in ctx.state.migration.commits and ctx.state.cluster.serves(number, term):
-        ctx.request(due.host, Promote(number, term, due.first), due)
+        ctx.request(due.host, r.Promote(number, term, due.first), due)
 
 
 @on_answer(ReplicaPromoted)
-def _promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer, result: Result | None) -> None:
+def _promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer, result: r.Result | None) -> None:
     """Have a replica that could not serve yet try again, or give it up."""
     host, number, term = purpose.host, purpose.partition, purpose.term
     if answer.error is None or host not in ctx.state.members or not ctx.state.cluster.serves(number, term):
@@ -281,17 +268,17 @@ def cancel(ctx: Context, hosts: tuple[int, ...], partition: int, term: int) -> N
     address = migration.replicas.get(key)
     ctx.state.migration = replace(migration, replicas=omit(migration.replicas, key))
     for host in hosts:
-        ctx.send(host, Cancel(partition, term) if address is None else StopReplicating(partition, address))
+        ctx.send(host, r.Cancel(partition, term) if address is None else r.StopReplicating(partition, address))
 
 
 def set_replica(ctx: Context, host: int, partition: int, replica: int) -> None:
     """Have a server replicate to one replica alone. Who takes over was told to whom it replicates."""
     if partition not in ctx.state.migration.commits and replica in ctx.state.members:
-        ctx.request(host, SetReplica(partition, ctx.state.address(replica)), ReplicaSet(partition))
+        ctx.request(host, r.SetReplica(partition, ctx.state.address(replica)), ReplicaSet(partition))
 
 
 @on_answer(ReplicaSet)
-def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: Result | None) -> None:
+def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: r.Result | None) -> None:
     """Note a server that could not."""
     if answer.error is not None and answer.kind != GONE:
         ctx.note(f"partition {purpose.partition}: {answer.error}")
@@ -321,15 +308,15 @@ def _try_commit(ctx: Context, purpose: MoveCommitted) -> None:
     if source not in ctx.state.members:
         _committed(ctx, purpose, Answer(id=-1, error="the host is lost", kind=GONE), None)
         return
-    request: Request = Commit(number, term)
+    request: r.Request = r.Commit(number, term)
     if purpose.preparing:
         primary = ctx.state.cluster.partitions[number].primary
-        request = Prepare(number, term, ctx.state.address(primary), _new_replica(ctx.state, number, primary))
+        request = r.Prepare(number, term, ctx.state.address(primary), _new_replica(ctx.state, number, primary))
     ctx.request(source, request, purpose)
 
 
 @on_answer(MoveCommitted)
-def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: Result | None) -> None:
+def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: r.Result | None) -> None:
     """End a move that is committed; retry one that could not be, or give it up."""
     number, state, preparing = purpose.partition, ctx.state, purpose.preparing
     if state.migration.commits.get(number) != (purpose.term, purpose.source):
@@ -360,12 +347,12 @@ def give_up(ctx: Context, before: Cluster) -> None:
     members = ctx.state.members
     for number, (partition, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
         if partition.primary != now.primary and partition.primary in members and partition.primary != now.replica:
-            ctx.send(partition.primary, Drop(number, now.term))
+            ctx.send(partition.primary, r.Drop(number, now.term))
         term, source = ctx.state.migration.commits.get(number, (now.term, -1))
         if term != now.term:  # it is served from elsewhere than the target that was to begin
             _end_commit(ctx, number)
             if source in members and source not in (now.primary, now.replica):
-                ctx.send(source, Drop(number, now.term))
+                ctx.send(source, r.Drop(number, now.term))
 
 
 def forget_replicas(ctx: Context, before: Cluster) -> None:
@@ -374,7 +361,7 @@ def forget_replicas(ctx: Context, before: Cluster) -> None:
         _, source = ctx.state.migration.commits.get(number, (0, None))  # who still gives it away
         is_lost = partition.replica not in ctx.state.members
         if partition.replica != now.replica and not is_lost and partition.replica not in (now.primary, source):
-            ctx.send(partition.replica, Drop(number, now.term + 1))
+            ctx.send(partition.replica, r.Drop(number, now.term + 1))
 
 
 def rolled_back(migration: Migration, *, anew: bool) -> Migration:

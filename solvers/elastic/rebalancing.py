@@ -13,17 +13,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from plink.model.elastic import requests as r
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import (
-    AssignShards,
-    ParticipantsSet,
-    Pause,
-    Paused,
-    Result,
-    Resume,
-    SetParticipants,
-    TakeOver,
-)
 from solvers.elastic.context import Context
 from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.placement.cluster import Cluster
@@ -162,19 +153,19 @@ def _pause(ctx: Context, clock: int, ahead: int) -> None:
     barrier = _next(current.barrier, clock, ahead, hosts)
     ctx.state.rebalancing = replace(current, barrier=barrier)
     for host in hosts:
-        ctx.request(host, Pause(clock), WorkersPaused(barrier.number, host))
+        ctx.request(host, r.Pause(clock), WorkersPaused(barrier.number, host))
     if not hosts:
         _set_participants(ctx)
 
 
 @on_answer(WorkersPaused)
-def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: Result | None) -> None:
+def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: r.Result | None) -> None:
     """Handle paused workers of a host, or an error."""
     current = ctx.state.rebalancing
     barrier = current.barrier
     if purpose.barrier != barrier.number or barrier.phase is not Phase.PAUSING:
         return
-    begun = max(barrier.begun, result.begun) if isinstance(result, Paused) else barrier.begun
+    begun = max(barrier.begun, result.begun) if isinstance(result, r.Paused) else barrier.begun
     barrier = replace(barrier, waiting=barrier.waiting - {purpose.host}, begun=begun)
     ctx.state.rebalancing = replace(current, barrier=barrier)
     if barrier.waiting:
@@ -191,7 +182,7 @@ def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: Result 
 def _resume_workers(ctx: Context) -> None:
     workers = ctx.state.rebalancing.workers.values()
     for host in {worker.host for worker in workers if worker.host in ctx.state.members}:
-        ctx.send(host, Resume())
+        ctx.send(host, r.Resume())
 
 
 def _abandon(ctx: Context) -> None:
@@ -225,18 +216,18 @@ def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
     for partition in sorted(partitions):
         by_primary.setdefault(ctx.state.cluster.partitions[partition].primary, []).append(partition)
     for primary, served in by_primary.items():
-        request = SetParticipants(tuple(served), tuple(sorted(current.next_workers)), current.barrier.clock)
+        request = r.SetParticipants(tuple(served), tuple(sorted(current.next_workers)), current.barrier.clock)
         ctx.request(primary, request, ParticipantsUpdate(current.barrier.number, tuple(served)))
 
 
 @on_answer(ParticipantsUpdate)
-def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, result: Result | None) -> None:
+def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, result: r.Result | None) -> None:
     """Handle a server's new participants, but for partitions that it does not serve."""
     current = ctx.state.rebalancing
     if purpose.barrier != current.barrier.number or current.barrier.phase is not Phase.SETTING_PARTICIPANTS:
         return
     elsewhere = set(purpose.partitions)
-    if isinstance(result, ParticipantsSet):
+    if isinstance(result, r.ParticipantsSet):
         elsewhere = {number for number, _ in result.elsewhere}
     waiting = current.barrier.waiting - (set(purpose.partitions) - elsewhere)
     ctx.state.rebalancing = replace(current, barrier=replace(current.barrier, waiting=waiting))
@@ -287,7 +278,7 @@ def _assign(ctx: Context) -> None:
     addresses = {host: ctx.state.address(host) for host in sorted(working) if host in members}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
-        ctx.send(host, AssignShards(clock, ctx.state.cluster.generation, own, everywhere, left, addresses))
+        ctx.send(host, r.AssignShards(clock, ctx.state.cluster.generation, own, everywhere, left, addresses))
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
     _tell_sizes(ctx, clock)
     advance(ctx)
@@ -352,7 +343,7 @@ def _assign_pending(ctx: Context) -> None:
         current = replace(current, pending={**current.pending, worker: replace(left, host=host)})
         had = current.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, TakeOver(worker, had, first, left.until, ctx.state.cluster.generation))
+        ctx.send(host, r.TakeOver(worker, had, first, left.until, ctx.state.cluster.generation))
     ctx.state.rebalancing = current
 
 

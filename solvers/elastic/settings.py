@@ -2,8 +2,8 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+
+from msgspec import Struct, field
 
 from plink.model.consistency import parse_rule
 from plink.model.elastic.requests import Begin
@@ -11,8 +11,7 @@ from solvers.elastic.member import Member
 from solvers.elastic.placement.stages import Thresholds
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Settings of one job.
 
     :param keys: of the run, base64.
@@ -112,12 +111,3 @@ class Settings:
             divergence=self.divergence,
             link_bytes_s=self.link_rates.get(member.name, self.host_rate or 0.0),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Settings":
-        """Return the settings of what :meth:`to_json` returned."""
-        return cls(**{**document, "shapes": tuple((rows, size) for rows, size in document["shapes"])})

@@ -32,7 +32,7 @@ def assign(decision: PlacementDecision) -> None:
     It repeats until nothing follows any more.
     """
     while True:
-        decision.change(stage=decision.cluster.wanted_stage())
+        decision.change(stage=decision.cluster.next_stage())
         shards = data.rebalanced(
             decision.cluster.shards, decision.cluster.workers(newcomers=True), by_speed=bool(decision.cluster.speeds)
         )
@@ -63,7 +63,7 @@ def without(decision: PlacementDecision, lost: Collection[int]) -> None:
     )
     if not decision.cluster.reliable:
         return  # there is nothing to go on with
-    decision.change(stage=decision.cluster.wanted_stage())
+    decision.change(stage=decision.cluster.next_stage())
     decision.change(shards=data.without(decision.cluster.shards, lost, decision.cluster.workers(newcomers=False)))
 
 

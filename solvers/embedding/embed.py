@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix, symmetrised
-from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us, fit_all, median_us
+from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us, fit_all, log_error, median_us
 from solvers.embedding.pairs import EmbeddingConstraints, Integers, Setting, folds, reachable
-from solvers.embedding.problem import log_error
 from solvers.prediction.observed import ObservedPairs, by_neighbours
 
 Floats = npt.NDArray[np.float64]

@@ -19,9 +19,8 @@ import numpy.typing as npt
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, symmetrised
 from solvers.embedding.embed import Embedding, held_out_of, refitted
-from solvers.embedding.fitting import median_us
+from solvers.embedding.fitting import log_error, median_us
 from solvers.embedding.pairs import reachable
-from solvers.embedding.problem import log_error
 from solvers.prediction.observed import by_neighbours, observed
 
 Floats = npt.NDArray[np.float64]

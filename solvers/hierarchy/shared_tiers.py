@@ -30,7 +30,6 @@ from solvers.hierarchy.tiers import Labels, average_linkage, completed_far, robu
 
 HostGroups = list[list[int]]
 Row = SharedLinkEntry
-
 MIN_RATIO = 1.1  # of a merge to the one before it; medians of many pairs vary by less
 MAX_LINK_SHARE = 0.8  # of what the links below carry: with more these are the limit
 _MAX_TIERS = 2  # above the groups

@@ -153,8 +153,10 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Hi
         if confidence >= _required_confidence(cut):
             result.append((cut, confidence))
     result.sort(key=lambda pair: pair[0].height)
-    return [HierarchyTier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
-            for k, (cut, confidence) in enumerate(result)]  # fmt: skip
+    return [
+        HierarchyTier(cut.label, *_latencies(cost, [c for c, _ in result], k), cut.ratio, confidence)
+        for k, (cut, confidence) in enumerate(result)
+    ]
 
 
 def groupings(cost: Matrix, most: int = 3) -> list[Labels]:

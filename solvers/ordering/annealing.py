@@ -3,6 +3,8 @@
 Moves swap two hosts or two blocks of ranks (2 to 8 hosts, or a group), or reverse or shift a few consecutive hosts. A
 run is a number of moves between two temperatures. Runs follow each other from the best order so far, each twice as
 long, so that any time limit is put to use.
+
+Start orders: the baseline, by group, by the hierarchy of the latencies, and by spectral seriation.
 """
 
 from collections.abc import Sequence
@@ -12,15 +14,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
+from plink.model.network import Matrix
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
+from solvers.grouping.even import leaves as leaves_of
 from solvers.ordering.constraints import Moves
 from solvers.ordering.objectives import CoolingSchedule, CoolingSchedules, chain_of, hops_of, loads_of
-from solvers.ordering.progress import SearchBudget, SearchProgress
+from solvers.ordering.problem import SearchBudget, SearchProgress
 
 Order = npt.NDArray[np.intp]
+_SPECTRAL_MAX_HOSTS = 1024  # the eigenvectors take time in the cube of the number of hosts
 _FIRST_RUN_MOVES, _FIRST_RUN_MOVES_PER_RANK = 20_000, 500  # of loads: of both, the fewer
 _SLICE_HOPS = 20_000_000  # evaluated between two calls of keep_going, about a quarter of a second
 _EPSILON = 1e-9
@@ -30,6 +36,57 @@ _MIN_MOVES, _MIN_MOVES_PER_RANK = 300_000, 4_000  # before such an end; of loads
 _LEAST_GAIN = {"loads": 1e-4, "hops": 1e-12, "chain": 1e-12}  # relative, that keeps a search from ending
 _SAMPLE_SWAPS = 200
 _PARALLEL_RUNS = 2  # whatever the number of cores, so that a seed gives the same order everywhere
+
+
+def initial_orders(fabric: Fabric, baseline: Order) -> list[Order]:
+    """Return different orders of the ranks in ``baseline`` (the host at each rank), which is the first of them.
+
+    The leaves of the hierarchy (:mod:`solvers.grouping.even`), once as they are and once with large groups first, so
+    that the blocks of halving-doubling begin where subtrees do. And the hosts along the second eigenvector of their
+    similarity's Laplacian (spectral seriation: Atkins, Boman and Hendrickson 1998).
+    """
+    orders = [baseline, baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]]
+    hosts = np.unique(baseline)
+    if len(hosts) > 2:
+        position = np.full(len(fabric.names), -1, dtype=np.intp)
+        leaves = hosts[leaves_of(fabric.rtt_us[np.ix_(hosts, hosts)])]
+        position[leaves] = np.arange(len(leaves))
+        orders.append(baseline[np.argsort(position[baseline], kind="stable")])
+        if len(hosts) <= _SPECTRAL_MAX_HOSTS:
+            seriated = hosts[_seriated(fabric.rtt_us[np.ix_(hosts, hosts)])]
+            position[seriated] = np.arange(len(seriated))
+            orders.append(baseline[np.argsort(position[baseline], kind="stable")])
+            position[leaves] = np.arange(len(leaves))
+        # Groups as they follow each other in the hierarchy, the large ones first: fewer of them straddle a boundary.
+        size = np.bincount(fabric.group_of[baseline], minlength=int(fabric.group_of.max()) + 1)
+        first_position = np.full(len(size), len(leaves))
+        np.minimum.at(first_position, fabric.group_of[leaves], position[leaves])
+        orders.append(
+            baseline[
+                np.lexsort(
+                    (position[baseline], first_position[fabric.group_of[baseline]], -size[fabric.group_of[baseline]])
+                )
+            ]
+        )
+    different: dict[bytes, Order] = {}
+    for order in orders:
+        different.setdefault(order.tobytes(), order)
+    return list(different.values())
+
+
+def _seriated(rtt_us: Matrix) -> Order:
+    """Return the hosts in an order that puts near hosts near each other, shape (N,)."""
+    from scipy.linalg import eigh
+
+    median_rtt = float(np.median(rtt_us)) or 1.0
+    similarity = np.exp(-rtt_us / median_rtt)
+    np.fill_diagonal(similarity, 0.0)
+    with threadpool_limits(1):  # threads that wait for each other by spinning take seconds where a core is busy
+        _, vectors = eigh(np.diag(similarity.sum(axis=1)) - similarity, subset_by_index=(1, 1))
+    eigenvector = vectors[:, 0]
+    # A vector and its negative are both solutions; which one the library returns may vary.
+    eigenvector = eigenvector if eigenvector[int(np.argmax(np.abs(eigenvector)))] > 0 else -eigenvector
+    return np.argsort(np.round(eigenvector, 9), kind="stable")
 
 
 @dataclass(frozen=True)

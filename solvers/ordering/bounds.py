@@ -1,12 +1,11 @@
 """Lower bounds of the cost of every rank order.
 
-Lower bounds of a collective's time in every rank order, whatever executes it: what links and messages need at least.
-
-An algorithm fixes what each rank sends to each other one. So a host sends no less than the rank that sends least, and a
-group of hosts no less than the set of as many ranks that sends the others least; none of it takes less than its bytes
-over the capacity. And a message that waits for another one begins when that has arrived. Both hold for any rates at
-which transfers share links, and for any waiting beside that for data. They are not added up: bytes of one message may
-flow in the latency of another.
+By rounds (:func:`pattern_bound`, :func:`hypercube_bound`), and, whatever executes a collective, by what links and
+messages need at least (:func:`link_bound`). An algorithm fixes what each rank sends to each other one. So a host sends
+no less than the rank that sends least, and a group of hosts no less than the set of as many ranks that sends the others
+least; none of it takes less than its bytes over the capacity. And a message that waits for another one begins when that
+has arrived. Both hold for any rates at which transfers share links, and for any waiting beside that for data. They are
+not added up: bytes of one message may flow in the latency of another.
 """
 
 import math

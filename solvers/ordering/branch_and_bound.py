@@ -6,7 +6,7 @@ lower bound of every order that begins like this, and a beginning is left as soo
 cost. A hop with one end placed takes at least the round trip to the nearest host, a host sends and receives what its
 ranks do, whoever the others are, and the slowest host without a rank takes the least of the remaining ones. Children
 are tried by bound, lowest first. Of orders that a symmetry of the pattern makes equal, one is tried
-(:func:`solvers.ordering.symmetries.ordered_ranks`).
+(:func:`solvers.ordering.smt.ordered_ranks`).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from solvers.ordering.branch_kernels import (
 )
 from solvers.ordering.objectives import chain_of
 from solvers.ordering.problem import Order, OrderingProblem
-from solvers.ordering.symmetries import ordered_ranks
+from solvers.ordering.smt import ordered_ranks
 
 _MAX_WORK = 150_000_000  # transfers and rounds evaluated: five seconds
 _UNKNOWN = 1e30  # microseconds a byte between hosts without a measured rate
@@ -63,9 +63,24 @@ def cheapest_order(problem: OrderingProblem, start: Order, start_cost: float) ->
     count, tried, begin, lacks = np.zeros((4, n + 1), dtype=np.int64)
     unit = np.where(unit > 0, unit, 1.0)
     state = PlacedState(
-        longest, busiest, powers, sending, receiving, leaving, entering, each, done, used, unit,
-        child, bound, count, tried, begin, lacks,
-    )  # fmt: skip
+        longest,
+        busiest,
+        powers,
+        sending,
+        receiving,
+        leaving,
+        entering,
+        each,
+        done,
+        used,
+        unit,
+        child,
+        bound,
+        count,
+        tried,
+        begin,
+        lacks,
+    )
     state.longest[0] = np.where(np.bincount(transfers.round, minlength=rounds) > 0, hosts.floor_us, 0.0)
     state.each[0] = transfers.each.sum() * hosts.floor_us
     by_number = np.argsort(local)
@@ -117,10 +132,19 @@ def _transfers_of(patterns: list[tuple[float, Pattern]], problem: OrderingProble
     later, earlier = np.maximum(source, target), np.minimum(source, target)
     by_later, by_earlier = (np.argsort(end, kind="stable") for end in (later, earlier))
     return PlacedTransfers(
-        number.astype(np.int64), source.astype(np.int64), target.astype(np.int64), moved, each, longest, busiest,
-        by_later, np.searchsorted(later[by_later], ranks).astype(np.int64),
-        by_earlier, np.searchsorted(earlier[by_earlier], ranks).astype(np.int64), *least,
-    )  # fmt: skip
+        number.astype(np.int64),
+        source.astype(np.int64),
+        target.astype(np.int64),
+        moved,
+        each,
+        longest,
+        busiest,
+        by_later,
+        np.searchsorted(later[by_later], ranks).astype(np.int64),
+        by_earlier,
+        np.searchsorted(earlier[by_earlier], ranks).astype(np.int64),
+        *least,
+    )
 
 
 def _chains_of(patterns: list[tuple[float, Pattern]], problem: OrderingProblem) -> Chains:
@@ -164,12 +188,21 @@ def _hosts_of(problem: OrderingProblem) -> HostTables:
         )
     apart = np.diag(np.full(n, np.inf))
     return HostTables(
-        rtt, others.min(axis=1), float(others.min()) if one_each else 0.0,
-        np.ascontiguousarray(slow_out), np.ascontiguousarray(slow_in),
-        (slow_out + apart).min(axis=1), (slow_in + apart).min(axis=0),
-        paths_out, paths_in, interface_out, interface_in,
-        np.ascontiguousarray(groups, dtype=np.int64), group_out, group_in,
-    )  # fmt: skip
+        rtt,
+        others.min(axis=1),
+        float(others.min()) if one_each else 0.0,
+        np.ascontiguousarray(slow_out),
+        np.ascontiguousarray(slow_in),
+        (slow_out + apart).min(axis=1),
+        (slow_in + apart).min(axis=0),
+        paths_out,
+        paths_in,
+        interface_out,
+        interface_in,
+        np.ascontiguousarray(groups, dtype=np.int64),
+        group_out,
+        group_in,
+    )
 
 
 def _allowed_of(problem: OrderingProblem, patterns: list[Pattern]) -> Allowed:

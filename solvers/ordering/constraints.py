@@ -1,6 +1,6 @@
 """Placement constraints: pinned hosts keep their ranks, the hosts of a group have consecutive ranks.
 
-Moves of a search: which blocks of ranks may exchange their hosts.
+They say which blocks of ranks may exchange their hosts in a search.
 """
 
 from collections.abc import Mapping, Sequence

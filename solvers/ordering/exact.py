@@ -1,18 +1,17 @@
-"""Exact solving: improve a good order with CP-SAT or Z3, or prove that it is optimal (PLink thesis, 5.2.3).
+"""Exact solving: improve a good order, or prove that it is optimal (PLink thesis, 5.2.3).
 
-Rings under ``latency`` go to CP-SAT, all else to Z3: the whole order up to about ten hosts. Beyond that Z3 solves
-windows and groups, which can improve an order but gives no certificate for the whole.
-
-Large-neighbourhood search: improve an order by exact solving of parts of it (Shaw, CP 1998).
-
-A neighbourhood is a window: few enough units that :func:`solvers.ordering.smt.find_cheaper` decides over all ways of
+Rings under ``latency`` go to branch and cut, all else to Z3: the whole order up to about ten hosts. Beyond that Z3
+solves windows and groups, which can improve an order but gives no certificate for the whole: large-neighbourhood search
+(Shaw, CP 1998). A window has few enough units that :func:`solvers.ordering.smt.find_cheaper` decides over all ways of
 exchanging their contents. A window without an improvement is not searched again until the order changes.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, pattern_for
@@ -20,12 +19,11 @@ from solvers.costs.closed_forms import CostProblem, closed_form
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US
 from solvers.costs.patterns import Pattern
-from solvers.ordering.circuit import CircuitLimits, solve_circuit
-from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
-from solvers.ordering.progress import SearchBudget
+from solvers.latency import ring_cost
+from solvers.ordering.one_tree import two_connected_threshold
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, SearchBudget
 from solvers.ordering.ring import is_rotation_enough, least_sum, longest_hop, penalised_costs, rotate_to_constraints
-from solvers.ordering.smt import SmtLimits, find_cheaper
-from solvers.ordering.symmetries import symmetries
+from solvers.ordering.smt import SmtLimits, find_cheaper, symmetries
 
 _MIN_WINDOW_UNITS, _MAX_WINDOW_UNITS = 5, 8
 _SLOW_HOP_SHARE = 2 / 3  # of the windows are around a slow hop
@@ -34,6 +32,8 @@ _EXACT_MAX_UNITS = 10  # solved at once, one more where a symmetry fixes one
 _PERTURBATIONS_PER_HOST = 1000
 _MAX_QUERIES = 40  # to Z3, where there is no time limit
 _QUERY_TIME_SHARE = 0.25  # of the time limit, for one query
+_EPSILON = 1e-6
+_BRANCH_NODES = 20_000  # of each search tree
 _QUERY_STEPS = 20_000_000  # of Z3's resource counter: a few seconds
 
 
@@ -243,10 +243,10 @@ def _solve_ring(problem: OrderingProblem, result: OrderingResult, seed: int, bud
     bottleneck = result.objective == "bottleneck"
     solves = 2 if bottleneck else 1  # the longest hop, then the sum
     time_limit_s = None if budget.time_limit_s is None else budget.time_limit_s / solves
-    limits = CircuitLimits(seed=seed % (1 << 31), time_limit_s=time_limit_s, keep_going=budget.keep_going)
+    limits = ExactBudget(time_limit_s, budget.keep_going)
     if bottleneck:
         return _solve_bottleneck_ring(problem, result, cost, ring, seed, limits)
-    solution = solve_circuit(cost, ring, limits)
+    solution = least_ring(cost, ring, limits)
     bound, ring_cost = solution.lower_bound - penalty, solution.cost - penalty
     if ring_cost >= result.cost * (1 - 1e-12):
         order, ring_cost = result.order, result.cost
@@ -257,20 +257,96 @@ def _solve_ring(problem: OrderingProblem, result: OrderingResult, seed: int, bud
     improved = replace(result, order=order, cost=ring_cost, metrics=metrics)
     if result.lower_bound is not None and bound <= result.lower_bound:
         return improved
-    return replace(improved, lower_bound=min(bound, ring_cost), bound_by="cp-sat")
+    return replace(improved, lower_bound=min(bound, ring_cost), bound_by="subtours")
 
 
 def _solve_bottleneck_ring(
-    problem: OrderingProblem, result: OrderingResult, cost: Matrix, ring: Order, seed: int, limits: CircuitLimits
+    problem: OrderingProblem, result: OrderingResult, cost: Matrix, ring: Order, seed: int, limits: ExactBudget
 ) -> OrderingResult:
-    longest = solve_circuit(cost, ring, limits, bottleneck=True)
-    # CP-SAT minimised the longest hop alone: local search gives a good sum for the second solve to start from.
+    longest = least_bottleneck_ring(cost, ring, limits)
+    # That minimised the longest hop alone: local search gives a good sum for the second solve to start from.
     sum_budget = SearchBudget(_PERTURBATIONS_PER_HOST * len(cost), lambda progress: limits.keep_going())
     start = least_sum(cost, longest.order, longest.cost, seed, sum_budget)
-    total = solve_circuit(cost, start, limits, longest=longest.cost)
+    total = least_ring(cost, start, limits, longest.cost)
     order = rotate_to_constraints(problem, problem.hosts[total.order])
     bound = max(longest.lower_bound, result.lower_bound or 0.0)
     metrics = {**result.metrics, "sum": total.cost}
     if bound >= longest.cost:  # the bound of the sum holds for rings with this longest hop only
         metrics["sum_lower_bound"] = max(total.lower_bound, result.metrics.get("sum_lower_bound", 0.0))
-    return replace(result, order=order, cost=longest.cost, lower_bound=bound, bound_by="cp-sat", metrics=metrics)
+    return replace(result, order=order, cost=longest.cost, lower_bound=bound, bound_by="subtours", metrics=metrics)
+
+
+@dataclass(frozen=True)
+class ProvenRing:
+    """A ring, shape (N,), its cost and a lower bound of any ring's, in the unit of the costs."""
+
+    order: Order
+    cost: float
+    lower_bound: float
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the two differ by at most a millionth."""
+        return self.lower_bound >= self.cost * (1 - _EPSILON)
+
+
+def least_ring(cost: Matrix, order: Order, budget: ExactBudget, longest: float = np.inf) -> ProvenRing:
+    """Minimise the sum of a ring's hops by branch and cut (:func:`solvers.ordering.subtours.branch`).
+
+    :param cost: shape (N, N), symmetric, complete, not negative. :param order: shape (N,), the start order; the result
+        is never worse. :param longest: allow only rings without a longer hop, of which the start order is one; the
+        bound then is of these.
+    """
+    start_cost = ring_cost(cost, order)
+    if len(cost) < 4 or start_cost == 0 or budget.time_limit_s == 0:
+        return ProvenRing(order, start_cost, start_cost if len(cost) < 4 else 0.0)
+    deadline = None if budget.time_limit_s is None else time.monotonic() + budget.time_limit_s
+    # Costs over the start order's, so that tolerances fit; a hop that is not allowed costs more than the start order.
+    allowed = cost <= longest
+    relative = np.where(allowed, np.minimum(cost / start_cost, 2.0), 2.0)
+    tour, bound = _branched(relative, 1.0, allowed, order, deadline, budget.keep_going)
+    best = min((order, *([] if tour is None else [tour])), key=lambda candidate: ring_cost(cost, candidate))
+    return ProvenRing(best, ring_cost(cost, best), min(bound * start_cost, ring_cost(cost, best)))
+
+
+def least_bottleneck_ring(cost: Matrix, order: Order, budget: ExactBudget) -> ProvenRing:
+    """Minimise a ring's longest hop: try the least threshold at which pairs are 2-connected first, then bisect.
+
+    Parameters as of :func:`least_ring`. A threshold has a ring if one costs nothing where longer hops cost 1.
+    """
+    if len(cost) < 4:
+        return ProvenRing(order, longest_hop(cost, order), longest_hop(cost, order))
+    deadline = None if budget.time_limit_s is None else time.monotonic() + budget.time_limit_s
+    values = np.unique(cost[np.triu_indices(len(cost), 1)])
+    values = values[values <= longest_hop(cost, order)]
+    # values[high] has a ring; every ring's longest hop is values[low] or more.
+    low, high = int(np.searchsorted(values, two_connected_threshold(cost))), len(values) - 1
+    best, probe = order, low
+    while low < high:
+        allowed = cost <= values[probe]
+        tour, bound = _branched(np.where(allowed, 0.0, 1.0), 0.0, allowed, best, deadline, budget.keep_going)
+        if tour is not None:
+            best, high = tour, int(np.searchsorted(values, longest_hop(cost, tour)))
+        elif bound > _EPSILON:
+            low = probe + 1
+        else:
+            break
+        probe = (low + high) // 2
+    return ProvenRing(best, longest_hop(cost, best), float(values[low]))
+
+
+def _branched(
+    cost: Matrix,
+    limit: float,
+    allowed: npt.NDArray[np.bool_],
+    order: Order,
+    deadline: float | None,
+    keep_going: Callable[[], bool],
+) -> tuple[Order | None, float]:
+    """Return the cheapest ring up to ``limit`` of allowed hops, None without one, and a lower bound of such rings."""
+    from solvers.ordering.subtours import BranchLimits, branch, subtour_bound  # it imports SciPy
+
+    relaxation = subtour_bound(cost, order, keep_going)
+    if relaxation.bound > limit + _EPSILON:
+        return None, relaxation.bound
+    return branch(cost, limit, allowed, relaxation, BranchLimits(_BRANCH_NODES, deadline, keep_going))

@@ -163,10 +163,19 @@ def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, l
     width = len(loads.out_rate) if loads.mode == CONTENTION else 1
     # Made here, for each array that compiled code makes is compiled for a tenth of a second.
     state = LoadState(
-        np.zeros(len(hops.low)), np.zeros(rounds), np.zeros(rounds, np.int8), np.zeros(rounds, np.int8),
-        np.zeros(n, np.int8), np.zeros((rounds, width)), np.zeros((rounds, width)), np.zeros((rounds, len(host_out))),
-        np.zeros((rounds, len(host_out))), np.zeros(rounds), np.zeros(rounds), np.zeros(rounds),
-    )  # fmt: skip
+        np.zeros(len(hops.low)),
+        np.zeros(rounds),
+        np.zeros(rounds, np.int8),
+        np.zeros(rounds, np.int8),
+        np.zeros(n, np.int8),
+        np.zeros((rounds, width)),
+        np.zeros((rounds, width)),
+        np.zeros((rounds, len(host_out))),
+        np.zeros((rounds, len(host_out))),
+        np.zeros(rounds),
+        np.zeros(rounds),
+        np.zeros(rounds),
+    )
     best = order.copy()
     return best, _anneal((order, best), moves.classes, schedule, loads, state, (count, seed, uniform, hosts))
 

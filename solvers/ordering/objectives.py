@@ -1,6 +1,6 @@
 """Patterns as contiguous arrays for the compiled loops of annealing.
 
-Cooling schedules of simulated annealing: initial and final temperatures, and the weight of the smoothed cost.
+Also its cooling schedules: initial and final temperatures, and the weight of the smoothed cost.
 """
 
 from collections.abc import Sequence

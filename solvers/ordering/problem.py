@@ -1,12 +1,14 @@
-"""The rank ordering problem and its solution."""
+"""The rank ordering problem and its solution; the progress that a search reports, and the budget that ends it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from plink.model.network import Matrix
 from solvers.costs.by_name import parts_of, pattern_for, priced_options
 from solvers.costs.closed_forms import pattern_overhead_us
 from solvers.costs.fabric import Fabric
@@ -19,6 +21,53 @@ OBJECTIVES = ("auto", "time", "sum", "bottleneck")
 RANDOM_ORDERS, _LEAST_RANDOM_ORDERS = 201, 11
 _MAX_SIMULATED_TRANSFERS = 150_000
 _OPTIMALITY_TOLERANCE = 1e-6  # gap up to which an order counts as optimal
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """State of a running search: cost of the best order so far, lower bound (None: unknown), number of moves tried."""
+
+    cost: float
+    lower_bound: float | None
+    moves: int
+
+
+ProgressCallback = Callable[[SearchProgress], bool]
+
+
+"""Called several times a second with the progress; returns False to end the search with the best order so far."""
+
+
+class RingEngine(Protocol):
+    """A search for a ring that runs beside plink's own until a deadline."""
+
+    def tour(self, keep_going: Callable[[], bool]) -> npt.NDArray[np.int64] | None:
+        """Wait for the tour, shape (N,); None where there is none, or ``keep_going`` ends the wait."""
+
+    def end(self) -> None:
+        """End the search, if it still runs."""
+
+
+StartRingEngine = Callable[[Matrix, float], RingEngine]
+
+
+"""Starts an engine for costs, shape (N, N), symmetric, complete, with a deadline by ``time.monotonic()``."""
+
+
+@dataclass(frozen=True)
+class SearchBudget:
+    """Stopping criteria of a search.
+
+    It ends after ``max_moves``, or when ``keep_going`` returns False. Unless it is ``exhaustive`` it also ends when it
+    has not improved for long. ``deadline``, by ``time.monotonic()``: when ``keep_going`` does so, where the limit is a
+    time and not a number of moves. Then ``ring_engine``, if any, takes part, which ends by the clock.
+    """
+
+    max_moves: int
+    keep_going: ProgressCallback = lambda _: True
+    exhaustive: bool = True
+    deadline: float | None = None
+    ring_engine: StartRingEngine | None = None
 
 
 @dataclass(frozen=True)
@@ -59,15 +108,16 @@ class OrderingProblem:
 
     @property
     def overhead_us(self) -> float:
-        """What hosts take for messages in any order, microseconds; see :mod:`solvers.costs.host_costs`."""
+        """What hosts take for messages in any order, microseconds; see :mod:`solvers.costs.evaluator`."""
         if not self.fabric.overhead_us or self.model == "latency":
             return 0.0
         return sum(
-            weight * pattern_overhead_us(
+            weight
+            * pattern_overhead_us(
                 pattern_for(name, len(self.baseline), self.priced_options), self.fabric.overhead_us, self.model
             )
             for weight, name in parts_of(self.algo, self.size_bytes)
-        )  # fmt: skip
+        )
 
     def without_overhead(self) -> "OrderingProblem":
         """Return the problem as searches take it: what all orders cost alike is left out."""

@@ -5,7 +5,7 @@ Iterated local search: 2-opt and 3-opt moves over candidate lists, repeated afte
 subtour relaxation raises it (:mod:`solvers.ordering.subtours`): up to 300 hosts with a little branching, up to 1,500
 where another engine searches meanwhile.
 
-Rank orders for rings under ``latency``: a tour through the hosts, rotated so that it meets the constraints.
+A rank order under ``latency`` is such a tour through the hosts, rotated so that it meets the constraints.
 """
 
 import contextlib
@@ -21,8 +21,15 @@ from plink.model.network import Matrix
 from solvers.costs.closed_forms import CostFunction
 from solvers.latency import ring_cost
 from solvers.ordering.constraints import FeasibleOrders
-from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
-from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
+from solvers.ordering.problem import (
+    Order,
+    OrderingProblem,
+    OrderingResult,
+    ProgressCallback,
+    SearchBudget,
+    SearchProgress,
+    expand_slots,
+)
 
 Tour = npt.NDArray[np.intp]
 EXHAUSTIVE_SEARCH_MAX_HOSTS = 10
@@ -349,9 +356,11 @@ def search_ring_order(
     bound, bound_by = _ring_bound(ring, bottleneck, penalty)
     if penalty:  # a ring through the groups costs no less than any ring
         bound = max(bound, ring_lower_bound(problem))
-    metrics = {"sum": ring.cost, "sum_lower_bound": ring.lower_bound} if bottleneck else {
-        "bottleneck": ring.longest, "bottleneck_lower_bound": ring.longest_bound
-    }  # fmt: skip
+    metrics = (
+        {"sum": ring.cost, "sum_lower_bound": ring.lower_bound}
+        if bottleneck
+        else {"bottleneck": ring.longest, "bottleneck_lower_bound": ring.longest_bound}
+    )
     if penalty:
         metrics = {}
     is_feasible = np.array_equal(problem.feasible.materialise(hosts.tolist()), problem.baseline)

@@ -16,11 +16,10 @@ from solvers.costs.by_name import MIXED, cost_function_for, parts_of, pattern_fo
 from solvers.costs.closed_forms import CostFunction
 from solvers.costs.patterns import Pattern, steady_state
 from solvers.latency import require_complete
-from solvers.ordering.annealing import Annealer
+from solvers.ordering.annealing import Annealer, initial_orders
 from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
 from solvers.ordering.branch_and_bound import cheapest_order
 from solvers.ordering.constraints import moves_of
-from solvers.ordering.initial import initial_orders
 from solvers.ordering.problem import (
     OBJECTIVES,
     RANDOM_ORDERS,
@@ -28,10 +27,12 @@ from solvers.ordering.problem import (
     Order,
     OrderingProblem,
     OrderingResult,
+    ProgressCallback,
+    SearchBudget,
+    SearchProgress,
     expand_slots,
     random_orders,
 )
-from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.ring import (
     is_rotation_enough,
     longest_hop,

@@ -43,6 +43,7 @@ _FEW_CUTS = 10  # blossoms: then minimum cuts, which take longer, are sought, to
 _BLOSSOM_THRESHOLDS = (1e-6, 0.05, 0.15, 0.3)  # an edge less used, or less missing, is none or whole
 _BLOSSOM_VIOLATION = 0.01
 _BRANCH_GAP = 1e-9  # relative: at which HiGHS counts a solution as the best
+_INFEASIBLE = 2  # status of scipy.optimize.milp
 
 Edges = npt.NDArray[np.intp]
 Members = npt.NDArray[np.bool_]
@@ -152,6 +153,8 @@ def branch(
 ) -> tuple[npt.NDArray[np.intp] | None, float]:
     """Return the cheapest ring, None where a limit ended the search, and a lower bound of all rings up to ``limit``.
 
+    The bound is infinite where there is no such ring.
+
     :param cost: as for :func:`subtour_bound`. :param limit: what a known ring costs.
     :param allowed: shape (N, N), symmetric: the edges that may be used; the known ring's are.
     """
@@ -170,13 +173,17 @@ def branch(
         if len(cuts):
             constraints.append(LinearConstraint(cuts.leaving(edges), cuts.least, np.inf))
         answer = milp(
-            cost_of, constraints=constraints,
-            integrality=np.ones(len(edges)), bounds=Bounds(needed, 1),
+            cost_of,
+            constraints=constraints,
+            integrality=np.ones(len(edges)),
+            bounds=Bounds(needed, 1),
             options={"mip_rel_gap": _BRANCH_GAP, "node_limit": limits.nodes}
             | ({} if limits.deadline is None else {"time_limit": left_s}),
-        )  # fmt: skip
+        )
         if answer.mip_dual_bound is not None and np.isfinite(answer.mip_dual_bound):
             bound = max(bound, min(limit, float(answer.mip_dual_bound) * (1 - _BRANCH_GAP)))
+        if answer.status == _INFEASIBLE:
+            return None, np.inf
         if answer.status != 0:
             break
         used = answer.x > 1 / 2
@@ -218,9 +225,13 @@ def _solve(
     n = len(cost)
     limits = {"A_ub": -cuts.leaving(edges), "b_ub": -cuts.least} if len(cuts) else {}
     answer = linprog(
-        cost[edges[:, 0], edges[:, 1]], A_eq=_ends(n, edges), b_eq=np.full(n, 2.0), bounds=(0, 1), method="highs",
+        cost[edges[:, 0], edges[:, 1]],
+        A_eq=_ends(n, edges),
+        b_eq=np.full(n, 2.0),
+        bounds=(0, 1),
+        method="highs",
         **limits,
-    )  # fmt: skip
+    )
     if answer.status != 0:
         return None
     cut_duals = np.maximum(0.0, -answer.ineqlin.marginals) if len(cuts) else np.zeros(0)

@@ -30,6 +30,7 @@ from solvers.pipeline.joint_search import (
     search_partitions,
 )
 from solvers.pipeline.period import PeriodModel, PlacedPartition
+from solvers.pipeline.period_kernels import EXPOSED_ROW, MESSAGES_ROW, WORK_ROWS
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
 from solvers.pipeline.simulated_ways import (
     MAX_SIMULATED_WORKERS,
@@ -105,9 +106,12 @@ class _Planner:
 
     def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
         search = search_partitions(
-            model, space, self._request.seed, moves or self._moves,
+            model,
+            space,
+            self._request.seed,
+            moves or self._moves,
             watch=self._show if moves is None else None,
-        )  # fmt: skip
+        )
         if not self._ways.has_equal_hosts:
             return search
         # Where no host differs from another, they serve in the given order.
@@ -228,9 +232,10 @@ class _Planner:
         """
         if any(self._has_requested_stages(item) for item in search.candidates):
             candidates = [
-                item for item in candidates
+                item
+                for item in candidates
                 if self._has_requested_stages(item) or self._ways.resolve(item.partition).kind == "data-parallel"
-            ]  # fmt: skip
+            ]
         if self._request.memory is None:
             return candidates
         return [item for item in candidates if self._ways.has_room(item.partition, self._ways.depths(item.partition))]
@@ -307,10 +312,12 @@ class _Planner:
     def _compared(self, best: SimulatedWay, simulated: Sequence[SimulatedWay]) -> list[SimulatedWay]:
         parallel_mode = TrainingMode("data-parallel")
         ways = [
-            self._ways.rival(way.partition, "data-parallel", parallel_mode) if self._request.recompute
+            self._ways.rival(way.partition, "data-parallel", parallel_mode)
+            if self._request.recompute
             else replace(way, what="data-parallel")
-            for way in simulated if way.plan.kind == "data-parallel"
-        ]  # fmt: skip
+            for way in simulated
+            if way.plan.kind == "data-parallel"
+        ]
         workers = self._measured.workers
         everything = SearchSpace(workers, ONE_STAGE, may_idle=False)
         layers = len(self._profile.layers)
@@ -373,18 +380,20 @@ def _described(
     stages = []
     for number, stage in enumerate(plan.stages):
         replicas = len(stage.ranks)
-        compute_s = float(terms[:3, number].sum()) / replicas
-        network_s = float(terms[4, number] + terms[6, number]) / replicas
+        compute_s = float(terms[WORK_ROWS, number].sum()) / replicas
+        network_s = float(terms[EXPOSED_ROW, number] + terms[MESSAGES_ROW, number]) / replicas
         predicted = StagePrediction(
             compute_s=compute_s,
             network_s=network_s,
-            reduce_exposed_s=float(terms[4, number]),
+            reduce_exposed_s=float(terms[EXPOSED_ROW, number]),
             busy_share=min(1.0, max(share.busy for share in result.shares[number])),
         )
         stages.append(structs.replace(stage, memory_bytes=needed[number], predicted=predicted))
-    text = None if request.stages is None else ",".join(
-        f"{part.first}-{part.last}x{part.replicas}" for part in request.stages
-    )  # fmt: skip
+    text = (
+        None
+        if request.stages is None
+        else ",".join(f"{part.first}-{part.last}x{part.replicas}" for part in request.stages)
+    )
     return replace(
         plan,
         stages=tuple(stages),

@@ -86,10 +86,17 @@ class MeasuredHosts:
         apart = numbers[:, None] != numbers[None]
         rates = np.full(count, gbps)
         fabric = Fabric(
-            tuple(names), rtt_s * 1e6 * apart, None, rates, rates, group.group_of, group.out_gbps, group.in_gbps,
+            tuple(names),
+            rtt_s * 1e6 * apart,
+            None,
+            rates,
+            rates,
+            group.group_of,
+            group.out_gbps,
+            group.in_gbps,
             f"assumed: {gbps:g} Gbit/s a host, {'links of levels' if tiers else 'no shared links'}",
             outer_tiers=tuple(outer_tiers),
-        )  # fmt: skip
+        )
         return cls(hosts, fabric, levels=levels, by_slot=by_slot)
 
     @property

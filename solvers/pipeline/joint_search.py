@@ -19,7 +19,7 @@ import numpy as np
 from solvers.costs.patterns import Pattern
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.constraints import ExchangeClass, moves_of
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import SearchBudget
 from solvers.pipeline.period import Integers, PeriodModel, PlacedPartition
 from solvers.pipeline.period_kernels import TRIFLE, score_of
 from solvers.pipeline.search_kernels import (
@@ -78,9 +78,13 @@ class JointSearch:
 
 
 def search_partitions(
-    model: PeriodModel, space: SearchSpace, seed: int = 0, moves: int = 60_000, exhaustive: bool | None = None,
+    model: PeriodModel,
+    space: SearchSpace,
+    seed: int = 0,
+    moves: int = 60_000,
+    exhaustive: bool | None = None,
     watch: Watch | None = None,
-) -> JointSearch:  # fmt: skip
+) -> JointSearch:
     """Search the partition of least seconds per minibatch.
 
     :param moves: how many are tried by annealing. :param exhaustive: try all, or not; None: where there are few.
@@ -174,7 +178,7 @@ def _annealed(
     placed = [*chosen, *(_placed(model, start, seed + k) for k, start in enumerate(few))]
     starts = sorted(_distinct(placed), key=lambda item: item.score)[:_MAX_STARTS]
     results: list[PartitionCandidate] = [*placed]
-    share = max(min(200, moves), moves // (2 * max(1, len(starts))))
+    share = max(1, moves // (2 * max(1, len(starts))))
     each = min(share, _MAX_CALL_MOVES)
     temperatures = [(0.2, 0.02, 0.005)[number % 3] for number in range(len(starts))] + _RESTARTS * [1.0]
     again = temperatures * math.ceil(share / each)

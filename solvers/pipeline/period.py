@@ -34,7 +34,15 @@ from plink.model.pipeline.document import StageMemory
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, Kind
 from solvers.costs.fabric import Fabric
-from solvers.pipeline.period_kernels import PlanModel, Scratch, evaluate, scratch_for, stage_memory
+from solvers.pipeline.period_kernels import (
+    BUCKET_ROW,
+    BUCKETS_ROW,
+    PlanModel,
+    Scratch,
+    evaluate,
+    scratch_for,
+    stage_memory,
+)
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, REDUCE_ROUND_S
 
 Integers = npt.NDArray[np.int64]
@@ -69,9 +77,14 @@ class ModelOptions:
         if kind in ACCUMULATING:
             flush = kind in FLUSHING
             return replace(
-                self, late=False, vertical=False, accumulate=accumulate, flush=flush, gpipe=kind == "gpipe",
+                self,
+                late=False,
+                vertical=False,
+                accumulate=accumulate,
+                flush=flush,
+                gpipe=kind == "gpipe",
                 versions=1 if flush else 2,
-            )  # fmt: skip
+            )
         if kind in ("data-parallel", "model-parallel"):
             return replace(self, late=False, vertical=False, single=kind == "model-parallel", depths=())
         return self
@@ -152,12 +165,12 @@ class PeriodModel:
     def bucket_bytes(self, partition: PlacedPartition) -> list[int]:
         """Return the size of each stage's buckets of gradients; 0 where nothing is added up."""
         self.period(partition)
-        return [round(size) for size in self._scratch.stage[8, : partition.stages].tolist()]
+        return [round(size) for size in self._scratch.stage[BUCKET_ROW, : partition.stages].tolist()]
 
     def memory_of(self, partition: PlacedPartition, depths: Sequence[int]) -> list[StageMemory]:
         """Return what one replica of each stage needs, by parts."""
         self.period(partition)
-        buckets = self._scratch.stage[5].copy()
+        buckets = self._scratch.stage[BUCKETS_ROW].copy()
         parts = ("weights", "versions", "optimiser", "gradients", "activations", "buffers")
         result = []
         in_flight = np.array(depths, dtype=np.int64)
@@ -206,21 +219,45 @@ def _arrays(profile: ModelProfile, fabric: Fabric, memory: Sequence[float], opti
         return np.minimum(gbps * BYTES_PER_S_OF_GBPS, UNLIMITED)
 
     return PlanModel(
-        column([layer.forward_s for layer in layers]), column([layer.backward_s for layer in layers]),
-        column([layer.update_s for layer in layers]), column([layer.copy_s for layer in layers]),
-        column([layer.parameter_bytes for layer in layers]), column([layer.optimiser_bytes for layer in layers]),
-        column(saved) - before, column(saved) - own_input, np.array([bool(layer.aliases_input) for layer in layers]),
-        column(passing), column([layer.step_bytes or 0 for layer in layers]), ahead, back, np.maximum(0.0, unsaved),
-        float(_input_bytes(profile)), is_gpu, allowed,
-        rates(fabric.host_out_gbps), rates(fabric.host_in_gbps),
-        np.ascontiguousarray(pair), np.ascontiguousarray(rtt), np.stack(groups).astype(np.int64),
+        column([layer.forward_s for layer in layers]),
+        column([layer.backward_s for layer in layers]),
+        column([layer.update_s for layer in layers]),
+        column([layer.copy_s for layer in layers]),
+        column([layer.parameter_bytes for layer in layers]),
+        column([layer.optimiser_bytes for layer in layers]),
+        column(saved) - before,
+        column(saved) - own_input,
+        np.array([bool(layer.aliases_input) for layer in layers]),
+        column(passing),
+        column([layer.step_bytes or 0 for layer in layers]),
+        ahead,
+        back,
+        np.maximum(0.0, unsaved),
+        float(_input_bytes(profile)),
+        is_gpu,
+        allowed,
+        rates(fabric.host_out_gbps),
+        rates(fabric.host_in_gbps),
+        np.ascontiguousarray(pair),
+        np.ascontiguousarray(rtt),
+        np.stack(groups).astype(np.int64),
         rates(np.concatenate([tier.out_gbps for tier in fabric.tiers])),
         rates(np.concatenate([tier.in_gbps for tier in fabric.tiers])),
-        column([profile.slowness.get(name, 1.0) for name in fabric.names]), column(memory),
-        float(DEFAULT_BUCKET_BYTES), REDUCE_ROUND_S, options.late, options.deeper, options.single,
-        options.accumulate, options.flush, options.gpipe, options.versions, options.vertical, options.recompute,
+        column([profile.slowness.get(name, 1.0) for name in fabric.names]),
+        column(memory),
+        float(DEFAULT_BUCKET_BYTES),
+        REDUCE_ROUND_S,
+        options.late,
+        options.deeper,
+        options.single,
+        options.accumulate,
+        options.flush,
+        options.gpipe,
+        options.versions,
+        options.vertical,
+        options.recompute,
         np.array(options.depths, dtype=np.int64),
-    )  # fmt: skip
+    )
 
 
 def _input_bytes(profile: ModelProfile) -> int:

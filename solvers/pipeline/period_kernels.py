@@ -16,6 +16,11 @@ from solvers.ordering.move_kernels import copy_into
 MAX_DEPTH = 4096
 POSTED = 3  # minibatches that receives are posted for
 COMPUTE, NETWORK, ROUND, LOOP, EXCESS = range(5)
+# Rows of ``Scratch.stage``. Seconds on the slowest replica: of the all-reduce what is exposed, of messages both ways,
+# and from a minibatch's forward pass until its gradient is applied. Bytes of the largest buckets, and of each one.
+FORWARD_ROW, BACKWARD_ROW, UPDATE_ROW, COPY_ROW, EXPOSED_ROW = range(5)
+BUCKETS_ROW, MESSAGES_ROW, ROUND_TRIP_ROW, BUCKET_ROW = range(5, 9)
+STAGE_ROWS, WORK_ROWS = 9, slice(FORWARD_ROW, UPDATE_ROW + 1)
 _TINY = 1e-12
 _BUCKET_STEP = 4.0
 _MISFIT = 1e3  # replicas that do not divide the minibatches of an update: no such plan
@@ -84,7 +89,7 @@ class PlanModel(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory that evaluations use: by host, by group, and by stage (rows of ``stage``: see :func:`evaluate`)."""
+    """Memory that evaluations use: by host, by group, and by stage (rows of ``stage``: above)."""
 
     sending: Any
     receiving: Any
@@ -101,9 +106,16 @@ def scratch_for(model: PlanModel, stages: int) -> Scratch:
     """Return memory for up to that many stages."""
     hosts, groups = len(model.out), len(model.group_out)
     return Scratch(
-        np.zeros(hosts), np.zeros(hosts), np.zeros(groups), np.zeros(groups), np.zeros(groups), np.zeros(groups),
-        np.zeros(hosts), np.zeros((9, stages + 1)), np.zeros(stages + 1, dtype=np.int64),
-    )  # fmt: skip
+        np.zeros(hosts),
+        np.zeros(hosts),
+        np.zeros(groups),
+        np.zeros(groups),
+        np.zeros(groups),
+        np.zeros(groups),
+        np.zeros(hosts),
+        np.zeros((STAGE_ROWS, stages + 1)),
+        np.zeros(stages + 1, dtype=np.int64),
+    )
 
 
 @njit_inner()
@@ -317,7 +329,8 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
             backward += forward
         if s < frozen:
             backward, update, copy, weights = 0.0, 0.0, 0.0, 0.0
-        stage[0, s], stage[1, s], stage[2, s], stage[3, s] = slow * forward, slow * backward, slow * update, slow * copy
+        stage[FORWARD_ROW, s], stage[BACKWARD_ROW, s] = slow * forward, slow * backward
+        stage[UPDATE_ROW, s], stage[COPY_ROW, s] = slow * update, slow * copy
         exposed, buckets, bucket = 0.0, 0.0, 0.0
         if count > 1 and weights > 0:
             ring = ring_costs(model, order, begin, end, scratch)
@@ -330,7 +343,8 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
                 if a != b:
                     _add_load(model, scratch, a, b, size)
                     busiest = max(busiest, size / model.pair[a, b])
-        stage[4, s], stage[5, s], stage[6, s], stage[8, s] = exposed, buckets, 0.0, bucket
+        stage[EXPOSED_ROW, s], stage[BUCKETS_ROW, s], stage[BUCKET_ROW, s] = exposed, buckets, bucket
+        stage[MESSAGES_ROW, s] = 0.0
         if s + 1 == stages:
             continue
         other = starts[s + 2] - end
@@ -348,7 +362,7 @@ def _loads(model: Any, scratch: Any, partition: Any, frozen: Any) -> Any:
                 _add_load(model, scratch, b, a, back)
                 home = pairs * back / _flow_rate(model, b, a)
                 busiest = max(busiest, back / model.pair[b, a])
-            stage[6, s] = max(stage[6, s], model.rtt[a, b] + there + home)
+            stage[MESSAGES_ROW, s] = max(stage[MESSAGES_ROW, s], model.rtt[a, b] + there + home)
     for host in range(len(scratch.sending)):
         busiest = max(busiest, scratch.sending[host] / model.out[host], scratch.receiving[host] / model.into[host])
     for group in range(len(scratch.leaving)):
@@ -385,20 +399,18 @@ def _take_requested(model: Any, replicas: Any, depths: Any) -> None:
 
 @njit_inner()
 def _round_trips(scratch: Any, stages: Any) -> None:
-    """Set row 7 of the stages: seconds from a minibatch's forward pass there until its gradient is applied there."""
+    """Set the stages' round trips."""
     total = 0.0
     for s in range(stages - 1, -1, -1):
-        total += scratch.stage[0, s] + scratch.stage[1, s] + scratch.stage[6, s]
-        scratch.stage[7, s] = total + scratch.stage[4, s]
+        total += scratch.stage[FORWARD_ROW, s] + scratch.stage[BACKWARD_ROW, s] + scratch.stage[MESSAGES_ROW, s]
+        scratch.stage[ROUND_TRIP_ROW, s] = total + scratch.stage[EXPOSED_ROW, s]
 
 
 @njit(cache=True)
 def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> Any:
     """Return the five terms: seconds of computing, of the network, of a round, of the loop; bytes over the memory.
 
-    ``scratch.depths``: the depths afterwards. ``scratch.stage``: by rows, seconds of F, B, update and copy on the
-    slowest replica, exposed all-reduce, bytes of the largest buckets, seconds of both messages, round trip, and the
-    size of buckets.
+    ``scratch.depths`` and ``scratch.stage`` have the depths and what is above by stage afterwards.
     """
     stages = len(cuts) - 1
     for array in (scratch.sending, scratch.receiving, scratch.leaving, scratch.entering, scratch.held):
@@ -412,15 +424,20 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     for s in range(stages):
         replicas[s] = starts[s + 1] - starts[s]
         is_copied = model.versions > 1 or (not is_single and model.versions == 0 and (model.vertical or s < stages - 1))
-        work = stage[0, s] + stage[1, s] + stage[2, s] + (stage[3, s] if is_copied else 0.0)
+        work = (
+            stage[FORWARD_ROW, s]
+            + stage[BACKWARD_ROW, s]
+            + stage[UPDATE_ROW, s]
+            + (stage[COPY_ROW, s] if is_copied else 0.0)
+        )
         compute = max(compute, work / replicas[s])
         per = model.accumulate if model.accumulate else replicas[s]
-        rounds = max(rounds, work / replicas[s] + stage[4, s] / per)
+        rounds = max(rounds, work / replicas[s] + stage[EXPOSED_ROW, s] / per)
         misfits += per % replicas[s] != 0
     least = max(compute, network, rounds)
     in_flight = 0.0
     for s in range(stages - 1, -1, -1):
-        own = stage[0, s] + stage[1, s] + stage[4, s] + stage[6, s]
+        own = stage[FORWARD_ROW, s] + stage[BACKWARD_ROW, s] + stage[EXPOSED_ROW, s] + stage[MESSAGES_ROW, s]
         wanted[s] = max(1, math.ceil((in_flight + own / max(least, _TINY)) / replicas[s] - 1e-9))
         in_flight = float(wanted[s] * replicas[s])
     loop, excess = 0.0, 0.0
@@ -438,10 +455,12 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
         if stages > 1:
             for s in range(frozen, stages):
                 loop = max(
-                    loop, (stage[7, s] + (stage[2, s] if is_single else 0.0)) / (replicas[s] * scratch.depths[s])
+                    loop,
+                    (stage[ROUND_TRIP_ROW, s] + (stage[UPDATE_ROW, s] if is_single else 0.0))
+                    / (replicas[s] * scratch.depths[s]),
                 )
         if model.flush:  # a batch ends when its last minibatch has come back
-            loop = max(loop, least) + max(0.0, stage[7, 0] - least) / model.accumulate
+            loop = max(loop, least) + max(0.0, stage[ROUND_TRIP_ROW, 0] - least) / model.accumulate
         loop += misfits * _MISFIT * least
         excess = _excess(model, cuts, starts, order, scratch)
         if excess <= 0 or not model.deeper:
@@ -455,7 +474,7 @@ def _excess(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> Any
     scratch.held[:] = 0.0
     for s in range(len(cuts) - 1):
         size = 0.0
-        for part in stage_memory(model, cuts, starts, scratch.depths, s, scratch.stage[5, s]):
+        for part in stage_memory(model, cuts, starts, scratch.depths, s, scratch.stage[BUCKETS_ROW, s]):
             size += part
         for k in range(starts[s], starts[s + 1]):
             scratch.held[order[k]] += size

@@ -16,7 +16,7 @@ from plink.model.pipeline.versions import delay_of, learning_rate_scale
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import traffic_of
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
-from solvers.pipeline.period_kernels import MAX_DEPTH
+from solvers.pipeline.period_kernels import MAX_DEPTH, ROUND_TRIP_ROW, WORK_ROWS
 from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline, simulated_actions
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
@@ -89,9 +89,12 @@ class WaySimulator:
         if mode not in self._models:
             depths = request.depths if isinstance(request.depths, tuple) else ()
             options = ModelOptions(
-                mode.reduce == "late", deeper=request.depths is None, vertical=request.vertical_sync,
-                recompute=mode.recompute, depths=depths,
-            ).of_kind(mode.kind, mode.accumulate)  # fmt: skip
+                mode.reduce == "late",
+                deeper=request.depths is None,
+                vertical=request.vertical_sync,
+                recompute=mode.recompute,
+                depths=depths,
+            ).of_kind(mode.kind, mode.accumulate)
             self._models[mode] = PeriodModel(self.profile, self.measured.fabric, self.memory, options)
         return self._models[mode]
 
@@ -132,14 +135,19 @@ class WaySimulator:
         is_parallel = partition.stages == 1 and not self.request.vertical_sync
         kind = mode.kind or ("data-parallel" if is_parallel else "1f1b")
         return TrainingMode(
-            kind, mode.accumulate if kind in ACCUMULATING else 1, mode.reduce if kind == "1f1b" else "wait",
+            kind,
+            mode.accumulate if kind in ACCUMULATING else 1,
+            mode.reduce if kind == "1f1b" else "wait",
             mode.recompute,
-        )  # fmt: skip
+        )
 
     def simulate(
-        self, partition: PlacedPartition, what: str = "plan", mode: TrainingMode | None = None,
+        self,
+        partition: PlacedPartition,
+        what: str = "plan",
+        mode: TrainingMode | None = None,
         depths: tuple[int, ...] | None = None,
-    ) -> SimulatedWay:  # fmt: skip
+    ) -> SimulatedWay:
         """Return what a partition does in a mode, the requested one by default."""
         mode = self.resolve(partition, mode)
         depths = depths or self.depths(partition, mode)
@@ -178,9 +186,10 @@ class WaySimulator:
         """Return whether a partition has as many stages as depths were requested, or needs none of them."""
         wanted, kind = self.request.depths, self.resolve(partition, mode).kind
         return (
-            not isinstance(wanted, tuple) or len(wanted) in (1, partition.stages)
+            not isinstance(wanted, tuple)
+            or len(wanted) in (1, partition.stages)
             or kind in ("data-parallel", "model-parallel", "gpipe")
-        )  # fmt: skip
+        )
 
     def _estimated(self, model: PeriodModel, partition: PlacedPartition) -> PipelineSimulation:
         """Return what the formulas say instead of a simulation."""
@@ -188,14 +197,12 @@ class WaySimulator:
         stage = model.scratch.stage
         shares = []
         for number, replicas in enumerate(partition.replicas):
-            busy = min(1.0, float(stage[:3, number].sum()) / replicas / seconds)
+            busy = min(1.0, float(stage[WORK_ROWS, number].sum()) / replicas / seconds)
             shares.append((RankShares(busy, 0.0, 0.0, 0.0),) * replicas)
-        fill_s = float(stage[7, 0])
+        fill_s = float(stage[ROUND_TRIP_ROW, 0])
         return PipelineSimulation(seconds, False, fill_s, fill_s + seconds, 1, tuple(shares), ())
 
-    def has_room(
-        self, partition: PlacedPartition, depths: tuple[int, ...], mode: TrainingMode | None = None
-    ) -> bool:  # fmt: skip
+    def has_room(self, partition: PlacedPartition, depths: tuple[int, ...], mode: TrainingMode | None = None) -> bool:
         """Return whether a partition with these depths fits in the memory of its hosts."""
         if self.request.memory is None:
             return True
@@ -217,9 +224,14 @@ class WaySimulator:
         )
         frozen = max((k + 1 for k, boundary in enumerate(boundaries) if boundary.backward_bytes == 0), default=0)
         shape = PipelineShape(
-            kind, partition.replicas, depths, mode.accumulate, request.vertical_sync and kind == "1f1b", mode.reduce,
+            kind,
+            partition.replicas,
+            depths,
+            mode.accumulate,
+            request.vertical_sync and kind == "1f1b",
+            mode.reduce,
             frozen,
-        )  # fmt: skip
+        )
         if isinstance(request.depths, tuple):
             prove_shape(shape)
         hosts, idle, ranks = self._used_hosts(partition)
@@ -236,9 +248,18 @@ class WaySimulator:
             for s, (first, last) in enumerate(itertools.pairwise(partition.cuts.tolist()))
         )
         return PipelinePlan(
-            kind, profile.minibatch, hosts, stages, boundaries, shape.accumulate, shape.vertical_sync, shape.reduce,
-            recompute=mode.recompute, profile=profile.digest(), idle=tuple(idle),
-        )  # fmt: skip
+            kind,
+            profile.minibatch,
+            hosts,
+            stages,
+            boundaries,
+            shape.accumulate,
+            shape.vertical_sync,
+            shape.reduce,
+            recompute=mode.recompute,
+            profile=profile.digest(),
+            idle=tuple(idle),
+        )
 
     def _used_hosts(self, partition: PlacedPartition) -> tuple[Hosts, list[str], list[tuple[int, ...]]]:
         """Return the used hosts with their used slots, the others' names, and ranks by stage.
@@ -280,9 +301,7 @@ def _mode_of(plan: PipelinePlan) -> TrainingMode:
     return TrainingMode(plan.kind, plan.accumulate, plan.reduce, plan.recompute)
 
 
-def _without_locks(
-    depths: tuple[int, ...], kind: Kind, replicas: tuple[int, ...], accumulate: int
-) -> tuple[int, ...]:  # fmt: skip
+def _without_locks(depths: tuple[int, ...], kind: Kind, replicas: tuple[int, ...], accumulate: int) -> tuple[int, ...]:
     """Return depths of an accumulating kind, each as much smaller as it takes for nobody to wait in a circle.
 
     A stage in front whose depth an update's minibatches bound waits for that update's all-reduce; a stage that is ahead

@@ -120,9 +120,15 @@ def simulate_pipeline(
     load = np.where(limited, timeline.moved / np.where(limited, job.resources.capacity, 1.0), 0.0) / count / period_us
     links = [(job.resources.name(k), float(load[k])) for k in np.argsort(-load, kind="stable")[:5] if load[k] > 0]
     return PipelineSimulation(
-        period_us / 1e6, is_periodic, fill_us / 1e6, timeline.makespan_us / 1e6, count, shares, tuple(links),
+        period_us / 1e6,
+        is_periodic,
+        fill_us / 1e6,
+        timeline.makespan_us / 1e6,
+        count,
+        shares,
+        tuple(links),
         _timeline(job, end_us) if with_timeline else (),
-    )  # fmt: skip
+    )
 
 
 def _check_size(shape: PipelineShape, minibatches: int) -> None:

@@ -34,8 +34,14 @@ MAX_REDUCE_TRANSFERS = 300_000
 """Above it each all-reduce is one flow on each connection instead of all its rounds."""
 _RING = "ring"
 _DEFAULTS = {
-    "source": -1.0, "target": -1.0, "amount": 0.0, "lead": 0.0, "extra_lag": 0.0, "queue": -1.0, "priority": 0.0,
-}  # fmt: skip
+    "source": -1.0,
+    "target": -1.0,
+    "amount": 0.0,
+    "lead": 0.0,
+    "extra_lag": 0.0,
+    "queue": -1.0,
+    "priority": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,13 @@ class PlacedPipeline:
 
     @classmethod
     def of(
-        cls, plan: PipelinePlan, costs: tuple[StageCosts, ...], network: SimulatedNetwork, slowness: Sequence[float],
+        cls,
+        plan: PipelinePlan,
+        costs: tuple[StageCosts, ...],
+        network: SimulatedNetwork,
+        slowness: Sequence[float],
         places: tuple[tuple[int, ...], ...] | None = None,
-    ) -> "PlacedPipeline":  # fmt: skip
+    ) -> "PlacedPipeline":
         """Return a plan's pipeline; its hosts are those of the network with their names, unless ``places`` says so."""
         if places is None:
             number = {name: k for k, name in enumerate(network.names)}
@@ -338,9 +348,13 @@ class _Builder:
         own = np.arange(len(schedule))
         ends = [(own, source), (own, target)]
         return _Transfers(
-            len(schedule), columns, sizes[:, None] * (schedule.count / schedule.chunks),
-            [(waits.sooner, waits.later)], ends, ends,
-        )  # fmt: skip
+            len(schedule),
+            columns,
+            sizes[:, None] * (schedule.count / schedule.chunks),
+            [(waits.sooner, waits.later)],
+            ends,
+            ends,
+        )
 
     def _flows(self, stage: int, sizes: Vector) -> "_Transfers":
         """Return a ring all-reduce as one flow on each connection, which takes as long as all its rounds."""
@@ -352,9 +366,11 @@ class _Builder:
         rounds = 2 * (count - 1)
         queues = [self._queue(self._rank((stage, q)), self._rank((stage, (q + 1) % count)), 2) for q in range(count)]
         columns = {
-            "source": hosts, "target": hosts[following], "queue": np.array(queues),
+            "source": hosts,
+            "target": hosts[following],
+            "queue": np.array(queues),
             "extra_lag": (rounds - 1) * (float(latency.mean()) + self._pipeline.network.overhead_us),
-        }  # fmt: skip
+        }
         amount = np.repeat(sizes[:, None] * (rounds / count), count, axis=1)
         everyone = [(np.roll(replica, shift), replica) for shift in range(count)]
         return _Transfers(count, columns, amount, [], [(replica, replica), (replica, following)], everyone)
@@ -380,8 +396,12 @@ class _Builder:
         pairs = pairs[np.concatenate([[True], pairs[1:] > pairs[:-1]])] if len(pairs) else pairs
         offsets = np.searchsorted(pairs // self._count, np.arange(self._count + 1)).astype(np.int64)
         tasks = Tasks(
-            route, np.where(source == target, 0.0, columns["amount"]), columns["lead"],
-            lag_us, (offsets, pairs % self._count), columns["queue"].astype(np.int64),
+            route,
+            np.where(source == target, 0.0, columns["amount"]),
+            columns["lead"],
+            lag_us,
+            (offsets, pairs % self._count),
+            columns["queue"].astype(np.int64),
             columns["priority"].astype(np.int64),
-        )  # fmt: skip
+        )
         return resources, tasks

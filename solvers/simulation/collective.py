@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
-from solvers.costs.evaluator import timing_of
-from solvers.costs.host_costs import message_places
+from solvers.costs.evaluator import message_places, timing_of
 from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, amounts_moved, resources_between
 
 if TYPE_CHECKING:
@@ -104,10 +103,16 @@ class PreparedCollective:
         none = np.zeros(self.tasks - len(schedule), dtype=np.int64)  # of what ends of rounds move
         waits = self.waits.without_those_for_receivers(np.append(amount <= EAGER_BYTES, none == 0))
         tasks = Tasks(
-            np.append(route[self.connection], none), np.append(amount, none), np.append(lead_us, none),
-            np.append(lag_us, none), waits.by_task(self.tasks), np.append(self.connection, none - 1),
-            np.append(schedule.round.astype(np.int64), none), self._describe, waits.before_lag,
-        )  # fmt: skip
+            np.append(route[self.connection], none),
+            np.append(amount, none),
+            np.append(lead_us, none),
+            np.append(lag_us, none),
+            waits.by_task(self.tasks),
+            np.append(self.connection, none - 1),
+            np.append(schedule.round.astype(np.int64), none),
+            self._describe,
+            waits.before_lag,
+        )
         return resources, tasks
 
     def _describe(self, task: int) -> str:

@@ -6,7 +6,7 @@ microseconds. So searches and bounds go by the closed form of ``contention``, wh
 of each as if all ranks waited for each other; simulations judge the orders that a search found, and are what commands
 print.
 
-Steady state of a ring all-reduce: its time without its 2N(N-1) transfers, which are too many for large rings.
+A large ring has its steady state instead (:class:`SteadyRing`): its 2N(N-1) transfers are too many.
 """
 
 import functools
@@ -156,13 +156,14 @@ class SimulatedCost:
         """Return what the algorithm is made of, as (weight, name, microseconds)."""
         return [
             (
-                weight, name,
+                weight,
+                name,
                 closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
                 if isinstance(part, Pattern)
                 else self._run(part, order).makespan_us,
             )
             for weight, name, part in self.parts
-        ]  # fmt: skip
+        ]
 
     def breakdowns(self, order: Order) -> list[tuple[float, str, CostBreakdown]]:
         """Return what the algorithm is made of, as (weight, name, cost with its bottleneck), without closed forms."""

@@ -17,8 +17,27 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer, UsageError
-from solvers.compilation import njit
-from solvers.simulation.heaps import add_event, drop_event, heapify, join_queued, run_state, sift, without_first
+from solvers.compilation import njit, njit_borrowing
+from solvers.simulation.heaps import (
+    CHANGED,
+    COMPLETE,
+    COMPLETE_DONE,
+    ENDED,
+    ENDED_DONE,
+    ENDED_SLOTS,
+    EVENTS,
+    IDLE,
+    READY,
+    READY_DONE,
+    USED,
+    add_event,
+    drop_event,
+    heapify,
+    join_queued,
+    run_state,
+    sift,
+    without_first,
+)
 from solvers.simulation.job import (
     CapacityChanges,
     Integers,
@@ -80,9 +99,13 @@ class _Limits(NamedTuple):
 
 
 def simulate(
-    resources: Resources, tasks: Tasks, changes: CapacityChanges | None = None, limit_us: float = float("inf"),
-    max_events: int = _UNLIMITED_EVENTS, refresh_us: float = 0.0,
-) -> Timeline:  # fmt: skip
+    resources: Resources,
+    tasks: Tasks,
+    changes: CapacityChanges | None = None,
+    limit_us: float = float("inf"),
+    max_events: int = _UNLIMITED_EVENTS,
+    refresh_us: float = 0.0,
+) -> Timeline:
     """Run a job.
 
     :param limit_us: simulated time at which it is given up. :param max_events: how many times at which anything begins
@@ -97,12 +120,13 @@ def simulate(
     if _circular(waits_for.copy(), offsets, waiting):
         raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
     m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
-    problem = _Problem(
-        np.minimum(resources.capacity, UNLIMITED), _limiting(resources, changes),
-        np.minimum(resources.limit, UNLIMITED), tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue,
-        tasks.priority, offsets, middles, waiting, changes.at_us, changes.resource,
-        np.minimum(changes.capacity, UNLIMITED),
-    )  # fmt: skip
+    capacity, limit, changed = (
+        np.minimum(each, UNLIMITED) for each in (resources.capacity, resources.limit, changes.capacity)
+    )
+    columns = tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority
+    dependents = offsets, middles, waiting
+    routes = _limiting(resources, changes)
+    problem = _Problem(capacity, routes, limit, *columns, *dependents, changes.at_us, changes.resource, changed)
     begin, end = np.full(m, np.nan), np.full(m, np.nan)
     state = np.zeros(m, dtype=np.int8)
     unqueued = int(((tasks.queue < 0) & (tasks.amount > 0)).sum())
@@ -183,205 +207,236 @@ def _circular(waits_for: Any, offsets: Any, waiting: Any) -> bool:
     return number < m
 
 
-@njit(cache=True)
-def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, limits_of_run: Any) -> Any:
+@njit_borrowing(no_cpython_wrapper=False)
+def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, limits: Any) -> Any:
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
-    capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
-    offsets, middles, waiting, change_us, change_resource, change_capacity = problem[9:]
-    begin_us, end_us, state = results
-    limit_us, max_events, refresh_us = limits_of_run
-    table, order, place_of, task_of, rate, remaining, since, due, times, events, child, sibling = run[:12]
-    first_queued, busy, idle, ready, complete, ended, ended_slots, slot_of_queue = run[12:20]
-    changed, is_changed, filled = run[20:]
-    m, longest = len(route_of), routes.shape[1]
-    used, size, idle_end, ready_end, ready_done, complete_end, complete_done = 0, 0, 0, 0, 0, 0, 0
-    ended_end, ended_done, ended_slots_end, changed_end = 0, 0, 0, 0
-    fresh_until = -np.inf
-    for task in range(m):
+    count, change_us = run.lengths, problem.change_us
+    for task in range(len(waits_for)):
         if waits_for[task] == 0:
-            ready[ready_end] = task
-            ready_end += 1
-    now, next_change, event_count = 0.0, 0, 0
+            _append(run.ready, count, READY, task)
+    now, next_change, fresh_until, event_count = 0.0, 0, -np.inf, 0
     while True:
-        # All that begins, ends and completes at this time, until nothing follows from it any more.
-        while True:
-            starting = NONE
-            if complete_done < complete_end:
-                task = complete[complete_done]
-                complete_done += 1
-                state[task], end_us[task] = _DONE, now
-                for k in range(middles[task], offsets[task + 1]):
-                    waits_for[waiting[k]] -= 1
-                    if waits_for[waiting[k]] == 0:
-                        ready[ready_end] = waiting[k]
-                        ready_end += 1
-            elif ended_done < ended_end:
-                task = ended[ended_done]
-                ended_done += 1
-                for k in range(offsets[task], middles[task]):
-                    waits_for[waiting[k]] -= 1
-                    if waits_for[waiting[k]] == 0:
-                        ready[ready_end] = waiting[k]
-                        ready_end += 1
-                if lag_us[task] > 0:
-                    state[task] = _LAGGING
-                    size = add_event(times, events, size, now + lag_us[task], 2 * task + _COMPLETES)
-                else:
-                    complete[complete_end] = task
-                    complete_end += 1
-                queue = queue_of[task]
-                if queue >= 0:
-                    busy[queue] = True  # until all that is ready at this time is queued
-                    idle[idle_end] = queue
-                    idle_end += 1
-            elif ready_done < ready_end:
-                task = ready[ready_done]
-                ready_done += 1
-                queue = queue_of[task]
-                if queue >= 0 and state[task] == _WAITING:
-                    state[task] = _QUEUED
-                    first_queued[queue] = join_queued(priority, child, sibling, first_queued[queue], task)
-                    if not busy[queue]:
-                        busy[queue] = True  # until all that is ready at this time is queued
-                        idle[idle_end] = queue
-                        idle_end += 1
-                else:
-                    starting = task
-            elif idle_end > 0:
-                idle_end -= 1
-                queue = idle[idle_end]
-                starting = first_queued[queue]
-                busy[queue] = starting >= 0
-                if starting >= 0:
-                    first_queued[queue] = without_first(priority, child, sibling, starting)
-            else:
-                break
-            if starting < 0:
-                continue
-            if lead_us[starting] > 0 and state[starting] != _LEADING:
-                state[starting] = _LEADING
-                size = add_event(times, events, size, now + lead_us[starting], 2 * starting + _BEGINS)
-                continue
-            begin_us[starting] = now
-            if amount[starting] == 0:
-                ended[ended_end] = starting
-                ended_end += 1
-                continue
-            state[starting] = _FLOWING
-            queue = queue_of[starting]
-            if queue >= 0 and slot_of_queue[queue] >= 0:
-                slot = slot_of_queue[queue]
-                if route_of[task_of[slot]] == route_of[starting] and rate[slot] > 0:
-                    slot_of_queue[queue] = NONE
-                    task_of[slot], remaining[slot], since[slot] = starting, amount[starting], now
-                    due[slot] = now + amount[starting] / rate[slot]
-                    sift(order, place_of, due, used, place_of[slot])
-                    continue
-            slot = order[used]
-            place_of[slot] = used
-            used += 1
-            task_of[slot] = starting
-            remaining[slot], since[slot], rate[slot], due[slot] = amount[starting], now, 0.0, np.inf
-            insert(table, slot, routes[route_of[starting]], limits[route_of[starting]])
-            finite = False
-            for position in range(longest):
-                link = routes[route_of[starting], position]
-                if link >= 0 and capacity[link] < UNLIMITED:
-                    finite = True
-                    if not is_changed[link]:
-                        is_changed[link] = True
-                        changed[changed_end] = link
-                        changed_end += 1
-            if not finite:  # only its own limit holds it
-                rate[slot] = limits[route_of[starting]]
-                due[slot] = now + amount[starting] / rate[slot]
-                sift(order, place_of, due, used, place_of[slot])
-        if complete_end == m:
+        _resolve(problem, waits_for, results, run, now)
+        if count[COMPLETE] == len(waits_for):
             return _FINISHED, now
-        for k in range(ended_slots_end):
-            slot = ended_slots[k]
-            if due[slot] < np.inf:  # taken over
-                continue
-            queue = queue_of[task_of[slot]]
-            if queue >= 0:
-                slot_of_queue[queue] = NONE
-            for position in range(longest):
-                link = routes[route_of[task_of[slot]], position]
-                if link < 0:
-                    break
-                if capacity[link] < UNLIMITED and not is_changed[link]:
-                    is_changed[link] = True
-                    changed[changed_end] = link
-                    changed_end += 1
-            remove(table, slot, longest)
-            used -= 1
-            place, last = place_of[slot], order[used]
-            order[place], order[used] = last, slot
-            place_of[last], place_of[slot] = place, used
-            if place < used:
-                sift(order, place_of, due, used, place)
-        ended_slots_end = 0
-        if changed_end > 0 and now >= fresh_until:
-            fresh_until = now + refresh_us
-            flows = refill(table, capacity, longest, (changed, changed_end), filled, limited)
-            for k in range(changed_end):
-                is_changed[changed[k]] = False
-            changed_end = 0
-            many = 4 * flows > used
-            for k in range(flows):
-                slot = filled[k]
-                if table.rate[slot] == rate[slot]:
-                    continue
-                remaining[slot] = max(0.0, remaining[slot] - rate[slot] * (now - since[slot]))
-                since[slot], rate[slot] = now, table.rate[slot]
-                due[slot] = now + remaining[slot] / rate[slot] if rate[slot] > 0 else np.inf
-                if not many:
-                    sift(order, place_of, due, used, place_of[slot])
-            if many:
-                heapify(order, place_of, due, used)
-        upcoming = times[0] if size > 0 else np.inf
-        if used > 0:
-            upcoming = min(upcoming, due[order[0]])
+        _free_slots(problem, run)
+        if count[CHANGED] > 0 and now >= fresh_until:
+            fresh_until = now + limits.refresh_us
+            _refresh_rates(problem, run, limited, now)
+        upcoming = run.times[0] if count[EVENTS] > 0 else np.inf
+        if count[USED] > 0:
+            upcoming = min(upcoming, run.due[run.order[0]])
         if next_change < len(change_us):
             upcoming = min(upcoming, max(now, change_us[next_change]))
-        if changed_end > 0:
+        if count[CHANGED] > 0:
             upcoming = min(upcoming, fresh_until)
         if upcoming == np.inf:
             return _STUCK, now
-        if upcoming > limit_us:
-            return _TOO_LONG, limit_us
+        if upcoming > limits.time_us:
+            return _TOO_LONG, limits.time_us
         event_count += 1
-        if event_count > max_events:
+        if event_count > limits.events:
             return _TOO_MANY_EVENTS, now
         now = upcoming
         while next_change < len(change_us) and change_us[next_change] <= now:
-            link = change_resource[next_change]
-            capacity[link] = change_capacity[next_change]
+            link = problem.change_resource[next_change]
+            problem.capacity[link] = problem.change_capacity[next_change]
             next_change += 1
-            if not is_changed[link]:
-                is_changed[link] = True
-                changed[changed_end] = link
-                changed_end += 1
-        soon = now * (1 + _SAME_TIME)
-        while size > 0 and times[0] <= soon:
-            task, kind = events[0] // 2, events[0] % 2
-            size = drop_event(times, events, size)
-            if kind == _COMPLETES:
-                complete[complete_end] = task
-                complete_end += 1
+            _mark_changed(run, link)
+        _take_events(problem, waits_for, run, now * (1 + _SAME_TIME))
+
+
+@njit_borrowing()
+def _append(numbers: Any, count: Any, which: int, number: int) -> None:
+    """Append to one of the lists of a run."""
+    numbers[count[which]] = number
+    count[which] += 1
+
+
+@njit_borrowing()
+def _mark_changed(run: Any, link: int) -> None:
+    if not run.is_changed[link]:
+        run.is_changed[link] = True
+        _append(run.changed, run.lengths, CHANGED, link)
+
+
+@njit_borrowing()
+def _release(problem: Any, waits_for: Any, run: Any, begin: int, end: int) -> None:
+    """Count down what these dependents wait for; those that wait for nothing more are ready."""
+    for k in range(begin, end):
+        task = problem.dependents[k]
+        waits_for[task] -= 1
+        if waits_for[task] == 0:
+            _append(run.ready, run.lengths, READY, task)
+
+
+@njit_borrowing()
+def _make_idle(run: Any, queue: int) -> None:
+    """Let a queue go on once all that is ready at this time is queued."""
+    run.busy[queue] = True
+    _append(run.idle, run.lengths, IDLE, queue)
+
+
+@njit_borrowing()
+def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -> None:
+    """Handle all that begins, ends and completes at this time, until nothing follows from it any more."""
+    begin_us, end_us, state = results
+    count, offsets, middles = run.lengths, problem.dependent_offsets, problem.dependent_middles
+    while True:
+        if count[COMPLETE_DONE] < count[COMPLETE]:
+            task = run.complete[count[COMPLETE_DONE]]
+            count[COMPLETE_DONE] += 1
+            state[task], end_us[task] = _DONE, now
+            _release(problem, waits_for, run, middles[task], offsets[task + 1])
+        elif count[ENDED_DONE] < count[ENDED]:
+            task = run.ended[count[ENDED_DONE]]
+            count[ENDED_DONE] += 1
+            _release(problem, waits_for, run, offsets[task], middles[task])
+            if problem.lag_us[task] > 0:
+                state[task] = _LAGGING
+                _schedule(run, now + problem.lag_us[task], 2 * task + _COMPLETES)
             else:
-                ready[ready_end] = task
-                ready_end += 1
-        first_ended = ended_end
-        while used > 0 and due[order[0]] <= soon:
-            slot = order[0]
-            task = task_of[slot]
-            due[slot] = np.inf
-            sift(order, place_of, due, used, 0)
-            ended_slots[ended_slots_end] = slot
-            ended_slots_end += 1
-            if queue_of[task] >= 0:
-                slot_of_queue[queue_of[task]] = slot
-            ended[ended_end] = task
-            ended_end += 1
-        sort(ended, first_ended, ended_end, waits_for)  # which is 0 for all: by number
+                _append(run.complete, count, COMPLETE, task)
+            if problem.queue_of[task] >= 0:
+                _make_idle(run, problem.queue_of[task])
+        elif count[READY_DONE] < count[READY]:
+            task = run.ready[count[READY_DONE]]
+            count[READY_DONE] += 1
+            queue = problem.queue_of[task]
+            if queue >= 0 and state[task] == _WAITING:
+                state[task] = _QUEUED
+                first = run.first_queued[queue]
+                run.first_queued[queue] = join_queued(problem.priority, run.child, run.sibling, first, task)
+                if not run.busy[queue]:
+                    _make_idle(run, queue)
+            else:
+                _start(problem, run, begin_us, state, task, now)
+        elif count[IDLE] > 0:
+            count[IDLE] -= 1
+            queue = run.idle[count[IDLE]]
+            task = run.first_queued[queue]
+            run.busy[queue] = task >= 0
+            if task >= 0:
+                run.first_queued[queue] = without_first(problem.priority, run.child, run.sibling, task)
+                _start(problem, run, begin_us, state, task, now)
+        else:
+            break
+
+
+@njit_borrowing()
+def _schedule(run: Any, time: float, event: int) -> None:
+    run.lengths[EVENTS] = add_event(run.times, run.events, run.lengths[EVENTS], time, event)
+
+
+@njit_borrowing()
+def _start(problem: Any, run: Any, begin_us: Any, state: Any, task: int, now: float) -> None:
+    """Start a task: first its lead, then its flow, which takes over the slot of the one before it where that fits."""
+    if problem.lead_us[task] > 0 and state[task] != _LEADING:
+        state[task] = _LEADING
+        _schedule(run, now + problem.lead_us[task], 2 * task + _BEGINS)
+        return
+    begin_us[task] = now
+    amount, route, queue = problem.amount[task], problem.route_of[task], problem.queue_of[task]
+    if amount == 0:
+        _append(run.ended, run.lengths, ENDED, task)
+        return
+    state[task] = _FLOWING
+    used = run.lengths[USED]
+    if queue >= 0 and run.slot_of_queue[queue] >= 0:
+        slot = run.slot_of_queue[queue]
+        if problem.route_of[run.task_of[slot]] == route and run.rate[slot] > 0:
+            run.slot_of_queue[queue] = NONE
+            run.task_of[slot], run.remaining[slot], run.since[slot] = task, amount, now
+            run.due[slot] = now + amount / run.rate[slot]
+            sift(run.order, run.place_of, run.due, used, run.place_of[slot])
+            return
+    slot = run.order[used]
+    run.place_of[slot] = used
+    run.lengths[USED] += 1
+    run.task_of[slot] = task
+    run.remaining[slot], run.since[slot], run.rate[slot], run.due[slot] = amount, now, 0.0, np.inf
+    insert(run.table, slot, problem.routes[route], problem.limits[route])
+    finite = False
+    for position in range(problem.routes.shape[1]):
+        link = problem.routes[route, position]
+        if link >= 0 and problem.capacity[link] < UNLIMITED:
+            finite = True
+            _mark_changed(run, link)
+    if not finite:  # only its own limit holds it
+        run.rate[slot] = problem.limits[route]
+        run.due[slot] = now + amount / run.rate[slot]
+        sift(run.order, run.place_of, run.due, used + 1, run.place_of[slot])
+
+
+@njit_borrowing()
+def _free_slots(problem: Any, run: Any) -> None:
+    """Free the slots of flows that ended and that no task took over."""
+    longest, order, place_of, count = problem.routes.shape[1], run.order, run.place_of, run.lengths
+    for k in range(count[ENDED_SLOTS]):
+        slot = run.ended_slots[k]
+        if run.due[slot] < np.inf:  # taken over
+            continue
+        queue = problem.queue_of[run.task_of[slot]]
+        if queue >= 0:
+            run.slot_of_queue[queue] = NONE
+        for position in range(longest):
+            link = problem.routes[problem.route_of[run.task_of[slot]], position]
+            if link < 0:
+                break
+            if problem.capacity[link] < UNLIMITED:
+                _mark_changed(run, link)
+        remove(run.table, slot, longest)
+        count[USED] -= 1
+        place, last = place_of[slot], order[count[USED]]
+        order[place], order[count[USED]] = last, slot
+        place_of[last], place_of[slot] = place, count[USED]
+        if place < count[USED]:
+            sift(order, place_of, run.due, count[USED], place)
+    count[ENDED_SLOTS] = 0
+
+
+@njit_borrowing()
+def _refresh_rates(problem: Any, run: Any, limited: bool, now: float) -> None:
+    """Work out the rates that the changed links reach, and when their flows end."""
+    count, used, rate = run.lengths, run.lengths[USED], run.rate
+    changes = run.changed, count[CHANGED]
+    flows = refill(run.table, problem.capacity, problem.routes.shape[1], changes, run.filled, limited)
+    for k in range(count[CHANGED]):
+        run.is_changed[run.changed[k]] = False
+    count[CHANGED] = 0
+    many = 4 * flows > used
+    for k in range(flows):
+        slot = run.filled[k]
+        if run.table.rate[slot] == rate[slot]:
+            continue
+        run.remaining[slot] = max(0.0, run.remaining[slot] - rate[slot] * (now - run.since[slot]))
+        run.since[slot], rate[slot] = now, run.table.rate[slot]
+        run.due[slot] = now + run.remaining[slot] / rate[slot] if rate[slot] > 0 else np.inf
+        if not many:
+            sift(run.order, run.place_of, run.due, used, run.place_of[slot])
+    if many:
+        heapify(run.order, run.place_of, run.due, used)
+
+
+@njit_borrowing()
+def _take_events(problem: Any, waits_for: Any, run: Any, soon: float) -> None:
+    """Take the leads, lags and flows that end by this time."""
+    count = run.lengths
+    while count[EVENTS] > 0 and run.times[0] <= soon:
+        task, kind = run.events[0] // 2, run.events[0] % 2
+        count[EVENTS] = drop_event(run.times, run.events, count[EVENTS])
+        if kind == _COMPLETES:
+            _append(run.complete, count, COMPLETE, task)
+        else:
+            _append(run.ready, count, READY, task)
+    first_ended = count[ENDED]
+    while count[USED] > 0 and run.due[run.order[0]] <= soon:
+        slot = run.order[0]
+        task = run.task_of[slot]
+        run.due[slot] = np.inf
+        sift(run.order, run.place_of, run.due, count[USED], 0)
+        _append(run.ended_slots, count, ENDED_SLOTS, slot)
+        if problem.queue_of[task] >= 0:
+            run.slot_of_queue[problem.queue_of[task]] = slot
+        _append(run.ended, count, ENDED, task)
+    sort(run.ended, first_ended, count[ENDED], waits_for)  # which is 0 for all: by number

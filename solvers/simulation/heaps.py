@@ -11,16 +11,19 @@ import numpy.typing as npt
 from solvers.compilation import njit_inner
 from solvers.simulation.max_min import NONE, FlowTable, Integers, Vector, flow_table
 
+# Places in ``RunState.lengths``: how long its lists are, and how much of them is handled.
+READY, READY_DONE, COMPLETE, COMPLETE_DONE, ENDED, ENDED_DONE, ENDED_SLOTS, IDLE, CHANGED, USED, EVENTS = range(11)
+
 
 class RunState(NamedTuple):
-    """State of the main loop. Python makes them, as each that compiled code makes is compiled for longer.
+    """State of the main loop. Python makes the arrays, as each that compiled code makes is compiled for longer.
 
     ``order``, ``place_of``: flows that are under way, the one that ends first on top; the slots behind are free.
     ``task_of``, ``rate``, ``remaining``, ``since``, ``due``: by slot. ``times``, ``events``: the heap of leads and
     lags, of which a task has one at a time. ``child``, ``sibling``, ``first_queued``, ``busy``: queues. ``idle``:
     queues that may go on. ``ready`` (twice a task: also after its lead), ``complete``, ``ended``: tasks in order.
     ``ended_slots``, ``slot_of_queue``: of flows that ended at this time; the next task of the queue may take the slot
-    over, with its rate. ``changed``, ``is_changed``: links. ``filled``: slots with new rates.
+    over, with its rate. ``changed``, ``is_changed``: links. ``filled``: slots with new rates. ``lengths``: of lists.
     """
 
     table: FlowTable
@@ -46,6 +49,7 @@ class RunState(NamedTuple):
     changed: Integers
     is_changed: npt.NDArray[np.bool_]
     filled: Integers
+    lengths: Integers
 
 
 def run_state(tasks: int, slots: int, queues: int, links: int, longest_route: int) -> RunState:
@@ -57,16 +61,32 @@ def run_state(tasks: int, slots: int, queues: int, links: int, longest_route: in
     def numbers(length: int) -> Integers:
         return np.full(length, NONE, dtype=np.int64)
 
-    def zeros(length: int) -> Vector:
-        return np.zeros(length)
-
     return RunState(
-        flow_table(slots, links, longest_route), np.arange(slots), np.arange(slots), numbers(slots), zeros(slots),
-        zeros(slots), zeros(slots), zeros(slots), zeros(tasks), numbers(tasks), numbers(tasks), numbers(tasks),
-        numbers(queues), np.zeros(queues, dtype=np.bool_), numbers(2 * queues), numbers(2 * tasks), numbers(tasks),
-        numbers(tasks), numbers(slots), numbers(queues), numbers(links), np.zeros(links, dtype=np.bool_),
-        numbers(slots),
-    )  # fmt: skip
+        flow_table(slots, links, longest_route),
+        order=np.arange(slots),
+        place_of=np.arange(slots),
+        task_of=numbers(slots),
+        rate=np.zeros(slots),
+        remaining=np.zeros(slots),
+        since=np.zeros(slots),
+        due=np.zeros(slots),
+        times=np.zeros(tasks),
+        events=numbers(tasks),
+        child=numbers(tasks),
+        sibling=numbers(tasks),
+        first_queued=numbers(queues),
+        busy=np.zeros(queues, dtype=np.bool_),
+        idle=numbers(2 * queues),
+        ready=numbers(2 * tasks),
+        complete=numbers(tasks),
+        ended=numbers(tasks),
+        ended_slots=numbers(slots),
+        slot_of_queue=numbers(queues),
+        changed=numbers(links),
+        is_changed=np.zeros(links, dtype=np.bool_),
+        filled=numbers(slots),
+        lengths=np.zeros(EVENTS + 1, dtype=np.int64),
+    )
 
 
 @njit_inner()

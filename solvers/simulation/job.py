@@ -1,6 +1,6 @@
 """A job as a graph of tasks: transfers and computations, what each one waits for, and the resources it uses.
 
-The resources of a network: what hosts send and receive by themselves, and what groups of every tier share.
+Those of a network are what hosts send and receive by themselves, and what groups of every tier share.
 """
 
 from collections.abc import Callable
@@ -158,9 +158,15 @@ class SimulatedNetwork:
     def of(cls, fabric: Fabric) -> "SimulatedNetwork":
         """As the cost models know it."""
         return cls(
-            fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, fabric.tiers,
-            fabric.overhead_us, fabric.paths,
-        )  # fmt: skip
+            fabric.names,
+            fabric.rtt_us / 2,
+            fabric.pair_gbps,
+            fabric.host_out_gbps,
+            fabric.host_in_gbps,
+            fabric.tiers,
+            fabric.overhead_us,
+            fabric.paths,
+        )
 
 
 def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -> tuple[Resources, Integers, Vector]:
@@ -202,7 +208,9 @@ def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -
     limit = np.full(len(pairs), np.inf) if network.pair_gbps is None else network.pair_gbps[a, b].copy()
     limit[(a == b) | np.isnan(limit)] = np.inf
     resources = Resources(
-        np.concatenate(capacity) * BYTES_PER_US, np.stack(columns, axis=1).astype(np.int64), limit * BYTES_PER_US,
+        np.concatenate(capacity) * BYTES_PER_US,
+        np.stack(columns, axis=1).astype(np.int64),
+        limit * BYTES_PER_US,
         tuple(names),
-    )  # fmt: skip
+    )
     return resources, route.astype(np.int64), latency[route]

@@ -56,12 +56,23 @@ def flow_table(slots: int, links: int, longest_route: int) -> FlowTable:
     """Return a table without flows."""
     places = slots * longest_route
     return FlowTable(
-        np.full(places, NONE), np.full(places, NONE), np.full(places, NONE), np.full(links, NONE),
-        np.zeros(slots), np.full(slots, UNLIMITED), np.zeros(links), np.zeros(slots), np.zeros(slots, dtype=np.bool_),
-        np.zeros(slots, dtype=np.bool_), np.zeros(links), np.zeros(links, dtype=np.int64),
-        np.zeros(links, dtype=np.int8), np.zeros(links, dtype=np.int64), np.zeros(links, dtype=np.int64),
+        np.full(places, NONE),
+        np.full(places, NONE),
+        np.full(places, NONE),
+        np.full(links, NONE),
+        np.zeros(slots),
+        np.full(slots, UNLIMITED),
         np.zeros(links),
-    )  # fmt: skip
+        np.zeros(slots),
+        np.zeros(slots, dtype=np.bool_),
+        np.zeros(slots, dtype=np.bool_),
+        np.zeros(links),
+        np.zeros(links, dtype=np.int64),
+        np.zeros(links, dtype=np.int8),
+        np.zeros(links, dtype=np.int64),
+        np.zeros(links, dtype=np.int64),
+        np.zeros(links),
+    )
 
 
 @njit_inner()

@@ -15,8 +15,10 @@ _UNLIMITED_BPS = 1e18  # links need a bandwidth
 _BYTES_PER_US_IN_BPS = 1e6
 # SimGrid's corrections of TCP (bandwidth, latency, window, traffic of acknowledgements) are off: plink has none.
 OPTIONS = (
-    "--cfg=network/model:CM02", "--cfg=network/TCP-gamma:0", "--cfg=network/crosstraffic:0",
-)  # fmt: skip
+    "--cfg=network/model:CM02",
+    "--cfg=network/TCP-gamma:0",
+    "--cfg=network/crosstraffic:0",
+)
 
 
 def platform_xml(network: SimulatedNetwork) -> str:

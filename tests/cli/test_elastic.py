@@ -35,9 +35,9 @@ stage 1: 1 iterations, median 1.5 s
 stage 2: 2 iterations, median 0.5 s
 cost: 1.1, 0.367 an iteration
 without a price (price=X in the hosts file), so not in the cost: spot-2
-host    tier       held       sent   received  price/h
-node-1  reliable   3,600.0 s  45 MB  2 kB      1
-spot-1  transient  1,800.0 s                   0.2
+host    tier            held   sent  received  price/h
+node-1  reliable   3,600.0 s  45 MB      2 kB        1
+spot-1  transient  1,800.0 s                       0.2
 spot-2  transient  1,799.5 s
       0.0 s  controller started
       0.0 s  node-1 (reliable) joined: in the hosts file

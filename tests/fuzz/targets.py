@@ -108,7 +108,7 @@ def compared(data: bytes) -> None:
     from plink.model.network import network_from_json, read_network
     from plink.model.storage import parse_document
     from solvers.changes.compare import compare
-    from solvers.changes.network_change import ChangeThresholds
+    from solvers.changes.differences import ChangeThresholds
     from tests.fuzz.seeds import seeds
 
     good = network_from_json(parse_document(_text(seeds()["compared"][0]), "old.json"), "old.json")

@@ -38,7 +38,7 @@ from solvers.costs.by_name import (
 )
 from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 from solvers.schedules.segmentation import options_at

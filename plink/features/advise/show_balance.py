@@ -15,8 +15,7 @@ from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
 from plink.records.runs import run_named
 from plink.terminal.inputs import network_from
-from plink.terminal.screen import print_json, print_lines, say
-from plink.terminal.tables import show_table
+from plink.terminal.screen import print_json, print_lines, say, show_table
 from solvers.balance_money import NetworkParts
 from solvers.schedules.catalogue import HUB_ALGORITHMS
 

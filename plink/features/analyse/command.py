@@ -10,8 +10,7 @@ from plink.model.storage import STANDARD
 from plink.records import workspace
 from plink.terminal.inputs import network_from
 from plink.terminal.options import Json, NetworkFile, OutputFile, takes
-from plink.terminal.results import write_result
-from plink.terminal.screen import progress, say
+from plink.terminal.screen import progress, say, write_result
 
 _MAX_NAMED_HOSTS = 5
 

@@ -3,14 +3,12 @@
 import math
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
-
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import Groups, GroupTier
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
 from plink.model.units import format_us
+from plink.terminal.screen import show_table
 
 _WORST_PAIRS = 3
 _MIN_AGREEMENT = 0.75
@@ -56,17 +54,11 @@ def print_groups(network: Network, grouping: Groups) -> None:
     """Print a table of the groups, with round trips within each, and the lines below it."""
     from solvers.grouping.cluster import longest_within
 
-    console = Console()
-    table = Table("group", "hosts", "mean", "longest", "members", title="balanced groups", title_justify="left")
-    for column in (0, 1, 2, 3):
-        table.columns[column].justify = "right"
-    index = {name: host for host, name in enumerate(network.hosts.names)}
+    index, rows = {name: host for host, name in enumerate(network.hosts.names)}, []
     for k, names in enumerate(grouping.groups, 1):
         mean, longest = longest_within(network.rtt_us, [index[name] for name in names])
-        table.add_row(str(k), str(len(names)), _us(mean), _us(longest), fold_hostlist(names, " "))
-    # Off a terminal nothing is cut: a program or a file has no width.
-    width = max(len(fold_hostlist(names, " ")) for names in grouping.groups) + 50
-    (console if console.is_terminal else Console(width=max(80, width))).print(table)
+        rows.append((k, len(names), _us(mean), _us(longest), fold_hostlist(names, " ")))
+    show_table(("group", "hosts", "mean", "longest", "members"), rows, "balanced groups", boxed=True)
     print("\n".join(_lines(grouping)))
 
 

@@ -38,7 +38,9 @@ def check(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", rich_help_panel=_RESULTS,
+            "-o",
+            "--output",
+            rich_help_panel=_RESULTS,
             help="File for the result of --measure, - for standard output; default .plink/check.json.",
         ),
     ] = None,
@@ -46,7 +48,7 @@ def check(
         Path | None, typer.Option(help="Also write it as JUnit XML, for CI.", rich_help_panel=_RESULTS)
     ] = None,
     as_json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Validate the cost model against measured times, and measured distances against true locations.
 
     --measure runs one collective in orders from the cheapest to the costliest,
@@ -80,9 +82,12 @@ def check(
             return
         with progress(*PHASES) as bars:
             result = plink.check(
-                network, request, recompute=network_file is not None, report=report,
+                network,
+                request,
+                recompute=network_file is not None,
+                report=report,
                 progress=lambda phase, done, total: bars[phase](done, total),
-            )  # fmt: skip
+            )
         if report.host_costs and network is not None and source is not None:
             _write_costs(network, source, report.host_costs)
     except (PlinkError, KeyboardInterrupt) as error:
@@ -126,9 +131,12 @@ def _check_files(
     if request.calibrate and str(network_file) == STANDARD:
         raise UsageError("--calibrate writes into the network file, and standard input is none; name a file")
     limits = {
-        "--truth": request.truth, "--min-spearman": request.min_spearman, "--max-regression": request.max_regression,
-        "--junit": junit, "-o": output,
-    }  # fmt: skip
+        "--truth": request.truth,
+        "--min-spearman": request.min_spearman,
+        "--max-regression": request.max_regression,
+        "--junit": junit,
+        "-o": output,
+    }
     useless = [name for name, value in limits.items() if value is not None]
     if dry_run and not request.measure:
         raise UsageError("--dry-run goes with --measure: nothing is run here")

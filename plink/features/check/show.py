@@ -3,16 +3,11 @@
 import statistics
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from plink.errors import printable
 from plink.features.check.run import CheckReport
 from plink.model.check import US_PER_S, CalibratedHosts, CollectiveCheck
 from plink.model.network_file import format_host_costs
 from plink.model.units import format_bytes, format_us
-from plink.terminal.screen import print_lines
+from plink.terminal.screen import print_lines, show_table
 
 
 def print_report(report: CheckReport) -> None:
@@ -23,26 +18,24 @@ def print_report(report: CheckReport) -> None:
         if fitted is not None:
             print(f"fitted distances (--smooth-latencies) have {fitted:.1%} right")
     for check, cases in report.checks:
-        Console(soft_wrap=True).print(_table(check))
+        _show_orders(check)
         print_lines(*_lines(check), *(case.text for case in cases[1:]))  # the first one is that of the correlation
     if report.host_costs:
         print_lines(*_cost_lines(report.host_costs))
 
 
-def _table(check: CollectiveCheck) -> Table:
-    """Return the orders of a check. From a file: neither rich nor the terminal obeys what stands in it."""
+def _show_orders(check: CollectiveCheck) -> None:
+    """Print the orders of a check."""
     size = "" if check.size_bytes is None else f", {format_bytes(int(check.size_bytes))}"
     model = "" if check.model is None else f", model {check.model}"
     has_times = check.calibration is not None
-    table = Table("order", "predicted", "measured", *(["ratio"] if has_times else []))
-    table.title = escape(printable(f"{check.algo or 'runs'}{size}{model}"))
-    for column in table.columns[1:]:
-        column.justify = "right"
+    rows = []
     for timing in check.runs:
         predicted_us, median_us = timing.predicted_us or 0.0, statistics.median(timing.achieved_s) * US_PER_S
         ratio = [f"{median_us / predicted_us:.2f}"] if has_times else []
-        table.add_row(escape(printable(timing.order)), format_us(predicted_us), format_us(median_us), *ratio)
-    return table
+        rows.append((timing.order, format_us(predicted_us), format_us(median_us), *ratio))
+    columns = ("order", "predicted", "measured", *(["ratio"] if has_times else []))
+    show_table(columns, rows, f"{check.algo or 'runs'}{size}{model}", boxed=True)
 
 
 def _lines(check: CollectiveCheck) -> Iterator[str]:

@@ -17,7 +17,7 @@ from plink.terminal.junit import Case, write_junit
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, progress, say
 from solvers.changes.compare import compare
-from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.differences import ChangeThresholds
 
 
 @takes(DoctorRequest)

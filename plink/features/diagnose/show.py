@@ -4,17 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from plink.errors import printable
 from plink.model.comparison import ComparedFile, NetworkChange, NetworkComparison
 from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import fold_hostlist
 from plink.model.units import format_gbps, format_us
 from plink.terminal.junit import Case
-from plink.terminal.screen import print_lines
+from plink.terminal.screen import print_lines, show_table
 
 _TableRow = tuple[str, str, str, str, str, str, str]
 _MAX_ROWS = 16
@@ -50,13 +45,7 @@ def print_comparison(comparison: NetworkComparison) -> None:
     print_lines(f"{before} -> {after}: {len(comparison.hosts)} hosts, {_compared_text(comparison)}")
     rows = _rows(comparison)
     if rows:
-        table = Table("", "", "where", "what", "was", "is", "", box=None, pad_edge=False)
-        table.columns[4].justify = table.columns[5].justify = "right"
-        for row in rows[:_MAX_ROWS]:
-            table.add_row(*(escape(printable(cell)) for cell in row))  # names of shared links may be any text
-        console = Console(highlight=False)
-        # Off a terminal nothing is cut: a program or a file has no width.
-        (console if console.is_terminal else Console(width=200, highlight=False)).print(table)
+        show_table(("", "", "where", "what", "was", "is", ""), rows[:_MAX_ROWS])
         if len(rows) > _MAX_ROWS:
             print(f"and {len(rows) - _MAX_ROWS} lines more: --json shows all")
     print_lines(*_remarks(comparison))  # of words that stand in the files

@@ -24,7 +24,7 @@ from plink.model.elastic.summary import (
 )
 from plink.model.units import format_bytes, format_duration, format_time
 from plink.records.elastic_history import help_sentence, work_sentence, work_shares
-from plink.terminal.screen import print_lines, say, say_error
+from plink.terminal.screen import print_lines, say, say_error, show_table
 
 
 def format_cost(cost: CurrentCost | TotalCost) -> str:
@@ -114,11 +114,8 @@ def updates_sentence(updates: UpdatesSummary) -> str:
 
 def show_summary(document: ElasticSummary) -> None:
     print_lines(*_sentences(document))
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=200)
     measured = ("computed", "waited", "steps") if document.waited is not None else ()
-    table = Table("host", "tier", "held", *measured, "sent", "received", "price/h", box=None, pad_edge=False)
+    rows = []
     for row in document.hosts:
         held, *times = (
             "" if seconds is None else f"{seconds:,.1f} s" for seconds in (row.held_s, row.computed_s, row.waited_s)
@@ -126,9 +123,9 @@ def show_summary(document: ElasticSummary) -> None:
         work = [*times, "" if row.steps is None else f"{row.steps:,}"] if measured else []
         sizes = ("" if size is None else format_bytes(size) for size in (row.sent_bytes, row.received_bytes))
         price = "" if row.price is None else f"{row.price:g}"
-        table.add_row(printable(row.host), row.tier or "", held, *work, *sizes, price)
-    if document.hosts:
-        console.print(table)
+        rows.append((row.host, row.tier or "", held, *work, *sizes, price))
+    if rows:
+        show_table(("host", "tier", "held", *measured, "sent", "received", "price/h"), rows)
     if document.spot is not UNSET:
         show_rented(document.spot)
     print_lines(*(f"{each[0]['at']:9,.1f} s  {_line(each)}" for each in _together(document.events)))

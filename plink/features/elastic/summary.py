@@ -6,27 +6,20 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from plink.model.elastic.summary import (
-    ElasticSummary,
-    HostSummary,
-    ReplicationSummary,
-    RuleHint,
-    RunEnd,
-    StageSummary,
-)
+from plink.model.elastic import summary as m
 from plink.records.elastic_history import History, TimelineEvent
 from runners.elastic.log_followers import spent
 from runners.elastic.rule_replay import Division, hint, step_seconds
 
 
-def summary_of(history: History) -> ElasticSummary:
+def summary_of(history: History) -> m.ElasticSummary:
     """Return what an elastic run did and cost, by its log."""
     iterations = history.completed
     objectives = [each.objective for each in iterations if each.objective is not None]
     end = history.end
-    return ElasticSummary(
+    return m.ElasticSummary(
         seconds=round(history.seconds, 3),
-        end=None if end is None else RunEnd(why=end.why, code=end.code),
+        end=None if end is None else m.RunEnd(why=end.why, code=end.code),
         iterations=len(iterations),
         lost=sum(step.rolled_back for step in history.steps),
         objective=objectives[-1] if objectives else None,
@@ -39,7 +32,7 @@ def summary_of(history: History) -> ElasticSummary:
         moved=round(sum(each.moved for each in iterations) / max(1, len(iterations)), 4),
         help=_help(history),
         hint=_hint(history),
-        replication=ReplicationSummary(
+        replication=m.ReplicationSummary(
             rounds=sum(each.rounds for each in history.replication),
             bytes=sum(each.bytes for each in history.replication),
             bound=history.divergence or None,
@@ -50,22 +43,22 @@ def summary_of(history: History) -> ElasticSummary:
     )
 
 
-def _stages(history: History) -> tuple[StageSummary, ...]:
+def _stages(history: History) -> tuple[m.StageSummary, ...]:
     times: dict[Literal[1, 2, 3], list[float]] = {}
     for each in history.completed:
         times.setdefault(each.stage, []).append(each.seconds)
     return tuple(
-        StageSummary(stage=stage, iterations=len(taken), median_s=round(statistics.median(taken), 6))
+        m.StageSummary(stage=stage, iterations=len(taken), median_s=round(statistics.median(taken), 6))
         for stage, taken in sorted(times.items())
     )
 
 
-def _hosts(history: History) -> tuple[HostSummary, ...]:
+def _hosts(history: History) -> tuple[m.HostSummary, ...]:
     """By name, in the order of joining: a host that came back is one line, as its traffic is."""
-    rows: dict[str, HostSummary] = {}
+    rows: dict[str, m.HostSummary] = {}
 
     def add(host: str, **values: Any) -> None:
-        rows[host] = replace(rows.get(host, HostSummary(host=host)), **values)
+        rows[host] = replace(rows.get(host, m.HostSummary(host=host)), **values)
 
     for member in history.members:
         joined = member.joined
@@ -75,7 +68,7 @@ def _hosts(history: History) -> tuple[HostSummary, ...]:
         add(host, sent_bytes=sent, received_bytes=received)
     for each in history.completed:
         for host, (computed_s, waited_s, steps) in each.work.items():
-            row = rows.get(host, HostSummary(host=host))
+            row = rows.get(host, m.HostSummary(host=host))
             add(
                 host,
                 computed_s=round((row.computed_s or 0.0) + computed_s, 6),
@@ -109,7 +102,7 @@ def _help(history: History) -> dict[str, dict[str, float]]:
     }
 
 
-def _hint(history: History) -> RuleHint | None:
+def _hint(history: History) -> m.RuleHint | None:
     """A rule that would have saved more than a tenth."""
     if history.rule is None:
         return None
@@ -118,7 +111,7 @@ def _hint(history: History) -> RuleHint | None:
     division = Division(history.shards, batches)
     steps = step_seconds([each.work for each in completed])
     result = hint(steps, history.rule, history.shares or "slots", division, optimisers=history.optimisers)
-    return None if result is None else RuleHint(rule=result.rule, saved=round(result.saved, 3))
+    return None if result is None else m.RuleHint(rule=result.rule, saved=round(result.saved, 3))
 
 
 def _event(event: TimelineEvent) -> dict[str, Any]:

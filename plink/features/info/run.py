@@ -23,7 +23,7 @@ from plink.transport.command_output import run_to_end
 
 _ROOT = Path(__file__).parents[3]
 _PACKAGES = (
-    "torch", "numpy", "numba", "scipy", "scikit-learn", "k-means-constrained", "ortools", "z3-solver", "matplotlib",
+    "torch", "numpy", "numba", "scipy", "scikit-learn", "k-means-constrained", "z3-solver", "matplotlib",
     "paramiko", "cryptography", "typer", "rich", "pyyaml", "scapy", "threadpoolctl",
 )  # fmt: skip
 # How each is asked for its version; not at all where importing PyTorch is what it would do first.

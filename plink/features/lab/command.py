@@ -10,8 +10,7 @@ from plink.model.hosts import render_hosts
 from plink.model.lab import HostStatus, LinkStatus
 from plink.model.units import format_gbps, parse_duration, parse_rate
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, say
-from plink.terminal.tables import show_table
+from plink.terminal.screen import print_json, say, show_table
 from runners.lab import faults, lifecycle, state
 from runners.lab.blueprint import DEFAULT_NAME, Blueprint, LabSettings
 

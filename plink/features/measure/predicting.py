@@ -10,7 +10,7 @@ from plink.errors import NoAnswer
 from plink.model.network import Matrix, symmetrised, to_rows
 from probes.disjoint_pairs import Pair
 from probes.measurements import Measurements
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.prediction.tiered import predict_tiered
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from plink.errors import InputError, UsageError, no_choice
 from solvers.costs.by_name import MIXED
+from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import fabric_of
-from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import ALGORITHMS, Options
 
 if TYPE_CHECKING:

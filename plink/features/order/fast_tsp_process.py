@@ -24,7 +24,7 @@ _POLL_S, _GRACE_S = 0.05, 2.0  # late tours of a busy machine are better than no
 
 
 class FastTsp:
-    """A running search that ends at a deadline; a :class:`solvers.ordering.progress.RingEngine`."""
+    """A running search that ends at a deadline; a :class:`solvers.ordering.problem.RingEngine`."""
 
     def __init__(self, cost: Matrix, deadline: float) -> None:
         """Start the search.

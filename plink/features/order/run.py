@@ -10,8 +10,7 @@ from plink.model.document import UNSET, Unset
 from plink.model.network import Network
 from plink.model.order import KeptBaseline, OrderValidation, RankOrder
 from solvers.ordering.cross_validation import ValidatedGain
-from solvers.ordering.problem import Order, OrderingProblem
-from solvers.ordering.progress import SearchProgress
+from solvers.ordering.problem import Order, OrderingProblem, SearchProgress
 from solvers.schedules.catalogue import Options
 
 OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}

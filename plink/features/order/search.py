@@ -39,8 +39,7 @@ from solvers.ordering.bounds import LINKS, link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.problem import OrderingProblem, OrderingResult
-from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
+from solvers.ordering.problem import OrderingProblem, OrderingResult, ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:

@@ -34,8 +34,7 @@ from plink.records.runs import run_named
 from plink.terminal.inputs import network_from
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import Json, takes
-from plink.terminal.results import write_result
-from plink.terminal.screen import print_json, print_lines, progress, say, say_read
+from plink.terminal.screen import print_json, print_lines, progress, say, say_read, write_result
 
 if TYPE_CHECKING:
     from plink.model.pipeline.plan import PipelinePlan

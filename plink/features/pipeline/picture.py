@@ -34,10 +34,8 @@ def pipeline_timeline(
             if rank >= ranks or item.begin_s >= end_s or item.end_s <= item.begin_s:
                 continue
             width = min(item.end_s, end_s) - item.begin_s
-            ax.broken_barh(
-                [(item.begin_s * up, width * up)], (rank - 0.4, 0.8), facecolor=_FILLS[item.action.kind],
-                edgecolor=palette.ink, linewidth=0.4,
-            )  # fmt: skip
+            bar, fill = [(item.begin_s * up, width * up)], _FILLS[item.action.kind]
+            ax.broken_barh(bar, (rank - 0.4, 0.8), facecolor=fill, edgecolor=palette.ink, linewidth=0.4)
             if item.action.kind in ("F", "B") and width > _MIN_LABEL_SHARE * end_s:
                 middle = (item.begin_s + width / 2) * up
                 text = str(item.action.number)

@@ -1,12 +1,14 @@
 """A plan for people: its cost against others, and its groups with the loads of their masters."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.table import Table
 
 from plink.model.plan import Groups, Masters, Plan
 from plink.model.units import format_bytes, format_us
+from plink.terminal.screen import show_table
 
 _MAX_NAMED_HOSTS = 6
 _MAX_GROUPS = 40
@@ -33,17 +35,14 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
         compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())
         console.print(f"compared with: {compared}", markup=False)
     if job_plan.groups is not None and job_plan.masters is not None:
-        width = None if console.is_terminal else 120
-        Console(stderr=on_stderr, width=width).print(_table(job_plan, job_plan.groups, job_plan.masters))
+        columns = ("group", "hosts", "ranks", "global (share)", "global a rank (share)", "local a rank (share)")
+        title = f"chunks of masters, in proportion to {job_plan.masters.weights}"
+        rows = list(_group_rows(job_plan, job_plan.groups, job_plan.masters))
+        show_table(columns, rows, title, boxed=True, on_stderr=on_stderr)
 
 
-def _table(job_plan: Plan, groups: Groups, masters: Masters) -> Table:
-    """Return a table with a row per group: hosts, chunks mastered globally and per rank, each beside its share."""
-    table = Table(title=f"chunks of masters, in proportion to {masters.weights}", title_justify="left")
-    for name, side in (("group", "right"), ("hosts", "left"), ("ranks", "right")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for name in ("global (share)", "global a rank (share)", "local a rank (share)"):
-        table.add_column(name, justify="right")
+def _group_rows(job_plan: Plan, groups: Groups, masters: Masters) -> Iterator[Sequence[str]]:
+    """Yield a row per group: hosts, chunks mastered globally and per rank, each beside its share."""
     host_of_rank = [host.name for host in job_plan.hosts for _ in range(host.slots)]
     total = sum(masters.group_weights)
     global_counts = np.bincount(masters.global_masters, minlength=job_plan.ranks)
@@ -56,7 +55,7 @@ def _table(job_plan: Plan, groups: Groups, masters: Masters) -> Table:
         global_chunks, share = int(global_counts[members].sum()), chunks * masters.group_weights[group_number] / total
         hosts = list(dict.fromkeys(host_of_rank[rank] for rank in group))
         names = " ".join(hosts[:_MAX_NAMED_HOSTS]) + (" ..." if len(hosts) > _MAX_NAMED_HOSTS else "")
-        table.add_row(
+        yield (
             str(group_number),
             names,
             str(len(group)),
@@ -65,8 +64,7 @@ def _table(job_plan: Plan, groups: Groups, masters: Masters) -> Table:
             f"{_span(local_counts)} ({_span(chunks * parts)})",
         )
     if len(groups) > _MAX_GROUPS:
-        table.add_row("...")
-    return table
+        yield ("...", *[""] * 5)
 
 
 def _span(values: npt.NDArray[np.intp] | npt.NDArray[np.float64]) -> str:

@@ -1,11 +1,14 @@
-"""Draw charts: the distribution of the round trips, rates of hosts, and orders as predicted and as run."""
+"""Draw charts: the distribution of the round trips, rates of hosts, orders as predicted and as run, a map of hosts."""
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plink.features.report.colours import MAGNITUDE, Scale, ticks
-from plink.features.report.data import ReportData, TimedOrder
+from plink.features.report.colours import MAGNITUDE, Scale, group_colour, group_mark, ticks
+from plink.features.report.data import HostMap, ReportData, TimedOrder
 from plink.features.report.heat_map import MAX_HALF_PAGE_NAMES, MAX_NAMED_ROWS
-from plink.model.units import count, format_gbps, rate_unit, time_unit
+from plink.features.report.words import collective, first_upper
+from plink.model.units import count, format_gbps, format_us, rate_unit, time_unit
 from plink.pictures import (
     HALF_PAGE_INCHES,
     PAGE_INCHES,
@@ -21,6 +24,9 @@ from plink.pictures import (
     write_labels,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _BINS = 60
 _TOP, _BOTTOM, _LEFT, _RIGHT = 0.62, 0.5, 0.62, 0.05  # inches
 _WIDTH = PAGE_INCHES * 0.64 - _LEFT - _RIGHT  # inches: of a chart beside a table
@@ -28,6 +34,11 @@ _BARS_INCHES, _ROW = 2.2, 0.3
 _ACHIEVED_INCHES = 4.2 - _TOP - _BOTTOM
 _RATES_INCHES, _RATES_TOP, _RATES_RIGHT, _AXIS = 3.4, 0.7, 0.08, 0.4
 _MAX_NAME_CHARS, _POINTS, _CHARACTER_WIDTH = 16, 8.0, 0.64  # a character's width is a share of the text's size
+_MAX_NAMED_HOSTS = 40  # hosts whose names fit beside their points
+_MAP_INCHES = 6.6 - _TOP - _BOTTOM
+_MARGIN_FACTOR = 1.14
+_MAX_FORCED_LABELS, _MAX_LABELLED_GROUPS = 24, 60  # groups whose numbers fit
+_NO_HOPS = np.empty((0, 2), dtype=np.intp)
 
 
 def spread(values: Floats, bins: int) -> tuple[Floats, Floats]:
@@ -148,3 +159,96 @@ def host_rates(data: ReportData, palette: Palette) -> Picture:
         ax.set_ylabel(f"bandwidth ({unit})", labelpad=4)
     span = f"{format_gbps(low)} to {format_gbps(high)}"
     return Picture("rates", f"What each host sends and receives at best: {span}.", fig)
+
+
+def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
+    """Draw hosts as points of a plane, without those of which nothing was measured: groups by colour and mark, the
+    route of the order over them."""
+    from matplotlib.collections import LineCollection
+
+    n, xy, route = len(data.names), layout.xy, data.route
+    hops = _NO_HOPS if route is None else route.hops
+    marked = _NO_HOPS if route is None or route.bottleneck is None else route.bottleneck.hops
+    route_text = f"{first_upper(collective(route.algo))} in plink's order" if route is not None and len(hops) else ""
+    with drawing():
+        fig = figure(_LEFT + _WIDTH + _RIGHT, _TOP + _MAP_INCHES + _BOTTOM, palette)
+        ax = axes(fig, (_LEFT, _BOTTOM, _WIDTH, _MAP_INCHES), palette, "map")
+        low, high = _limits(xy)
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        title(fig, route_text or "The hosts by their distances", palette, _subtitle(layout))
+        for lines, colour, width in ((hops, palette.muted, 1.4 if n <= 64 else 0.8), (marked, palette.accent, 2.8)):
+            if len(lines):
+                ax.add_collection(LineCollection(list(xy[lines]), colors=colour, linewidths=width, zorder=1))
+        style: Any = {"s": 64 if n <= 40 else 36 if n <= 128 else 16, "edgecolors": palette.ink, "linewidths": 0.5}
+        for group, members in enumerate(data.groups.members()):
+            points = xy[members]
+            mark, colour = group_mark(group)[0], group_colour(group)
+            ax.scatter(points[:, 0], points[:, 1], marker=mark, color=colour, zorder=3, **style)
+        _names(ax, data, layout, palette)
+        directions = ("across", "up") if layout.plane.kind == "moved" else ("first direction", "second direction")
+        ax.set_xlabel(f"{directions[0]} ({layout.unit})", labelpad=4)
+        ax.set_ylabel(f"{directions[1]} ({layout.unit})", labelpad=4)
+    route_alt = f"{route_text}; " if route_text else ""
+    groups = f" in {data.groups.number} groups" if data.groups.number > 1 else ""
+    return Picture("map", f"Map of {n} hosts{groups}. {route_alt}{_subtitle(layout)}.", fig)
+
+
+def _subtitle(layout: HostMap) -> str:
+    remaining = f"it keeps {layout.plane.kept_variance:.0%} of the spread in {layout.dimension} dimensions"
+    text = {
+        "spread": f"the plane of most spread: {remaining}",
+        "groups": f"the plane that separates the groups: {remaining}",
+        "moved": "no plane separates the groups, so they are moved apart: only near and far can be read from it",
+    }[layout.plane.kind]
+    if layout.dimension <= 2 and layout.plane.kind == "spread":
+        text = "the embedding has two dimensions, so nothing is lost in drawing it"
+    if layout.plane.overlaps:
+        text += f"; {count(layout.plane.overlaps, 'pair')} of groups overlap all the same"
+    return f"{text}; hosts of a block share a place" if layout.by_block else text
+
+
+def shares(layout: HostMap) -> Floats:
+    """Return where each host is drawn, shape (N, 2): shares of the width and height of the axes from their lower left
+    corner; NaN for hosts that are not on the map."""
+    low, high = _limits(layout.xy)
+    return np.asarray((layout.xy - low) / (high - low), dtype=np.float64)
+
+
+def _limits(xy: Floats) -> tuple[Floats, Floats]:
+    """Return the lower left and upper right corner: the same scale both ways, with margins for names."""
+    low, high, ratio = np.nanmin(xy, axis=0), np.nanmax(xy, axis=0), _WIDTH / _MAP_INCHES
+    middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9) * _MARGIN_FACTOR
+    across = max(float(half[0]), float(half[1]) * ratio)
+    reach = np.array([across, across / ratio])
+    return middle - reach, middle + reach
+
+
+def _names(ax: "Axes", data: ReportData, layout: HostMap, palette: Palette) -> None:
+    """Write the names of few hosts, the numbers of groups for many, and the ends of the longest hop always."""
+    from matplotlib.patheffects import withStroke
+
+    n, xy, names = len(data.names), layout.xy, short_names(data.names)
+    on_map = np.flatnonzero(np.isfinite(xy).all(axis=1)).tolist()
+    labels: list[tuple[Floats, str, str]] = []
+    bottleneck = None if data.route is None else data.route.bottleneck
+    if bottleneck is not None and bottleneck.kind == "hop":
+        i, j = bottleneck.hosts
+        labels.append(((xy[i] + xy[j]) / 2, f"longest hop {format_us(bottleneck.time_us)}", palette.accent))
+        labels += [(xy[host], names[host], palette.ink) for host in (i, j)] if n > _MAX_NAMED_HOSTS else []
+    if n <= _MAX_NAMED_HOSTS:
+        labels += [(xy[host], names[host], palette.ink) for host in on_map]
+    elif 1 < data.groups.number <= _MAX_LABELLED_GROUPS:
+        for group, members in enumerate(data.groups.members()):
+            group_hosts = [host for host in members if host in set(on_map)]
+            if group_hosts:
+                labels.append((np.median(xy[group_hosts], axis=0), f"{group + 1}", palette.ink))
+    if not labels:
+        return
+    cover = 0.0  # rather no number of a group than a blot
+    if n > _MAX_NAMED_HOSTS:
+        cover = np.inf if data.groups.number <= _MAX_FORCED_LABELS else 2.0
+    halo = [withStroke(linewidth=2.5, foreground=palette.surface)]
+    texts = [(text, colour) for _, text, colour in labels]
+    write_labels(
+        ax, np.array([at for at, _, _ in labels]), texts, xy[on_map], cover, size=8, path_effects=halo, zorder=5
+    )

@@ -7,11 +7,10 @@ import numpy as np
 
 from plink.errors import UsageError
 from plink.features.report.blocks import between
-from plink.features.report.charts import achieved, histogram, host_rates
+from plink.features.report.charts import achieved, histogram, host_map, host_rates
 from plink.features.report.colours import scale_of
 from plink.features.report.data import HostMap, ReportData
 from plink.features.report.heat_map import MIXED, HeatMapRows, Shades, heat_map
-from plink.features.report.host_map import host_map
 from plink.features.report.link_tree import link_tree
 from plink.features.report.words import collective
 from plink.model.network import Matrix

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def link_tree(data: ReportData, palette: Palette) -> Picture:
 
     :param data: with one shared link at least.
     """
-    roots, omitted = _pruned(_roots(data), MAX_DRAWN_GROUPS)
+    roots, omitted = _roots(data)
     depth, rows = len(data.bandwidths.tiers), sum(root.rows for root in roots)
     length = _LINK_INCHES.get(depth, max(_MIN_LINK_INCHES, (PAGE_INCHES - 3) / depth))
     with drawing():
@@ -59,44 +59,27 @@ def link_tree(data: ReportData, palette: Palette) -> Picture:
     return Picture("links", f"Tree of shared links. {_heading(data)}. {_subtitle(data, omitted)}.", fig)
 
 
-def _roots(data: ReportData) -> list[_Node]:
-    """Return the outermost groups with all inside them, in the order in which hosts are shown."""
-    place = np.argsort(data.shown_order()).tolist()
+def _roots(data: ReportData) -> tuple[list[_Node], int]:
+    """Return the outermost groups with all inside them, in the order in which hosts are shown, and how many groups are
+    left out: not those that are busy longest, or else carry least."""
+    tiers, place = data.bandwidths.tiers, np.argsort(data.shown_order()).tolist()
+    parents = {link.parent for links in tiers for link in links}
+    keys = [(tier, number) for tier, links in enumerate(tiers) for number in range(len(links))]
+    leaves = sorted((key for key in keys if key not in parents), key=lambda key: _urgency(tiers[key[0]][key[1]]))
+    chosen = set(leaves[:MAX_DRAWN_GROUPS])
     children: dict[tuple[int, int] | None, list[_Node]] = {}
-    for tier, links in enumerate(data.bandwidths.tiers):
-        for number, link in enumerate(links):
-            inside = _sorted(children.get((tier, number), []), place)
+    for tier, number in keys:
+        link, inside = tiers[tier][number], children.get((tier, number), [])
+        if inside or (tier, number) in chosen:
             children.setdefault(link.parent, []).append(_Node(tier, number, link, tuple(inside)))
-    return _sorted(children[None], place)
+            children[link.parent].sort(key=lambda node: min(place[host] for host in node.link.members))
+    return children[None], max(0, len(leaves) - MAX_DRAWN_GROUPS)
 
 
-def _sorted(nodes: Sequence[_Node], place: Sequence[int]) -> list[_Node]:
-    return sorted(nodes, key=lambda node: min(place[host] for host in node.link.members))
-
-
-def _pruned(nodes: Sequence[_Node], most: int) -> tuple[list[_Node], int]:
-    """Return the tree with at most so many rows, those that are busy longest or else carry least, and how many are
-    left out."""
-    leaves = sorted((leaf for node in nodes for leaf in _leaves(node)), key=_urgency)
-    chosen = {id(leaf.link) for leaf in leaves[:most]}
-    return [part for node in nodes if (part := _part(node, chosen))], max(0, len(leaves) - most)
-
-
-def _leaves(node: _Node) -> list[_Node]:
-    return [leaf for child in node.children for leaf in _leaves(child)] or [node]
-
-
-def _urgency(node: _Node) -> tuple[float, float]:
-    ways = (node.link.out, node.link.into)
+def _urgency(link: SharedLink) -> tuple[float, float]:
+    ways = (link.out, link.into)
     busy = max((way.busy_us for way in ways if way.busy_us is not None), default=0.0)
     return -busy, min((way.gbps for way in ways if way.gbps is not None), default=0.0)
-
-
-def _part(node: _Node, chosen: set[int]) -> _Node | None:
-    if not node.children:
-        return node if id(node.link) in chosen else None
-    children = tuple(part for child in node.children if (part := _part(child, chosen)))
-    return _Node(node.tier, node.number, node.link, children) if children else None
 
 
 def _heading(data: ReportData) -> str:
@@ -194,37 +177,31 @@ class _Drawing:
             style = "-" if way.gbps is not None and not way.is_least else (0, (3, 2))
             at = y + side * (_BESIDE + width / 144)
             self.ax.plot([left, right], [at, at], color=colour, linewidth=width, linestyle=style, zorder=2)
-            texts = [f"{name} {capacity(way)}", load(way)]
-            room = int((right - left - 0.2) * 72 / (self.points * _CHARACTER_WIDTH))
-            text = " · ".join(part for part in texts if part)
-            self.ax.text(
-                left + 0.1, y + side * (_BESIDE + width / 72 + 0.03), short_end(text, room), size=self.points,
-                color=colour if is_blamed else self.palette.ink,
-                ha="left", va="bottom" if side < 0 else "top",
-            )  # fmt: skip
+            text = " · ".join(part for part in (f"{name} {capacity(way)}", load(way)) if part)
+            at = y + side * (_BESIDE + width / 72 + 0.03)
+            align = "bottom" if side < 0 else "top"
+            self._write(left + 0.1, at, text, right - 0.1, colour if is_blamed else self.palette.ink, align)
+
+    def _write(self, x: float, y: float, text: str, right: float, colour: str, align: str = "center_baseline") -> None:
+        """Write a text from ``x`` on, cut where it would go beyond ``right``."""
+        room = int((right - x) * 72 / (self.points * _CHARACTER_WIDTH))
+        self.ax.text(x, y, short_end(text, room), size=self.points, color=colour, ha="left", va=align)
 
     def _group(self, link: SharedLink, x: float, y: float) -> None:
         """Draw the mark of a group without others inside, and the names of its hosts."""
         labels = {int(self.data.groups.of[host]) for host in link.members}
-        group = labels.pop() if len(labels) == 1 and self.data.groups.number > 1 else None
-        self.ax.plot(
-            [x], [y], marker="o" if group is None else group_mark(group)[0], markersize=7, zorder=4,
-            color=self.palette.muted if group is None else group_colour(group),
-            markeredgecolor=self.palette.ink, markeredgewidth=0.5, linestyle="none",
-        )  # fmt: skip
-        room = int((PAGE_INCHES - x - _NODE_INCHES) * 72 / (self.points * _CHARACTER_WIDTH))
+        mark, colour = "o", self.palette.muted
+        if len(labels) == 1 and self.data.groups.number > 1:
+            (group,) = labels
+            mark, colour = group_mark(group)[0], group_colour(group)
+        edge: Any = {"markeredgecolor": self.palette.ink, "markeredgewidth": 0.5}
+        self.ax.plot([x], [y], mark, color=colour, markersize=7, zorder=4, **edge)
         names = fold_hostlist([self.data.names[host] for host in link.members], ", ")
-        text = f"{count(len(link.members), 'host')}: {names}"
         above = 0.08 if link.reason else 0.0
-        self.ax.text(
-            x + _NODE_INCHES, y - above, short_end(text, room), size=self.points, color=self.palette.ink, ha="left",
-            va="center_baseline",
-        )  # fmt: skip
+        text = f"{count(len(link.members), 'host')}: {names}"
+        self._write(x + _NODE_INCHES, y - above, text, PAGE_INCHES, self.palette.ink)
         if link.reason:
-            self.ax.text(
-                x + _NODE_INCHES, y + above, short_end(link.reason, room), size=self.points, color=self.palette.muted,
-                ha="left", va="center_baseline",
-            )  # fmt: skip
+            self._write(x + _NODE_INCHES, y + above, link.reason, PAGE_INCHES, self.palette.muted)
 
 
 def short_end(text: str, max_chars: int) -> str:

@@ -15,10 +15,10 @@ import numpy as np
 
 from plink.features.report import tables
 from plink.features.report.blocks import between
+from plink.features.report.charts import shares
 from plink.features.report.data import ReportData
 from plink.features.report.figures import figures, ratio_of
 from plink.features.report.heat_map import MAX_HALF_PAGE_NAMES, MAX_NAMED_ROWS
-from plink.features.report.host_map import shares
 from plink.features.report.words import blame, heading, summary
 from plink.pictures import PAGE, Floats, Picture, inline
 

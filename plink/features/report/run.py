@@ -9,12 +9,11 @@ import numpy as np
 
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.features.order.interfaces import interface_topology, most_hosts_relay
-from plink.features.report.bandwidths import bandwidths_of, probe_summary_of
 from plink.features.report.blocks import Indices
 from plink.features.report.data import Gap, ReportData, TieredGroups, TierStatistics, TimedOrder
 from plink.features.report.page import page
 from plink.features.report.request import ReportRequest
-from plink.features.report.routes import route_of, work_of
+from plink.features.report.routes import bandwidths_of, probe_summary_of, route_of, work_of
 from plink.model.diagnosis import Finding
 from plink.model.network import Matrix, Network
 from plink.model.units import count

@@ -4,14 +4,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from plink.errors import printable
 from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
+from plink.terminal.screen import show_table
 
 _LAST_LINES = 10
 _MAX_SHOWN_SECONDS = 1e15
@@ -19,22 +15,22 @@ _MAX_SHOWN_SECONDS = 1e15
 
 def print_runs(runs: Sequence[Run]) -> None:
     """Print a line for each run."""
-    table = Table("id", "started (UTC)", "hosts", "order", "backend", "s", "exit", "program")
+    rows = []
     for run in runs:
         code, seconds = run.document.get("exit_code"), _seconds(run)
-        cells = (
-            run.id,
-            run.started[:19],
-            str(len(_list(run.document.get("hosts")))),
-            run.document.get("order") or "",
-            run.document.get("backend") or "",
-            "" if seconds is None else f"{seconds:.1f}",
-            "-" if code is None else code,
-            _command(run),
+        rows.append(
+            (
+                run.id,
+                run.started[:19],
+                len(_list(run.document.get("hosts"))),
+                run.document.get("order") or "",
+                run.document.get("backend") or "",
+                "" if seconds is None else f"{seconds:.1f}",
+                "-" if code is None else code,
+                _command(run),
+            )
         )
-        table.add_row(*(escape(printable(str(cell))) for cell in cells))
-    console = Console()
-    (console if console.is_terminal else Console(width=200)).print(table)
+    show_table(("id", "started (UTC)", "hosts", "order", "backend", "s", "exit", "program"), rows, boxed=True)
 
 
 def run_lines(run: Run) -> Iterator[str]:
@@ -58,16 +54,12 @@ def print_replay(replay: AutotuneReplay) -> None:
     if not replay.stretches:
         print("the ranks reported nothing: Gloo ran every all-reduce, or the job ended before the tenth")
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("at", "MB/s", "load max/min"):
-        table.add_column(title, justify="right")
-    for title in ("", "why"):
-        table.add_column(title)
+    rows = []
     for row in replay.stretches:
         at = "" if row.at_s is None else f"{row.at_s:.1f} s"
         load = "" if row.imbalance is None else f"{row.imbalance:.2f}"
-        table.add_row(at, f"{row.bytes_per_s / 1e6:.3g}", load, row.action, row.reason)
-    Console().print(table)
+        rows.append((at, f"{row.bytes_per_s / 1e6:.3g}", load, row.action, row.reason))
+    show_table(("at", "MB/s", "load max/min", "", "why"), rows)
 
 
 def _list(value: Any) -> list[Any]:

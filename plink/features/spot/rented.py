@@ -5,8 +5,7 @@ from pathlib import Path
 from plink.errors import PlinkError
 from plink.model.spot.results import SpotStatus
 from plink.model.units import format_duration
-from plink.terminal.screen import print_lines, say_error
-from plink.terminal.tables import show_table
+from plink.terminal.screen import print_lines, say_error, show_table
 from runners.spot.status import status_if_rented
 
 

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from plink.model.document import UNSET
 from plink.model.spot.results import SimulatedStrategy, SpotAdvice, SpotMarkets, SpotOdds, SpotSimulation
 from plink.model.units import format_duration, format_moment
-from plink.terminal.screen import print_lines
-from plink.terminal.tables import show_table
+from plink.terminal.screen import print_lines, show_table
 
 
 def show_markets(document: SpotMarkets) -> None:

@@ -14,9 +14,8 @@ Topograph's ``graph`` engine: ``network_layers`` is closest first and of any dep
 (NVLink) domain and its part (Topograph documentation, "Graph Engine", v1.0.0; before that ``attributes.nvlink``).
 """
 
-from typing import Any
-
 from plink.errors import InputError
+from plink.model.storage import JsonObject
 from plink.model.topology.fields import Entries, list_of, object_of, text_of
 from plink.model.topology.paths import Path, Topology, TopologyBuilder, path_of
 
@@ -83,7 +82,7 @@ def from_gcp(instances: Entries, location: str) -> Topology:
     return builder.topology()
 
 
-def _levels(entry: dict[str, Any], entry_location: str) -> list[str | None]:
+def _levels(entry: JsonObject, entry_location: str) -> list[str | None]:
     status = object_of(entry.get("resourceStatus"), f"{entry_location}.resourceStatus")
     place = f"{entry_location}.resourceStatus.physicalHostTopology"
     topology = object_of(status.get("physicalHostTopology"), place)
@@ -98,7 +97,7 @@ def _levels(entry: dict[str, Any], entry_location: str) -> list[str | None]:
     return names
 
 
-def _aliases(entry: dict[str, Any], entry_location: str) -> list[str | None]:
+def _aliases(entry: JsonObject, entry_location: str) -> list[str | None]:
     number = entry.get("id")
     aliases = [str(number) if isinstance(number, int) else text_of(number, f"{entry_location}.id")]
     aliases.append(text_of(entry.get("hostname"), f"{entry_location}.hostname"))

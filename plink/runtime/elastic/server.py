@@ -23,18 +23,8 @@ from plink.runtime.elastic.replica.outgoing import Outgoing
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.replicator import Replicator
 from plink.runtime.elastic.replica.snapshot import PartitionStatus, Role
+from plink.runtime.elastic.transport import messages as m
 from plink.runtime.elastic.transport.connection import Connection, Connections, Listener, StoreConfig
-from plink.runtime.elastic.transport.messages import (
-    Announce,
-    Help,
-    HelpResult,
-    Message,
-    Read,
-    ServerAnswer,
-    ServerRequest,
-    Status,
-    Update,
-)
 
 
 @dataclass(frozen=True)
@@ -76,7 +66,7 @@ class Server:
         self._timeout_s, self._read_wait_s = timeout_s, read_wait_s
         self._actors: dict[int, PartitionReplica] = {}
         self._least_generation = 0
-        self.help: Callable[[Help | HelpResult], ServerAnswer] | None = None
+        self.help: Callable[[m.Help | m.HelpResult], m.ServerAnswer] | None = None
         self.note: Callable[[str], None] = lambda line: None
         self.link_bytes_s = 0.0
         self._changing, self.closed = threading.Lock(), False
@@ -404,19 +394,21 @@ class Server:
         with self._changing:
             return dict(self._actors)
 
-    def _answer(self, message: Message, connections: Connections) -> ServerAnswer:
-        if isinstance(message, Help | HelpResult):
+    def _answer(self, message: m.Message, connections: Connections) -> m.ServerAnswer:
+        if isinstance(message, m.Help | m.HelpResult):
             if self.help is None:
-                return ServerAnswer(message.partition, Status.REFUSED, text="workers do not help each other")
+                return m.ServerAnswer(message.partition, m.Status.REFUSED, text="workers do not help each other")
             return self.help(message)
-        if isinstance(message, Read | Update | Announce) and message.partition not in self._actors:
-            return ServerAnswer(message.partition, Status.ABSENT)
+        if isinstance(message, m.Read | m.Update | m.Announce) and message.partition not in self._actors:
+            return m.ServerAnswer(message.partition, m.Status.ABSENT)
         answer = self.actor(message.partition).ask(message)
-        if isinstance(message, Read | Update) and answer.status is Status.ELSEWHERE:
+        if isinstance(message, m.Read | m.Update) and answer.status is m.Status.ELSEWHERE:
             return self._forward(message, answer, connections)
         return answer
 
-    def _forward(self, message: ServerRequest[Any], moved: ServerAnswer, connections: Connections) -> ServerAnswer:
+    def _forward(
+        self, message: m.ServerRequest[Any], moved: m.ServerAnswer, connections: Connections
+    ) -> m.ServerAnswer:
         """Ask the new primary, and say that one should have asked there."""
         if moved.text not in connections:  # the others that this client was sent on to may be gone for long
             for address in connections.keys() - {actor.snapshot.address for actor in self._present().values()}:
@@ -424,9 +416,9 @@ class Server:
             connections[moved.text] = self.connection(moved.text)
         connection = connections[moved.text]
         try:
-            answer: ServerAnswer = connection.ask(message)
+            answer: m.ServerAnswer = connection.ask(message)
         except PlinkError:
             return moved
-        if answer.status is Status.OK and not answer.text:
+        if answer.status is m.Status.OK and not answer.text:
             return structs.replace(answer, text=moved.text, term=moved.term)
         return answer

@@ -68,7 +68,7 @@ class Cluster:
         """Return who is to serve partitions in this stage."""
         return serving(self.stage, (*self.reliable, *self.transient), len(self.partitions))
 
-    def wanted_stage(self) -> Stage:
+    def next_stage(self) -> Stage:
         """Return the stage for the members that are at work, with what holds them (:func:`stage_for`)."""
         return stage_for(len(self.reliable), len(self.transient), self.thresholds, self.stage)
 

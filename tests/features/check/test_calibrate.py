@@ -15,7 +15,7 @@ from plink.model.check import BenchmarkRun, OrderTiming
 from plink.model.network import read_network
 from plink.runtime import order_timing
 from solvers.costs.by_name import cost_function_for
-from solvers.costs.host_costs import with_host_costs
+from solvers.costs.evaluator import with_host_costs
 from solvers.schedules.catalogue import Options
 from tests.cli.files import network, refusal, write
 from tests.conftest import typed

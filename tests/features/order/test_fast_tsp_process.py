@@ -14,7 +14,7 @@ from plink.features.order.request import OrderRequest
 from plink.features.order.search import solve
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 
 

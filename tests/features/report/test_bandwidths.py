@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.features.report.bandwidths import bandwidths_of, probe_summary_of
 from plink.features.report.page import page
 from plink.features.report.request import ReportRequest
+from plink.features.report.routes import bandwidths_of, probe_summary_of
 from plink.features.report.run import report_data_of
 from plink.model.network import Network
 from plink.model.order import RankOrder

@@ -1,10 +1,10 @@
 """Hosts that come to a job that runs, as its supervisor has it."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from plink.errors import PlinkError
 from runners.elastic import control_socket, group
@@ -148,7 +148,7 @@ def test_lost_added_reliable_host_is_not_retried(
 def test_evicting_the_last_reliable_host_is_explained(paper: Paper, folder: str, expected: str) -> None:
     supervisor, answers = paper.supervisor("rrt"), list[dict[str, Any]]()
     assert supervisor._settings is not None
-    supervisor._settings = replace(supervisor._settings, checkpoints=folder)
+    supervisor._settings = structs.replace(supervisor._settings, checkpoints=folder)
     for name in ("h2", "h1", "h0"):
         supervisor._handle_request({"method": "evict", "hosts": [name], "seconds": 9.0}, answers.append)
     assert answers[:2] == [{}, {}]

@@ -6,12 +6,12 @@ after everything that happens; nothing that the job says of them counts.
 
 import ast
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from plink.elastic import AdamW
 from plink.runtime.elastic.replica.snapshot import PartitionStatus
@@ -71,7 +71,7 @@ def square_between(primary: Server, replica: Server, status: PartitionStatus) ->
 def bounded(job: SimulatedJob, clocks: float) -> Distances:
     """Bound a job that has not begun to the distance of so many clocks, of which each adds 1 to 3 a grain to a row."""
     distances = Distances(clocks * job.grains * math.sqrt(job.shards * job.partitions))
-    job._settings = replace(job._settings, divergence=repr(distances.bound))
+    job._settings = structs.replace(job._settings, divergence=repr(distances.bound))
     job.watch = distances
     return distances
 

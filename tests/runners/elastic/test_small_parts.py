@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from plink.errors import ProtocolError, UsageError
@@ -224,9 +225,9 @@ def test_settings_come_from_the_supervisor_alone() -> None:
     """A node that sends such a message is ended before it gets there; a node's come inside one of the supervisor's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
     with pytest.raises(ProtocolError):
-        decode_message({"type": "settings", "settings": settings.to_json(), "term": 5})
+        decode_message({"type": "settings", "settings": msgspec.to_builtins(settings), "term": 5})
     words = [
-        {"type": "settings", "settings": settings.to_json(), "term": 4},
+        {"type": "settings", "settings": msgspec.to_builtins(settings), "term": 4},
         encode(events.JobStarted((member(0),))),
         encode(events.HostMessage(0, Log("settings"))),
         encode(events.StatusRequested(9)),
@@ -243,6 +244,6 @@ def test_settings_come_from_the_supervisor_alone() -> None:
 def test_hosts_learn_what_their_link_carries() -> None:
     """As measured, or as given for all, or nothing."""
     settings = Settings("", 1, 2, ((8, 8),), 0.0, 0.0, host_rate=5.0, link_rates={"h1": 7.0})
-    again = Settings.from_json(json.loads(json.dumps(settings.to_json())))
+    again = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(settings))), Settings)
     assert [again.of(member(number)).link_bytes_s for number in (1, 2)] == [7.0, 5.0]
     assert Settings("", 1, 2, ((8, 8),), 0.0, 0.0).of(member(1)).link_bytes_s == 0

@@ -15,7 +15,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
 from solvers.changes.causes import explain
 from solvers.changes.compare import compare
-from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.differences import ChangeThresholds
 from tests.networks import details_from
 
 LIMITS = ChangeThresholds()

@@ -10,7 +10,7 @@ from plink.errors import NoAnswer
 from plink.model.comparison import NetworkComparison
 from plink.model.network import Matrix, Network
 from solvers.changes.compare import compare
-from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.differences import ChangeThresholds
 from tests.solvers.changes.files import even, flat, named
 
 LIMITS = ChangeThresholds()

@@ -7,8 +7,7 @@ import pytest
 
 from plink.model.document import UNSET
 from plink.model.network import Matrix, to_rows
-from solvers.changes.differences import RoundTrips, compared, round_trips
-from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.differences import ChangeThresholds, RoundTrips, compared, round_trips
 from solvers.changes.noise import Mask, align
 from tests.solvers.changes.files import flat, named
 

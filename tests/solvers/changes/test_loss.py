@@ -9,8 +9,7 @@ import pytest
 
 from plink.model.comparison import NetworkChange
 from plink.model.network import Network
-from solvers.changes.differences import losses
-from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.differences import ChangeThresholds, losses
 from solvers.changes.noise import Mask, align
 from tests.solvers.changes.files import even, flat, named
 

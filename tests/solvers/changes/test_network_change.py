@@ -6,7 +6,7 @@ import pytest
 from plink.model.document import UNSET
 from plink.model.network import Matrix
 from solvers.changes.causes import Cause
-from solvers.changes.network_change import BETTER, CHANGED, WORSE, PairChanges, describe
+from solvers.changes.differences import BETTER, CHANGED, WORSE, PairChanges, describe
 from solvers.changes.noise import Noise
 
 N = 8

@@ -10,8 +10,7 @@ from plink.errors import InputError
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.network import Matrix, Network
-from solvers.changes.differences import capacities, pair_rates
-from solvers.changes.network_change import ChangeThresholds
+from solvers.changes.differences import ChangeThresholds, capacities, pair_rates
 from solvers.changes.noise import align
 from tests.solvers.changes.files import named
 

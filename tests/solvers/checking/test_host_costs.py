@@ -7,8 +7,8 @@ import pytest
 
 from plink.errors import NoAnswer
 from solvers.checking import CollectiveTiming, fit_host_costs
+from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric
-from solvers.costs.host_costs import with_host_costs
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import cost_by_model
 from tests.solvers.synthetic import random_costs

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from solvers.costs.by_name import cost_function_for
-from solvers.costs.evaluator import evaluate
+from solvers.costs.evaluator import evaluate, with_host_costs
 from solvers.costs.fabric import Fabric
-from solvers.costs.host_costs import with_host_costs
 from solvers.ordering.exact import ExactBudget, solve_exactly
-from solvers.ordering.problem import OrderingProblem
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import OrderingProblem, SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.cost import cost_by_model

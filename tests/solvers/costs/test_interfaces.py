@@ -13,9 +13,8 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import MODELS, evaluate
+from solvers.costs.evaluator import MODELS, evaluate, with_host_costs
 from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of
-from solvers.costs.host_costs import with_host_costs
 from solvers.costs.interfaces import InterfacePaths, interface_paths
 from solvers.costs.loads import bottleneck_of
 from solvers.ordering.annealing import Annealer

@@ -364,7 +364,7 @@ def check_converged(state: Cluster) -> None:
     assert imbalance(state.shards, workers) < 1
     if state.stage is Stage.BACKUP_ONLY:
         assert all(not state.members[shard.owner].reliable for shard in state.shards)
-    assert state.wanted_stage() is state.stage
+    assert state.next_stage() is state.stage
 
 
 def warn(world: World, *which: int, seconds: float = 30.0) -> tuple[Seen, ...]:

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 import solvers.embedding.fitting
-from solvers.embedding.fitting import Fits, Trial, distances_us, fit, fit_all, median_us
+from solvers.embedding.fitting import Fits, Problem, Trial, distances_us, fit, fit_all, log_error, median_us
 from solvers.embedding.pairs import Integers, Setting
-from solvers.embedding.problem import Problem, log_error
 from solvers.prediction.observed import ObservedPairs, observed
 
 NOTHING = np.empty(0, dtype=np.intp)

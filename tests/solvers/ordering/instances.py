@@ -11,7 +11,7 @@ from solvers.costs.by_name import pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.progress import ProgressCallback, SearchProgress
+from solvers.ordering.problem import ProgressCallback, SearchProgress
 from tests.solvers.costs.test_cost_models import fabric, options_for
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 

@@ -11,7 +11,7 @@ from solvers.costs.fabric import Fabric, TierLinks
 from solvers.ordering.annealing import Annealer, AnnealingResult
 from solvers.ordering.constraints import FeasibleOrders, Moves, PlacementConstraints, moves_of
 from solvers.ordering.objectives import CoolingSchedule
-from solvers.ordering.progress import SearchBudget, SearchProgress
+from solvers.ordering.problem import SearchBudget, SearchProgress
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.instances import alike, until

@@ -11,8 +11,7 @@ from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric, TierLinks
 from solvers.ordering.branch_and_bound import cheapest_order
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.problem import OrderingProblem
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import OrderingProblem, SearchBudget
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric, fitting, options_for

@@ -9,8 +9,7 @@ from plink.errors import UsageError
 from solvers.costs.by_name import MIXED, cost_function_for
 from solvers.costs.evaluator import MODELS
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.problem import RINGS, OrderingProblem
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import RINGS, OrderingProblem, SearchBudget
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options

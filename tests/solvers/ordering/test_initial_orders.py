@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.ordering.initial import initial_orders
+from solvers.ordering.annealing import initial_orders
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.synthetic import Matrix, random_costs
 

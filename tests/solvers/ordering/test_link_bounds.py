@@ -9,8 +9,7 @@ import pytest
 from solvers.costs.by_name import NAMES, SIMULATED, cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.ordering.bounds import LINKS, least_leaving, link_bound
-from solvers.ordering.problem import Order, OrderingProblem, expand_slots
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import Order, OrderingProblem, SearchBudget, expand_slots
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at

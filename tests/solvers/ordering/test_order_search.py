@@ -14,8 +14,7 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.one_tree import ring_bound
-from solvers.ordering.problem import OrderingProblem, OrderingResult, expand_slots
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget, expand_slots
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random, search
 from solvers.schedules.catalogue import Options, schedule_for

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from solvers.ordering.constraints import PlacementConstraints
-from solvers.ordering.problem import OrderingProblem, OrderingResult
-from solvers.ordering.progress import SearchBudget, SearchProgress
+from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget, SearchProgress
 from solvers.ordering.ring import (
     is_rotation_enough,
     penalised_costs,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from solvers.latency import ring_cost
 from solvers.ordering import ring
-from solvers.ordering.progress import SearchBudget, SearchProgress
+from solvers.ordering.problem import SearchBudget, SearchProgress
 from solvers.ordering.ring import Ring, canonical, least_sum, longest_hop, search_bottleneck, search_ring
 from tests.solvers.ordering.instances import until
 from tests.solvers.synthetic import Matrix, Tour, blocks, brute_force, loop_cost, racks, random_costs

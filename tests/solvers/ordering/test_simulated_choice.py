@@ -9,8 +9,7 @@ from plink.errors import NoAnswer
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.cross_validation import ValidatedGain
-from solvers.ordering.problem import OrderingProblem, OrderingResult
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget
 from solvers.ordering.simulated_choice import (
     MAX_CANDIDATES,
     SimulatedChoice,
@@ -129,14 +128,6 @@ def test_gain_is_simulated_on_held_out_round_trips() -> None:
     assert gain.gain - gain.low == pytest.approx(0.05)
     assert simulated_gain(choice, task.baseline, far, replace(searched, pairs=0)).low <= 0
     assert simulated_gain(choice, good, far, searched) is searched
-
-
-def test_pipelined_tree_is_improved_by_its_first_segments() -> None:
-    """Descents price few segments; what they find is better by all of them."""
-    task = replace(problem("tree"), options=Options(segments=96))
-    simulate = simulated(task)
-    orders = improved_candidates(task, [task.baseline], simulate, 0, lambda: True)
-    assert simulate(orders[0]) < 0.8 * simulate(task.baseline)
 
 
 def test_gain_by_the_search_where_a_held_out_order_takes_ages() -> None:

@@ -11,7 +11,7 @@ from benchmarks.clouds import three_tier
 from plink.model.network import Matrix
 from solvers.latency import ring_cost
 from solvers.ordering.one_tree import one_tree
-from solvers.ordering.progress import SearchBudget
+from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.ordering.subtours import BranchLimits, branch, subtour_bound
 from tests.solvers.synthetic import random_costs

@@ -9,7 +9,7 @@ from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.patterns import Pattern
-from solvers.ordering.symmetries import redundant_choices, symmetries
+from solvers.ordering.smt import redundant_choices, symmetries
 from solvers.schedules.catalogue import Options
 from tests.solvers.ordering.instances import tied
 from tests.solvers.synthetic import random_costs

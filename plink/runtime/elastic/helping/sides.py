@@ -12,18 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from plink.errors import UsageError
-from plink.runtime.elastic.helping.messages import (
-    MAX_GRAINS,
-    HelpBegun,
-    HelpCancelled,
-    HelpCompleted,
-    HelpMessage,
-    HelpRefused,
-    HelpRequest,
-    HelpReturned,
-    ProgressReport,
-    ReturnRequest,
-)
+from plink.runtime.elastic.helping import messages as m
 from plink.runtime.elastic.worker.clock_work import Grain
 
 MAX_HELPERS = 64
@@ -60,7 +49,7 @@ class Rebalance:
             raise UsageError("redo_factor must be at least 1, and redo_least_s above 0")
 
 
-Outgoing = tuple[int, HelpMessage]  # receiver first
+Outgoing = tuple[int, m.HelpMessage]  # receiver first
 _ID_BITS = 48
 
 
@@ -95,7 +84,7 @@ class _Pending:
 class _Report:
     """The latest report of a possible helper, and when it arrived: no clocks of two hosts are compared."""
 
-    message: ProgressReport
+    message: m.ProgressReport
     received_s: float
 
 
@@ -170,19 +159,19 @@ class Helpee:
         self._worked_s, self._worked_cost = self._worked_s + seconds, self._worked_cost + cost
         self._latest_s = seconds / cost
 
-    def received(self, message: HelpMessage, now_s: float) -> list[Outgoing]:
+    def received(self, message: m.HelpMessage, now_s: float) -> list[Outgoing]:
         """Handle a helper's message, other than :class:`HelpCompleted`."""
         helper = message.sender
-        if isinstance(message, ProgressReport):
+        if isinstance(message, m.ProgressReport):
             self._reports[helper] = _Report(message, now_s)
-        elif isinstance(message, HelpBegun) and self.expects(helper, message.id):
+        elif isinstance(message, m.HelpBegun) and self.expects(helper, message.id):
             pending = self._pending[message.id]
             pending.begun, pending.since_s = True, now_s
             return self._give(helper, self._settings.follow_up, now_s)
-        elif isinstance(message, HelpRefused) and self.expects(helper, message.id):
+        elif isinstance(message, m.HelpRefused) and self.expects(helper, message.id):
             self._refusing.add(helper)
             self._take_back(message.id)
-        elif isinstance(message, HelpReturned) and self.expects(helper, message.id):
+        elif isinstance(message, m.HelpReturned) and self.expects(helper, message.id):
             pending = self._pending[message.id]
             returned = [grain for grain in pending.grains if grain in message.grains]
             pending.grains = [grain for grain in pending.grains if grain not in message.grains]
@@ -190,7 +179,7 @@ class Helpee:
             self._requeue(returned)
         return []
 
-    def accept(self, message: HelpCompleted, now_s: float) -> tuple[bool, list[Outgoing]]:
+    def accept(self, message: m.HelpCompleted, now_s: float) -> tuple[bool, list[Outgoing]]:
         """Return whether what a helper did counts; if so it is to be merged now. What it left out comes back."""
         if not self.counts(message.sender, message.id, (message.clock, message.generation)):
             return False, []
@@ -244,7 +233,7 @@ class Helpee:
             for number, pending in self._pending.items():
                 if not pending.returning and len(pending.grains) > 1:
                     pending.returning = True
-                    messages.append((pending.helper, ReturnRequest(self._worker, number)))
+                    messages.append((pending.helper, m.ReturnRequest(self._worker, number)))
         deadlines = [self._deadline_s(pending) - now_s for pending in self._pending.values()]
         return messages, max(0.0, min(deadlines, default=0.0))
 
@@ -267,13 +256,15 @@ class Helpee:
             return []
         number, self._next_id = self._next_id, self._next_id + 1
         self._pending[number] = _Pending(helper, grains, now_s)
-        return [(helper, HelpRequest(self._worker, number, self._generation, self._clock, self._state, _plain(grains)))]
+        return [
+            (helper, m.HelpRequest(self._worker, number, self._generation, self._clock, self._state, _plain(grains)))
+        ]
 
     def _from_back(self, cost: float) -> list[Grain]:
         """Take the last grains that cost about so much; one at least, and not the only one."""
         assert self._queue is not None
         grains: list[Grain] = []
-        while len(self._queue) > 1 and len(grains) < MAX_GRAINS:
+        while len(self._queue) > 1 and len(grains) < m.MAX_GRAINS:
             taken = self._queue.take_from_back(1)
             cost -= self._queue.cost(taken[0]) / 2
             if grains and cost < 0:
@@ -286,7 +277,7 @@ class Helpee:
     def _cancel(self, number: int) -> Outgoing:
         helper = self._pending[number].helper
         self._take_back(number)
-        return helper, HelpCancelled(self._worker, number)
+        return helper, m.HelpCancelled(self._worker, number)
 
     def _take_back(self, number: int) -> None:
         self._requeue(self._pending.pop(number).grains)
@@ -303,7 +294,7 @@ def _plain(grains: Iterable[Grain]) -> tuple[tuple[int, int], ...]:
 class HelpSession:
     """A request that is worked on."""
 
-    def __init__(self, request: HelpRequest) -> None:
+    def __init__(self, request: m.HelpRequest) -> None:
         self.request = request
         self._left = deque(Grain(*grain) for grain in request.grains)
         self.done: list[Grain] = []
@@ -331,34 +322,34 @@ class Helper:
         self._worker, self._able = worker, able
         self._clock = self._generation = -1
         self._finished = False
-        self._queue: list[HelpRequest] = []
+        self._queue: list[m.HelpRequest] = []
         self._session: HelpSession | None = None
 
     def at(self, clock: int, generation: int, *, finished: bool) -> None:
         """Set where this worker is; ``finished``: nothing of its own work of that clock is left for it to do now."""
         self._clock, self._generation, self._finished = clock, generation, finished
 
-    def received(self, message: HelpMessage) -> list[Outgoing]:
+    def received(self, message: m.HelpMessage) -> list[Outgoing]:
         """Handle a helpee's message."""
         session = self._session
         running = session is not None and session.request.sender == message.sender
-        if isinstance(message, HelpRequest):
+        if isinstance(message, m.HelpRequest):
             if message.generation != self._generation or message.clock > self._clock:
-                return [(message.sender, HelpRefused(self._worker, message.id))]
+                return [(message.sender, m.HelpRefused(self._worker, message.id))]
             self._queue.append(message)
-        elif isinstance(message, HelpCancelled):
+        elif isinstance(message, m.HelpCancelled):
             self._queue = [other for other in self._queue if (other.sender, other.id) != (message.sender, message.id)]
             if running and session is not None and session.request.id == message.id:
                 session.cancelled = True
-        elif isinstance(message, ReturnRequest) and session is not None and running:
+        elif isinstance(message, m.ReturnRequest) and session is not None and running:
             return self._returned(session, message)
         return []
 
-    def _returned(self, session: HelpSession, message: ReturnRequest) -> list[Outgoing]:
+    def _returned(self, session: HelpSession, message: m.ReturnRequest) -> list[Outgoing]:
         grains = session.give_back() if session.request.id == message.id else []
         if not grains:
             return []
-        return [(message.sender, HelpReturned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
+        return [(message.sender, m.HelpReturned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
 
     def drop(self, helpees: Collection[int]) -> list[Outgoing]:
         """Refuse all requests of workers that are on other hosts now, also the one under way: a worker that starts
@@ -369,14 +360,14 @@ class Helper:
         if session is not None and not session.cancelled and session.request.sender in helpees:
             session.cancelled = True
             dropped.append(session.request)
-        return [(request.sender, HelpRefused(self._worker, request.id)) for request in dropped]
+        return [(request.sender, m.HelpRefused(self._worker, request.id)) for request in dropped]
 
     @property
     def can_begin(self) -> bool:
         """Return whether a queued request may begin now."""
         return any(self._may_begin(request) for request in self._queue)
 
-    def _may_begin(self, request: HelpRequest) -> bool:
+    def _may_begin(self, request: m.HelpRequest) -> bool:
         if request.generation != self._generation:
             return True  # to be refused
         return request.clock < self._clock or (request.clock == self._clock and self._finished)
@@ -390,8 +381,8 @@ class Helper:
             current = request.generation == self._generation
             if current and self._able({shard for shard, _ in request.grains}):
                 self._session = HelpSession(request)
-                return self._session, [*messages, (request.sender, HelpBegun(self._worker, request.id))]
-            messages.append((request.sender, HelpRefused(self._worker, request.id)))
+                return self._session, [*messages, (request.sender, m.HelpBegun(self._worker, request.id))]
+            messages.append((request.sender, m.HelpRefused(self._worker, request.id)))
         return None, messages
 
     def end(self, session: HelpSession, scores: tuple[tuple[float, float], ...] | None) -> list[Outgoing]:
@@ -400,7 +391,7 @@ class Helper:
         if session.cancelled:
             return []
         if scores is None:
-            return [(request.sender, HelpRefused(self._worker, request.id))]
+            return [(request.sender, m.HelpRefused(self._worker, request.id))]
         grains = tuple((grain.shard, grain.number) for grain in session.done)
-        completed = HelpCompleted(self._worker, request.id, request.generation, request.clock, grains, scores)
+        completed = m.HelpCompleted(self._worker, request.id, request.generation, request.clock, grains, scores)
         return [(request.sender, completed)]

@@ -15,28 +15,21 @@ from msgspec import Struct, structs
 
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica.snapshot import Role
+from plink.runtime.elastic.transport import messages as m
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.messages import (
-    Activate,
-    AnswerKind,
-    PartitionPart,
-    PartKind,
-    ServerRequest,
-    Status,
-)
 
 _MAX_ROUNDS = 8  # of sending what came meanwhile; the target then counts as caught up, if there is always more
 _MAX_PUSHES = 64  # and to a replica that never gets all
 
 
-def tell(connection: Connection, request: ServerRequest[AnswerKind]) -> None:
+def tell(connection: Connection, request: m.ServerRequest[m.AnswerKind]) -> None:
     """Send a request that must be accepted.
 
     :raises RejectedRequest: it is not taken.
     :raises PlinkError: the connection is lost.
     """
     answer = connection.ask(request)
-    if answer.status is not Status.OK:
+    if answer.status is not m.Status.OK:
         raise RejectedRequest(f"{connection.address} answers {answer.status.name} {answer.text}".rstrip())
 
 
@@ -64,9 +57,9 @@ class Attempt:
     generation: int
     generation_clock: int
 
-    def addressed(self, part: PartitionPart) -> PartitionPart:
+    def addressed(self, part: m.PartitionPart) -> m.PartitionPart:
         """Return a part as a message of this attempt."""
-        begun = self.generation_clock if part.kind is PartKind.STATE else 0
+        begun = self.generation_clock if part.kind is m.PartKind.STATE else 0
         return structs.replace(
             part, generation=self.generation, term=self.term, attempt=self.number, generation_clock=begun
         )
@@ -78,11 +71,11 @@ class Attempt:
         replicas: Mapping[str, int],
         delta_sequence: int,
         unconfirmed: Mapping[str, Collection[int]] | None = None,
-    ) -> Activate:
+    ) -> m.Activate:
         """Return the order to begin with what this attempt has brought."""
         may_have = {to: tuple(sorted(clocks)) for to, clocks in (unconfirmed or {}).items()}
         text = json.dumps(msgspec.to_builtins(BeginOrder(role, dict(replicas), may_have, delta_sequence)))
-        return Activate(partition, self.generation, self.term, self.number, text)
+        return m.Activate(partition, self.generation, self.term, self.number, text)
 
 
 class Outgoing:
@@ -101,12 +94,12 @@ class Outgoing:
             drains,
         )
         self.sending = threading.Lock()  # the connection is for one thread at a time
-        self._parts: deque[PartitionPart] = deque()
+        self._parts: deque[m.PartitionPart] = deque()
         self._changed = threading.Condition()
         self._caught_up, self._over, self._pushes = False, False, 0
         self._error: BaseException | None = None
 
-    def add(self, parts: Iterable[PartitionPart]) -> None:
+    def add(self, parts: Iterable[m.PartitionPart]) -> None:
         """Queue parts for the new primary; they belong to the move from now on."""
         if not self.drains:
             with self._changed:

@@ -20,20 +20,8 @@ from plink.runtime.elastic.replica.mailbox import ActorThread, RaisedResult, Rep
 from plink.runtime.elastic.replica.outgoing import BeginOrder
 from plink.runtime.elastic.replica.replica_state import ReplicaState
 from plink.runtime.elastic.replica.snapshot import Role
+from plink.runtime.elastic.transport import messages as m
 from plink.runtime.elastic.transport.connection import StoreConfig
-from plink.runtime.elastic.transport.messages import (
-    Activate,
-    Announce,
-    Message,
-    PartitionPart,
-    PartKind,
-    Read,
-    ReplicationDelta,
-    ServerAnswer,
-    Status,
-    Update,
-    UpdateAnswer,
-)
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
 
@@ -42,7 +30,7 @@ MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits
 class _Waiting:
     """A read whose state is not there yet, or an announcement that is not decided."""
 
-    message: Read | Announce
+    message: m.Read | m.Announce
     box: ReplyBox
     until: float
 
@@ -77,10 +65,10 @@ class PartitionReplica(ReplicaState):
 
     now = staticmethod(time.monotonic)
 
-    def ask(self, message: Message) -> ServerAnswer:
+    def ask(self, message: m.Message) -> m.ServerAnswer:
         """Handle a message of a client or another server, from any thread; returns when it is done."""
-        at_once = self.thread.run_inline(self._answer_read, message) if isinstance(message, Read) else None
-        answer: ServerAnswer = at_once or self.thread.ask(message)
+        at_once = self.thread.run_inline(self._answer_read, message) if isinstance(message, m.Read) else None
+        answer: m.ServerAnswer = at_once or self.thread.ask(message)
         return answer
 
     def call(self, function: Callable[[], Result]) -> Result:
@@ -103,24 +91,24 @@ class PartitionReplica(ReplicaState):
         for read in waiting:
             self._read(read.message, read.box, read.until, now)
 
-    def _read(self, message: Read | Announce, box: ReplyBox, until: float, now: float) -> None:
+    def _read(self, message: m.Read | m.Announce, box: ReplyBox, until: float, now: float) -> None:
         """Answer a read, or let it wait."""
         answer = self._answer_read(message)
         if answer is None and now < until:
             self._waiting.append(_Waiting(message, box, until))
         else:
             stragglers = [] if self._partition is None else self._partition.stragglers()
-            box.put(answer or self._answer_with(Status.WAITING, ", ".join(map(str, stragglers))))
+            box.put(answer or self._answer_with(m.Status.WAITING, ", ".join(map(str, stragglers))))
 
-    def _answer_read(self, message: Read | Announce) -> ServerAnswer | None:
+    def _answer_read(self, message: m.Read | m.Announce) -> m.ServerAnswer | None:
         """Answer a read or an announcement; None: it has to wait. One that fails does not harm others."""
         try:
             stopped = self._stopped(message.generation, Role.SERVING)
-            return stopped or (self._granted(message) if isinstance(message, Announce) else self._state_for(message))
+            return stopped or (self._granted(message) if isinstance(message, m.Announce) else self._state_for(message))
         except Exception as error:
-            return self._answer_with(Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
+            return self._answer_with(m.Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
 
-    def _granted(self, message: Announce) -> ServerAnswer | None:
+    def _granted(self, message: m.Announce) -> m.ServerAnswer | None:
         now = self.now()
         if self._arbiter is None:
             if self._new_arbiter is None:
@@ -130,7 +118,7 @@ class PartitionReplica(ReplicaState):
         clock = self.partition.clock
         return grant and structs.replace(grant, generation=self.generation, term=self.term, clock=clock)
 
-    def _state_for(self, message: Read) -> ServerAnswer | None:
+    def _state_for(self, message: m.Read) -> m.ServerAnswer | None:
         self.partition.check()
         if self.partition.clock < message.state:
             return None
@@ -144,7 +132,7 @@ class PartitionReplica(ReplicaState):
             RowBlock(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted
         )
-        answer = self._answer_with(Status.OK, clock=clock)
+        answer = self._answer_with(m.Status.OK, clock=clock)
         included = is_reread and self._config.sees_ahead
         return structs.replace(answer, version=self.partition.version, included=included, blocks=blocks)
 
@@ -157,12 +145,12 @@ class PartitionReplica(ReplicaState):
         for read in self._waiting:
             read.box.put(RaisedResult(RejectedRequest("the server is closed")))
 
-    def _do(self, request: Message | Callable[[], Any], box: ReplyBox) -> None:
+    def _do(self, request: m.Message | Callable[[], Any], box: ReplyBox) -> None:
         try:
-            if isinstance(request, Read | Announce):
+            if isinstance(request, m.Read | m.Announce):
                 now = self.now()
                 self._read(request, box, now + self._read_wait_s, now)
-                if isinstance(request, Announce):
+                if isinstance(request, m.Announce):
                     self.answer_waiting()  # it may decide others, too
                 return
             try:
@@ -171,50 +159,50 @@ class PartitionReplica(ReplicaState):
                 self.publish()  # before anybody is notified
             box.put(result)
         except RejectedRequest as error:
-            box.put(RaisedResult(error) if callable(request) else self._answer_with(Status.REFUSED, str(error)))
+            box.put(RaisedResult(error) if callable(request) else self._answer_with(m.Status.REFUSED, str(error)))
         except BaseException as error:
             if callable(request) or isinstance(error, PlinkError):
                 box.put(RaisedResult(error))
             else:
-                box.put(self._answer_with(Status.REFUSED, _named(error)))
+                box.put(self._answer_with(m.Status.REFUSED, _named(error)))
 
-    def _answer_with(self, status: Status, text: str = "", clock: int | None = None) -> ServerAnswer:
+    def _answer_with(self, status: m.Status, text: str = "", clock: int | None = None) -> m.ServerAnswer:
         if clock is None:
             clock = -1 if self._partition is None else self._partition.clock
-        return ServerAnswer(self.number, status, self.generation, self.term, clock, text)
+        return m.ServerAnswer(self.number, status, self.generation, self.term, clock, text)
 
-    def _stopped(self, generation: int, role: Role) -> ServerAnswer | None:
+    def _stopped(self, generation: int, role: Role) -> m.ServerAnswer | None:
         """Return the answer to a message that cannot be taken in this role or generation."""
         if self.role in (Role.MOVED, Role.IN_DOUBT) or (self.role is not role and self.address):
-            return self._answer_with(Status.ELSEWHERE, self.address)
+            return self._answer_with(m.Status.ELSEWHERE, self.address)
         if self.role is not role:
-            return self._answer_with(Status.ABSENT)
+            return self._answer_with(m.Status.ABSENT)
         if generation < self.generation:
-            return self._answer_with(Status.ROLLED_BACK, clock=self.generation_clock)
+            return self._answer_with(m.Status.ROLLED_BACK, clock=self.generation_clock)
         if generation > self.generation:
-            return self._answer_with(Status.BEHIND)
+            return self._answer_with(m.Status.BEHIND)
         return None
 
-    def _answer(self, message: Message) -> ServerAnswer:
+    def _answer(self, message: m.Message) -> m.ServerAnswer:
         match message:
-            case Update():
+            case m.Update():
                 return self._stopped(message.generation, Role.SERVING) or self._update(message)
-            case ReplicationDelta():
+            case m.ReplicationDelta():
                 return self._stopped(message.generation, Role.REPLICA) or self._apply(message)
-            case PartitionPart():
+            case m.PartitionPart():
                 return self._take_part(message)
-            case Activate():
+            case m.Activate():
                 return self._activate(message)
         raise RejectedRequest(f"{type(message).__name__} is no request")
 
-    def _delay(self, message: Update) -> int | None:
+    def _delay(self, message: m.Update) -> int | None:
         """Return how many updates were applied between the read that one was computed from and itself; None where
         nothing bounds or counts that, as of first values and of what has nothing for the program's tables."""
         if self._max_delay is None or not message.clock or not self.partition.changes_program(message.blocks):
             return None
         return self.partition.version + message.others - message.version  # of the last that it adds up, at most
 
-    def _update(self, message: Update) -> ServerAnswer:
+    def _update(self, message: m.Update) -> m.ServerAnswer:
         members = 1 + message.others
         if members > max(1, len(self.partition.members)):
             raise RejectedRequest(f"a sum of {members} updates, of {len(self.partition.members)} workers")
@@ -244,9 +232,9 @@ class PartitionReplica(ReplicaState):
             self.changed()
         self.partition.check()
         steps, finished = self.partition.steps_of(message.worker, message.clock)
-        answer = UpdateAnswer(
+        answer = m.UpdateAnswer(
             self.number,
-            Status.OK,
+            m.Status.OK,
             self.generation,
             self.term,
             self.partition.clock,
@@ -257,31 +245,31 @@ class PartitionReplica(ReplicaState):
             dropped=taken and dropped,
         )
         after = message.worker, message.generation, message.clock + 1, message.state
-        read = self._answer_read(Read(self.number, *after, message.wanted)) if message.wanted else None
-        if read is None or read.status is not Status.OK:
+        read = self._answer_read(m.Read(self.number, *after, message.wanted)) if message.wanted else None
+        if read is None or read.status is not m.Status.OK:
             return answer  # it does not wait: other updates follow on the same connection
         return structs.replace(answer, clock=read.clock, included=read.included, blocks=read.blocks)
 
-    def _apply(self, message: ReplicationDelta) -> ServerAnswer:
+    def _apply(self, message: m.ReplicationDelta) -> m.ServerAnswer:
         if message.term < self.term:
             raise RejectedRequest(f"partition {self.number} is pushed by its primary of term {self.term}")
         self.term = message.term
         if self.partition.apply_delta(message):
             self.ended = message.last  # a push after the last one: the drain did not succeed
-        return self._answer_with(Status.OK)
+        return self._answer_with(m.Status.OK)
 
-    def _take_part(self, message: PartitionPart) -> ServerAnswer:
+    def _take_part(self, message: m.PartitionPart) -> m.ServerAnswer:
         if self.role is Role.SERVING:
             raise RejectedRequest(f"partition {self.number} is served here already")
         self._in_time(message.generation)
-        is_state = message.kind is PartKind.STATE
+        is_state = message.kind is m.PartKind.STATE
         if self.role is Role.REPLICA and (
             message.generation < self.generation or (not is_state and message.generation != self.generation)
         ):
             raise RejectedRequest(
                 f"partition {self.number} is in generation {self.generation} here, not {message.generation}"
             )
-        if is_state or message.kind is PartKind.NUMBERS:
+        if is_state or message.kind is m.PartKind.NUMBERS:
             self._begin_attempt(message)
         elif message.attempt != self._attempt:
             raise RejectedRequest(f"partition {self.number} is not being brought by attempt {message.attempt}")
@@ -291,9 +279,9 @@ class PartitionReplica(ReplicaState):
             self.generation, self.generation_clock = message.generation, message.generation_clock
         else:
             take(self.partition, message)
-        return self._answer_with(Status.OK)
+        return self._answer_with(m.Status.OK)
 
-    def _begin_attempt(self, message: PartitionPart) -> None:
+    def _begin_attempt(self, message: m.PartitionPart) -> None:
         same_mover = message.attempt >> MOVER_BITS == self._last_attempt >> MOVER_BITS
         late = message.attempt <= self._last_attempt if same_mover else message.term < self.arriving_term
         if late or message.term < self.term:
@@ -309,9 +297,9 @@ class PartitionReplica(ReplicaState):
                 f"partition {self.number} is of generation {generation}, and was rolled back in {self.least_generation}"
             )
 
-    def _activate(self, message: Activate) -> ServerAnswer:
+    def _activate(self, message: m.Activate) -> m.ServerAnswer:
         if message.attempt == self._begun:
-            return self._answer_with(Status.OK)  # a repeat
+            return self._answer_with(m.Status.OK)  # a repeat
         self._in_time(message.generation)
         if self.role not in (Role.ARRIVING, Role.REPLICA):
             raise RejectedRequest(f"partition {self.number} has not arrived here")
@@ -337,7 +325,7 @@ class PartitionReplica(ReplicaState):
             self.completed_moves.add(message.term)
         self.address = ""
         self.place(self.partition, order.role, message.term)
-        return self._answer_with(Status.OK)
+        return self._answer_with(m.Status.OK)
 
 
 def _named(error: BaseException) -> str:
