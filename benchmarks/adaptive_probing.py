@@ -21,8 +21,8 @@ from benchmarks.prediction_methods import coordinates, low_rank
 from benchmarks.record import Bar, record
 from plink.model.network import Matrix
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
+from probes.disjoint_pairs import RoundRobin
 from probes.plan import AllPairs, ProbePlan
-from probes.round_robin import RoundRobin
 from solvers.prediction.observed import observed
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from plink.model.network_file import FlowEntry
-from probes.disjoint_pairs import disjoint, nearest_pairs
+from probes.disjoint_pairs import Pair, as_pairs, disjoint, nearest_pairs
 from probes.methods import FlowLimits, run_flows
-from probes.round_robin import Pair, as_pairs
 from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 

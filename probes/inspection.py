@@ -3,23 +3,23 @@
 import time
 from typing import Any
 
-from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
+from probes.scheduler import AgentBody, AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _MAX_UNIX_TIME_S = 1e12  # an answer beyond it is malformed
 _LIMIT_S = 40.0  # a host asks several tools, each bounded
 
 
-def inspect_all(session: ProbeSession) -> dict[str, dict[str, Any]]:
+def inspect_all(session: ProbeSession) -> dict[str, AgentBody]:
     """Return facts by host name: those of :func:`probes.agent.inspection.inspect` of the agent's first report, and
     ``clock_offset_s``, how far its clock is ahead of this machine's."""
-    facts: dict[str, dict[str, Any]] = {}
+    facts: dict[str, AgentBody] = {}
     tasks = [ProbeTask((host,), _inspect(session, host, facts)) for host in session.agents]
     session.scheduler.run(tasks)
     return facts
 
 
-def _inspect(session: ProbeSession, host: int, facts: dict[str, dict[str, Any]]) -> RequestBatches:
+def _inspect(session: ProbeSession, host: int, facts: dict[str, AgentBody]) -> RequestBatches:
     peers = [session.context.address(other) for other in session.agents if other != host][:1]
     try:
         (answer,) = yield [AgentRequest(host, {"method": "inspect", "peers": peers}, _LIMIT_S)]

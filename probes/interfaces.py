@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from plink.model.network_file import InterfacesEntry
 from probes.agent.routes import MAX_ADDRESSES
-from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
+from probes.scheduler import AgentBody, AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 _LIMIT_S = 30.0
@@ -26,7 +26,7 @@ _Routes = dict[str, tuple[str | None, str | None]]  # by address: interface and 
 
 def find_interfaces(session: ProbeSession) -> InterfacesEntry | None:
     """Return the interfaces that hosts use, None where no host uses more than one."""
-    answers: dict[int, dict[str, Any]] = {}
+    answers: dict[int, AgentBody] = {}
     targets = _addresses(session.agents, session.context.address)
     tasks = [ProbeTask((host,), _ask(host, list(targets), answers)) for host in session.agents]
     session.scheduler.run(tasks, cores_per_task=1)
@@ -60,7 +60,7 @@ def _addresses(agents: Mapping[int, Mapping[str, Any]], main: Any) -> dict[str, 
     return {address: host for host, addresses in unique.items() for address in addresses[:limit]}
 
 
-def _ask(host: int, addresses: list[str], answers: dict[int, dict[str, Any]]) -> RequestBatches:
+def _ask(host: int, addresses: list[str], answers: dict[int, AgentBody]) -> RequestBatches:
     try:
         (answer,) = yield [AgentRequest(host, {"method": "routes", "addresses": addresses}, _LIMIT_S)]
     except TaskFailed:

@@ -1,15 +1,38 @@
 """Selection of the probing method for each host, by trials before the rounds begin (``--method auto``)."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from probes.remeasuring import remeasure
-from probes.round_robin import Pair, RoundRobin, as_pairs
+import numpy as np
+
+from probes.disjoint_pairs import Pair, RoundRobin, as_pairs
+from probes.measurements import Measurements
+from probes.methods import MeasurementContext, probe_task
 from probes.session import ProbeSession
 
 ORDER = ("stamp", "icmp", "tcp")  # best first
 _COUNT = 20
 _PARTNERS = 3  # a method is ruled out for a host only after so many others could not reach it
+
+
+def remeasure(
+    session: ProbeSession, pairs: list[tuple[int, int]], count: int, method: str = "stamp"
+) -> dict[tuple[int, int], float]:
+    """Return the 10th percentile of both directions of every pair that was measured both ways, microseconds.
+
+    The pairs need not be disjoint: the scheduler runs those that share a host one after the other.
+    """
+    scratch = Measurements(session.measurements.hosts)
+    # SSIDs continue those of the session: an agent never sees one twice.
+    settings = replace(session.context.settings, count=count)
+    context = MeasurementContext(settings, session.agents, scratch, session.context.ssids)
+    session.scheduler.run([probe_task(context, method, *pair) for pair in dict.fromkeys(pairs)])
+    directions = [direction for i, j in pairs for direction in ((i, j), (j, i))]
+    return {
+        (i, j): float(scratch.latency[i, j])
+        for i, j in directions
+        if not np.isnan(scratch.latency[i, j] + scratch.latency[j, i])
+    }
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from probes.flow_reference import FlowReference
 from probes.measurements import Measurements
-from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
+from probes.scheduler import AgentBody, AgentRequest, ProbeTask, RequestBatches, TaskFailed
 
 _CONTROL_S = 10.0  # longer than any message takes over a slow connection
 _SSIDS = 1 << 16
@@ -64,7 +64,7 @@ class MeasurementContext:
     """
 
     settings: ProbeSettings
-    agents: dict[int, dict[str, Any]]
+    agents: dict[int, AgentBody]
     measurements: Measurements
     ssids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     flow_reference: FlowReference | None = None
@@ -84,7 +84,7 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     # In the worst case all but one probe of each window are lost.
     timeout_s = _CONTROL_S + settings.hello_s + settings.timeout_s * (2 + each / window)
 
-    def request(peer: int, ssid_out: int, ssid_in: int) -> dict[str, Any]:
+    def request(peer: int, ssid_out: int, ssid_in: int) -> AgentBody:
         return {
             "method": "pair",
             "peer": [context.address(peer), context.agents[peer]["port"]],
@@ -111,7 +111,7 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
 
 
 def _tool(
-    context: MeasurementContext, a: int, b: int, name: str, request: Callable[[int], dict[str, Any]], timeout_s: float
+    context: MeasurementContext, a: int, b: int, name: str, request: Callable[[int], AgentBody], timeout_s: float
 ) -> RequestBatches:
     """Measure by a tool that both hosts run against each other at the same time."""
     try:
@@ -127,7 +127,7 @@ def icmp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     """Measure by ICMP echoes of fping, or of Scapy where fping is missing (T 5.2.2)."""
     count = min(max(1, context.settings.count // 2), _MAX_ECHOES)
 
-    def request(peer: int) -> dict[str, Any]:
+    def request(peer: int) -> AgentBody:
         return {
             "method": "icmp",
             "peer": context.address(peer),
@@ -142,7 +142,7 @@ def tcp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     """Measure by TCP handshakes, timed by the kernel, with the agent's port or, where that is closed, SSH's."""
     count = min(max(1, context.settings.count // 2), _MAX_HANDSHAKES)
 
-    def request(peer: int) -> dict[str, Any]:
+    def request(peer: int) -> AgentBody:
         ports = [context.agents[peer]["tcp_port"], context.agents[peer]["ssh_port"]]
         return {"method": "tcp", "peer": context.address(peer), "ports": ports, "count": count}
 
@@ -202,7 +202,7 @@ def run_flows(
     senders: Sequence[int],
     limits: FlowLimits,
     addresses: Mapping[int, str | None] | None = None,
-) -> Generator[list[AgentRequest], list[dict[str, Any]], list[tuple[int, int, float]]]:
+) -> Generator[list[AgentRequest], list[AgentBody], list[tuple[int, int, float]]]:
     """Run a TCP flow from each of these senders, at the same time; return (sender, receiver, Gbit/s) of each.
 
     :param addresses: of receivers, where others than the usual ones are to be used.
@@ -215,7 +215,7 @@ def run_flows(
         AgentRequest(host, {"method": "flow_listen"} | ({"address": own[host]} if host in own else {}), _CONTROL_S)
         for host in receivers
     ]
-    requests: dict[int, dict[str, Any]] = {host: {} for host in pair}
+    requests: dict[int, AgentBody] = {host: {} for host in pair}
     for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
         if type(answer.get("port")) is not int:
             raise TaskFailed(f"{context.measurements.hosts.names[receiver]} cannot listen for a flow")

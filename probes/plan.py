@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from probes.round_robin import Pair, RoundRobin, as_pairs
+from probes.disjoint_pairs import Pair, RoundRobin, as_pairs
 
 
 class ProbePlan(Protocol):

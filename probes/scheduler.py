@@ -12,13 +12,15 @@ from typing import Any
 
 from plink.transport.fleet import AgentMessage, Fleet
 
+AgentBody = dict[str, Any]  # what is sent to an agent, or what it answers
+
 
 @dataclass(frozen=True)
 class AgentRequest:
     """A message to one agent, to be answered within ``timeout_s`` by a message with the same ``task``."""
 
     host: int
-    body: dict[str, Any]
+    body: AgentBody
     timeout_s: float
 
 
@@ -30,7 +32,7 @@ OUT_OF_TIME = "not tried: the time was over"
 # The two ends of a pair keep two cores busy. With fewer, each waits for the other.
 CORES_PER_TASK = 2
 
-RequestBatches = Generator[list[AgentRequest], list[dict[str, Any]], None]
+RequestBatches = Generator[list[AgentRequest], list[AgentBody], None]
 
 
 @dataclass
@@ -44,7 +46,7 @@ class ProbeTask:
     batches: RequestBatches
     on_skipped: Callable[[str], None] = lambda reason: None
     pending: dict[int, int] = field(default_factory=dict)  # number of a request -> its place in the batch
-    answers: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[AgentBody] = field(default_factory=list)
     deadline: float = 0.0
 
 

@@ -14,10 +14,10 @@ from plink.transport.connector import Connector
 from plink.transport.fleet import Fleet
 from plink.transport.peers import sample_peers
 from plink.transport.program import AgentProgram
+from probes.disjoint_pairs import all_rounds
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings, probe_task
-from probes.round_robin import all_rounds
-from probes.scheduler import CORES_PER_TASK, ProbeScheduler
+from probes.scheduler import CORES_PER_TASK, AgentBody, ProbeScheduler
 
 PROGRAM = AgentProgram(
     (
@@ -77,7 +77,7 @@ class ProbeSession:
         self._fleet.close()
 
     @property
-    def agents(self) -> dict[int, dict[str, Any]]:
+    def agents(self) -> dict[int, AgentBody]:
         """The first report of every agent, by the index of its host; lost hosts are missing."""
         return self.context.agents
 
@@ -143,7 +143,7 @@ class ProbeSession:
         self.scheduler.run(tasks, on_done, cores_per_task=cores)
 
 
-def _is_valid(report: dict[str, Any]) -> bool:
+def _is_valid(report: AgentBody) -> bool:
     """Return whether the first report of an agent has all that is used later."""
     texts = [report.get(key) for key in ("hostname", "boot_id", "address", "python")]
     numbers = [report.get(key) for key in ("cores", "port")]

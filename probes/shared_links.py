@@ -22,8 +22,21 @@ from typing import Any
 
 from plink.model.network_file import SharedLinkEntry
 from probes.boundary_pairs import HostGroup, Pair, TierGroups, pairs_across, pairs_between
-from probes.group_runs import MIN_GROWTH, STEADY_SHARE, WAYS, FlowRun, GroupRuns, Side, is_unsteady
-from probes.limit_tests import Capacities, LimitTest, carried, flows_to_fill, limit_tests, may_gain
+from probes.group_runs import (
+    MIN_GROWTH,
+    STEADY_SHARE,
+    WAYS,
+    Capacities,
+    FlowRun,
+    GroupRuns,
+    LimitTest,
+    Side,
+    carried,
+    flows_to_fill,
+    is_unsteady,
+    limit_tests,
+    may_gain,
+)
 from probes.session import ProbeSession
 
 _MIN_USUAL_SHARE = 0.8  # of the median of the groups: those with less are measured by themselves

@@ -7,12 +7,11 @@ that may be missing has the type ``... | Unset`` and the default ``UNSET``; None
 
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from plink.model.storage import write_document
+from plink.model.storage import JsonObject, write_document
 
 __all__ = ["UNSET", "Document", "Part", "Unset"]
 
@@ -26,9 +25,9 @@ class Part(Struct, frozen=True, kw_only=True):
 class Document(Part, frozen=True, kw_only=True, tag_field="schema", tag=""):
     """Document as a whole; a kind of document gives its ``tag``, like ``plink.cost/1``."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the document as it is written, of JSON's types alone."""
-        document: dict[str, Any]
+        document: JsonObject
         try:
             document = msgspec.json.decode(msgspec.json.encode(self))
         except UnicodeEncodeError:  # the name of a file, or a word that was typed, need be no UTF-8

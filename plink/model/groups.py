@@ -8,7 +8,7 @@ from msgspec import Meta
 from plink.errors import InputError
 from plink.model.codec import convert
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.host_names import check_name
+from plink.model.hostlist import check_name
 from plink.model.storage import name_of, parse_document, read_text
 from plink.model.types import Fingerprint, HostName, NonNegative, PositiveInt, Share
 

@@ -6,12 +6,32 @@ import re
 from collections.abc import Sequence
 
 from plink.errors import InputError
-from plink.model.host_names import check_name
 
+# Letters of DNS names, IPv4 and IPv6 addresses (with a zone) and folder-free user names: nothing a shell, ssh or a
+# launcher's own hostfile syntax would read as more than a name, and no leading dash that would make it an option.
+_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}")
+_LAB_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
 MAX_HOSTS = 65536  # that one file may name
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+def check_name(text: object, location: str, what: str = "host name") -> str:
+    """Return the text if it can be a host's name or address.
+
+    :raises InputError: when it is no string, or holds what a shell or a hostfile would read as more than a name.
+    """
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise InputError(location, f"{text!r} cannot be a {what} (letters, digits, '.', '-', '_', ':' only)")
+    return text
+
+
+def check_lab_name(text: object, location: str) -> str:
+    """Return the text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
+    if not isinstance(text, str) or not _LAB_NAME.fullmatch(text):
+        raise InputError(location, f"{text!r} cannot be a lab's name (1 to 16 lower-case letters, digits and dashes)")
+    return text
 
 
 def expand_hostlist(text: str, location: str) -> list[str]:

@@ -19,9 +19,8 @@ from msgspec import Meta, to_builtins
 from plink.errors import InputError, UsageError
 from plink.model.codec import convert
 from plink.model.document import Part, Unset
-from plink.model.host_names import check_lab_name, check_name
 from plink.model.hostfile import KEYS, HostLine, parse_line
-from plink.model.hostlist import MAX_HOSTS
+from plink.model.hostlist import MAX_HOSTS, check_lab_name, check_name
 from plink.model.storage import name_of, read_text
 from plink.model.types import HostName, Name, NonNegative, Positive
 

@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,15 @@ from plink.model.network_file import (
     SharedTierEntry,
 )
 from plink.model.network_table import SMALLEST, parse_table
-from plink.model.printed import instead_of_json
-from plink.model.storage import file_and_fragment, name_of, parse_document, read_text, write_document
+from plink.model.storage import (
+    JsonObject,
+    file_and_fragment,
+    instead_of_json,
+    name_of,
+    parse_document,
+    read_text,
+    write_document,
+)
 
 _log = logging.getLogger("plink.network")
 _FIRST_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")  # as a person wants to see them
@@ -52,7 +58,7 @@ class Network:
     bandwidth_gbps: Matrix | None = None
     details: NetworkDetails = field(default_factory=NetworkDetails)
     location: str = "network"
-    others: dict[str, Any] = field(default_factory=dict)
+    others: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "latency_us", _read_only(self.latency_us))
@@ -84,7 +90,7 @@ class Network:
         return tuple(_read_only(symmetrised(half)) for half in self.halves() or ())
 
     @property
-    def host_identities(self) -> dict[str, dict[str, Any]]:
+    def host_identities(self) -> dict[str, JsonObject]:
         """Identity of the machine behind each name (``hostname``, ``addresses``), as far as known."""
         identities = zip(self.hosts.names, self.machines, strict=True)
         return {name: to_builtins(machine) for name, machine in identities if machine is not None}
@@ -188,7 +194,7 @@ class Network:
         machines = self.details.machines or []
         return machines if len(machines) == len(self.hosts) else [None] * len(self.hosts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the document as written to disk."""
         document = NetworkFile(
             hosts=self.hosts.entries(),
@@ -262,7 +268,7 @@ def matrix_from_json(value: object, n: int, location: str) -> Matrix:
     return matrix
 
 
-def network_from_json(document: dict[str, Any], location: str) -> Network:
+def network_from_json(document: JsonObject, location: str) -> Network:
     """Return a network from its JSON document; ``location`` names the file in errors.
 
     :raises InputError: when the schema, a matrix' shape or a value is wrong, naming the key.

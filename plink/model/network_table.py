@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError
-from plink.model.host_names import check_name
+from plink.model.hostlist import check_name
 from plink.model.units import MeasurementUnit, parse_unit
 
 SMALLEST = (

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, field
 
@@ -11,7 +11,7 @@ from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.embedding import SmoothingVerdict
 from plink.model.hosts import Hosts, parse_hosts
-from plink.model.storage import name_of, parse_document, read_text
+from plink.model.storage import JsonObject, name_of, parse_document, read_text
 from plink.model.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 
 # An order may cost any multiple of another one: more than so many is no measurement.
@@ -160,7 +160,7 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
         return Hosts(tuple(hosts_by_name[name] for name in self.hosts), hosts.lab)
 
 
-def order_from_json(document: dict[str, Any], location: str) -> RankOrder:
+def order_from_json(document: JsonObject, location: str) -> RankOrder:
     """Return an order from its JSON document.
 
     :raises InputError: when the schema or a key is wrong.

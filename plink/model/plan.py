@@ -20,7 +20,7 @@ from plink.model.hosts import HostEntries, Hosts, hosts_of
 from plink.model.order import RankOrder, check_order
 from plink.model.schedule import Indices, Schedule, ScheduleFile
 from plink.model.schedule_file import schedule_from
-from plink.model.storage import STANDARD, name_of, parse_document, read_document, read_text
+from plink.model.storage import STANDARD, JsonObject, name_of, parse_document, read_document, read_text
 from plink.model.types import Count, Fingerprint, Name, Positive
 
 Groups = tuple[tuple[int, ...], ...]
@@ -175,7 +175,7 @@ class Plan:
             schedule=None if self.schedule is None else self.schedule.file(with_waits=False),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the document as JSON."""
         return self.file().to_json()
 
@@ -184,7 +184,7 @@ class Plan:
         self.file().write(path)
 
 
-def plan_from_json(document: dict[str, Any], location: str) -> Plan:
+def plan_from_json(document: JsonObject, location: str) -> Plan:
     """Return a plan from its JSON document, anybody's; ``location`` names the file in errors.
 
     :raises InputError: naming the key that is wrong.

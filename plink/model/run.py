@@ -1,5 +1,6 @@
 """Jobs: how one ended (``plink.run/1``), all that were run here (``plink.runs/1``), what one order gained over another
-(``plink.compare/1``), and one that waits in a queue (``plink.submission/1``)."""
+(``plink.compare/1``), one that waits in a queue (``plink.submission/1``), and the decisions of an Autotune log, made
+again (``plink.autotune-replay/1``)."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,9 +9,41 @@ from msgspec import Meta
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.hosts import HostEntry
 from plink.model.pipeline.rank_report import RankReport
-from plink.model.types import Count, HostName, NonNegative, Positive, PositiveInt
+from plink.model.types import Count, HostName, Name, NonNegative, Positive, PositiveInt
 
+_ACTIONS = ["watch", "wait", "resend", "quicktune", "finetune", "return", "done"]
 OrderName = Literal["given", "plink"]
+
+
+class ReplayedInterval(Part, frozen=True, kw_only=True):
+    """What was observed between two decisions, and the decision made again."""
+
+    at_s: NonNegative | None
+    """When it was told, seconds from the job's beginning; null where the log does not say."""
+    epoch: Count
+    """How many times masters had been moved before it."""
+    bytes_per_s: Count
+    """Bytes all-reduced a second in it."""
+    imbalance: Annotated[float, Meta(ge=1)] | None
+    """The most that a rank sends over the least, under the masters at work then; null where these are not known."""
+    action: Annotated[str, Meta(extra_json_schema={"enum": _ACTIONS})]
+    """What is decided now."""
+    reason: Name
+    """Why, in a line."""
+    as_logged: bool
+    """The log has the same decision, with the same masters."""
+
+
+class AutotuneReplay(Document, frozen=True, kw_only=True, tag="plink.autotune-replay/1"):
+    """The decisions of an Autotune log, made again.
+
+    Printed by `plink runs replay --json`.
+    """
+
+    stretches: tuple[ReplayedInterval, ...]
+    """One entry a stretch, up to the first decision that differs: what follows was seen under other masters."""
+    as_logged: bool
+    """No decision differs."""
 
 
 class RankEntry(Part, frozen=True, kw_only=True):

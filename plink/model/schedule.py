@@ -18,6 +18,7 @@ from msgspec import Meta, field
 
 from plink.errors import UsageError
 from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.storage import JsonObject
 from plink.model.types import Count, PositiveInt
 
 Collective = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce"]
@@ -169,7 +170,7 @@ class Schedule:
             ],
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Return the document as written to disk, one transfer a line."""
         return self.file().to_json()
 
@@ -223,7 +224,7 @@ def mirrored(schedule: Schedule) -> Schedule:
 def forward_and_reverse(reduction: Schedule, back: Schedule | None = None) -> Schedule:
     """Return the all-reduce of a reduce-scatter (or reduce) and its reverse, or of another all-gather ``back``."""
     back = back or mirrored(reduction)
-    joined: dict[str, Any] = {
+    joined: JsonObject = {
         name: np.concatenate([getattr(reduction, name), getattr(back, name)])
         for name in ("source", "target", "first", "count", "copies")
     }

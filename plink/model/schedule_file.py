@@ -1,4 +1,5 @@
-"""Read schedules from files; every transfer is validated. Schedules by size of message (``plink.aggregation/2``)."""
+"""Read schedules from files; every transfer is validated. Schedules by size of message (``plink.aggregation/2``), and
+what is computed of one (``plink.verification/1``, ``plink.count/1``)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +13,47 @@ from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.schedule import Indices, Schedule, ScheduledTransfer, ScheduleFile
 from plink.model.storage import name_of, read_document
-from plink.model.types import Count
+from plink.model.types import Count, Name, NonNegative
 
+_PerRank = Annotated[tuple[NonNegative, ...], Meta(min_length=2)]
 # Transfers times their chunks: two arrays of that length are made of it. Halving-doubling of 4,096 ranks has 2**25.
 MAX_MOVES = 1 << 26
 _MAX_LISTED_TRANSFERS = 12  # transfers of a cycle that a message lists
-
-
 _Bytes = Annotated[int, Meta(ge=1, le=1 << 40)]
+
+
+class ScheduleVerification(Document, frozen=True, kw_only=True, tag="plink.verification/1"):
+    """Whether a schedule does what its name says.
+
+    Printed by `plink schedule verify --json`.
+    """
+
+    valid: bool
+    """Whether every rank ends with every contribution exactly once, without deadlock and without unordered writes."""
+    errors: Annotated[tuple[Name, ...], Meta(max_length=20)]
+    """What is wrong, each naming the transfer to blame; the first 20. Empty when it is valid."""
+    contributors: tuple[Count, ...] = ()
+    """The ranks that add something and want the result; servers of their own do neither."""
+
+
+class ScheduleCount(Document, frozen=True, kw_only=True, tag="plink.count/1"):
+    """What a schedule moves.
+
+    Printed by `plink schedule count --json`.
+    """
+
+    rounds: Count
+    """How many rounds."""
+    transfers: Count
+    """How many transfers."""
+    bytes_on_wire: NonNegative
+    """Bytes sent by all ranks together."""
+    sent_bytes: _PerRank
+    """Bytes that each rank sends."""
+    received_bytes: _PerRank
+    """Bytes that each rank receives."""
+    cross_group_bytes: NonNegative | None
+    """Bytes between ranks of different groups; null without groups."""
 
 
 class SizeClassEntry(Part, frozen=True, kw_only=True):

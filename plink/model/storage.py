@@ -17,14 +17,34 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from plink.errors import InputError, PlinkError, UsageError
-from plink.model.printed import instead_of_json
 
+_EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
+_PRINTED_TEXTS = (
+    (
+        re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: \d+ rounds, \d+ transfers of \d+ chunks\s*$"),
+        "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
+    ),
+    (
+        re.compile(r"[\w.-]+, \d+ ranks( in \d+ groups)?, [^,]+, model [\w-]+(: .*)?$"),
+        "this is the text for people that `plink plan` and `plink cost` print; `plink plan -o FILE` or `--json` "
+        "writes the plan",
+    ),
+)
+JsonObject = dict[str, Any]
 STANDARD = "-"
 _MAX_INLINE_ITEMS = 16  # numbers or names that fit on the line of what they belong to
 MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
 _READ_BYTES = 1 << 20
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
 _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
+
+
+def instead_of_json(text: str) -> str | None:
+    """Explain a text that should be JSON and is not, None without an explanation."""
+    if not text.strip():
+        return _EMPTY
+    first = text.split("\n", 1)[0]
+    return next((explanation for pattern, explanation in _PRINTED_TEXTS if pattern.match(first)), None)
 
 
 def name_of(path: str | Path) -> str:
@@ -92,7 +112,7 @@ def _read_limited(file: BinaryIO | gzip.GzipFile, location: str) -> bytes:
     return b"".join(parts)
 
 
-def read_document(path: str | Path) -> dict[str, Any]:
+def read_document(path: str | Path) -> JsonObject:
     """Return one JSON object from a file, as :func:`parse_document`.
 
     :raises InputError: when the file cannot be read or does not hold a JSON object.
@@ -100,7 +120,7 @@ def read_document(path: str | Path) -> dict[str, Any]:
     return parse_document(read_text(path), name_of(path))
 
 
-def parse_document(text: str, location: str) -> dict[str, Any]:
+def parse_document(text: str, location: str) -> JsonObject:
     """Return one JSON object from text, strict JSON: NaN and Infinity are refused; ``location`` names the file in
     errors.
 
@@ -296,12 +316,12 @@ def _temporary_path(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
-def write_document(path: str | Path, document: dict[str, Any]) -> None:
+def write_document(path: str | Path, document: JsonObject) -> None:
     """Write one JSON object, rows of matrices one a line so that people and ``diff`` can read it."""
     write_text(path, render_document(document))
 
 
-def render_document(document: dict[str, Any]) -> str:
+def render_document(document: JsonObject) -> str:
     """Return the text of a JSON document: two-space indent for objects, lists of plain values on one line."""
     return _render(document, "") + "\n"
 

@@ -20,6 +20,7 @@ from msgspec import Meta
 from plink.errors import InputError, PlinkError
 from plink.model.codec import convert
 from plink.model.elastic.fields import UpdateCounts
+from plink.model.storage import JsonObject
 from plink.model.types import Quantity
 
 SCHEMA = "plink.elastic-log/1"
@@ -199,7 +200,7 @@ class ElasticLog:
         """Write one entry; it is in the file when this returns."""
         self._write({"at": 0, "what": entry.what} | msgspec.to_builtins(entry) | {"at": round(entry.at, 6)})
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: JsonObject) -> None:
         text = json.dumps({key: _number(value) for key, value in line.items()}) + "\n"
         with self._lock:
             if self.write_error is not None:
@@ -265,7 +266,7 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     return tuple(entries)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: Path) -> Iterator[tuple[int, JsonObject]]:
     try:
         with path.open(encoding="utf-8") as file:
             for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), 1):

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.codec import convert
 from plink.model.hosts import Hosts, hosts_from_json
-from plink.model.storage import read_document, write_document
+from plink.model.storage import JsonObject, read_document, write_document
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Run:
     runs, and for good where plink itself was killed."""
 
     folder: Path
-    document: dict[str, Any]
+    document: JsonObject
 
     @property
     def id(self) -> str:
@@ -74,7 +74,7 @@ class Run:
     def _value(self, kind: type[T], key: str, value: object) -> T:
         return convert(kind, value, str(self.folder / _FILE), key)
 
-    def machines(self) -> dict[str, dict[str, Any]]:
+    def machines(self) -> dict[str, JsonObject]:
         """Return the hosts' identities when they were measured; empty where the file has none."""
         value = self.document.get("machines")
         identities = value if isinstance(value, dict) else {}
@@ -84,7 +84,7 @@ class Run:
 class Record:
     """Writer of a run's record. The first write error is kept in ``write_error``; the job goes on."""
 
-    def __init__(self, folder: Path, request: dict[str, Any], logs: Path | None = None) -> None:
+    def __init__(self, folder: Path, request: JsonObject, logs: Path | None = None) -> None:
         """:raises PlinkError: when the folder cannot be made."""
         self.folder = folder
         self._write_error: str | None = None
@@ -108,7 +108,7 @@ class Record:
         """Record one line of a rank, or (rank None) of the launcher."""
         self._logs.line(rank, stream, line)
 
-    def finish(self, result: dict[str, Any]) -> None:
+    def finish(self, result: JsonObject) -> None:
         """Record the result, as of :meth:`runners.job.result.RunResult.to_json`, and close the logs."""
         self._logs.close()
         try:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from plink.model.elastic.summary import TotalCost
-from plink.records.elastic_history import HostPeriod, members_of
+from plink.records.elastic_history import HostPeriod, IterationValues, members_of
 from plink.records.elastic_log import HostEvent
-from plink.records.iteration_values import IterationValues
 
 _GONE = ("left", "failed")
 

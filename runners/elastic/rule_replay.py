@@ -14,7 +14,7 @@ from plink.model.consistency import SSP, parse_rule
 from plink.model.rules.asp import ASP
 from plink.model.rules.dssp import DSSP
 from plink.model.rules.elastic_bsp import ElasticBSP
-from plink.records.work_shares import Work
+from plink.records.elastic_history import Work
 from plink.runtime.elastic.worker.zipline import barrier
 from solvers.elastic.speeds import MIN_GAIN, UNEVEN_CLOCKS
 

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from plink.errors import InputError, UsageError
 from plink.model.codec import convert
 from plink.model.document import UNSET
-from plink.model.host_names import check_lab_name
-from plink.model.hostlist import expand_hostlist
+from plink.model.hostlist import check_lab_name, expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.request import FeatureRequest, Option, Text
 from plink.model.topology.flat import Truth

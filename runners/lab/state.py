@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plink.errors import PlinkError, UsageError
-from plink.model.host_names import check_lab_name
+from plink.model.hostlist import check_lab_name
 from plink.model.storage import read_document, write_document
 from runners.lab.blueprint import Blueprint, from_json
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.schedule import Schedule
-from plink.model.schedule_results import ScheduleCount
+from plink.model.schedule_file import ScheduleCount
 
 
 def count(schedule: Schedule, size_bytes: float, group_of: npt.NDArray[np.intp] | None = None) -> ScheduleCount:

@@ -11,7 +11,7 @@ import pytest
 from plink.features.check import run as check
 from plink.features.check.benchmark import PlannedBenchmark
 from plink.model.check import BenchmarkRun, OrderTiming
-from plink.model.printed import instead_of_json
+from plink.model.storage import instead_of_json
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
 

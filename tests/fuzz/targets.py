@@ -139,8 +139,7 @@ def groups(data: bytes) -> None:
 
 def plan(data: bytes) -> None:
     """``plink.plan/1``, with its schedule and masters."""
-    from plink.model.plan_file import plan_from_json, read_plan
-
+    from plink.model.plan import plan_from_json, read_plan
     from plink.model.storage import parse_document, render_document
 
     plan = read_plan(_file(data, "plan.json"))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError, UsageError
-from plink.model.host_names import check_name
+from plink.model.hostlist import check_name
 from plink.model.hosts import Host, Hosts, hosts_from_json, parse_hosts, read_hosts, render_hosts
 
 NAMES = st.from_regex(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,30}", fullmatch=True).filter(

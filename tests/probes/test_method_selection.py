@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.method_selection import MethodSelection, reachable_hosts, select_methods
-from probes.remeasuring import remeasure
+from probes.method_selection import MethodSelection, reachable_hosts, remeasure, select_methods
 from probes.session import ProbeSession
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips, session_of
 

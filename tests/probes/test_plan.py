@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from benchmarks.fabric import SimulatedFabric, three_tier
 from plink.model.network import Matrix
-from probes.adaptive import AdaptivePlan, AdaptiveSettings
-from probes.convergence import GroupConvergence, neighbourhood_overlap
-from probes.disjoint_pairs import disjoint, nearest_pairs
+from probes.adaptive import AdaptivePlan, AdaptiveSettings, GroupConvergence, neighbourhood_overlap
+from probes.disjoint_pairs import Pair, all_rounds, disjoint, nearest_pairs
 from probes.plan import AllPairs, LinkAwarePlan, LinkLimit, ProbePlan
-from probes.round_robin import Pair, all_rounds
 from solvers.prediction.tiered import predict_tiered
 
 SEEDS = st.integers(0, 2**32 - 1)

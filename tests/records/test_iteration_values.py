@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.records.iteration_values import IterationValues
+from plink.records.elastic_history import IterationValues
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 50))), st.integers(0, 30))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plink.records.work_shares import work_sentence, work_shares
+from plink.records.elastic_history import work_sentence, work_shares
 
 _SLOW = {"a": (1.0, 1.0, 1), "b": (1.0, 1.0, 1), "c": (2.0, 0.0, 1)}
 

@@ -27,10 +27,9 @@ from probes.inspection import inspect_all
 from probes.interface_flows import measure_interfaces
 from probes.interfaces import find_interfaces
 from probes.measurements import Measurements
-from probes.method_selection import reachable_hosts
+from probes.method_selection import reachable_hosts, remeasure
 from probes.methods import ProbeSettings
 from probes.plan import AllPairs
-from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for

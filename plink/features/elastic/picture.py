@@ -9,9 +9,8 @@ import numpy as np
 
 from plink.model.units import count, time_unit
 from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, short, title
-from plink.records.elastic_history import History, IterationRecord, TimelineEvent
+from plink.records.elastic_history import History, IterationRecord, TimelineEvent, work_shares
 from plink.records.elastic_log import ControllerEvent, HostEvent
-from plink.records.work_shares import work_shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,6 +24,7 @@ from plink.model.hosts import Hosts
 from plink.model.network import Network
 from plink.model.rules.ordered import Ordered
 from plink.model.units import format_bytes, format_time
+from plink.records.elastic_history import IterationValues
 from plink.records.elastic_log import (
     KINDS,
     SOCKET,
@@ -37,7 +38,6 @@ from plink.records.elastic_log import (
     StageChange,
 )
 from plink.records.elastic_log import NAME as LOG
-from plink.records.iteration_values import IterationValues
 from plink.records.runs import ELASTIC
 from plink.transport.connector import Connector
 from runners.child import LocalConnector

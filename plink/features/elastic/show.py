@@ -23,7 +23,7 @@ from plink.model.elastic.summary import (
     UpdatesSummary,
 )
 from plink.model.units import format_bytes, format_duration, format_time
-from plink.records.work_shares import help_sentence, work_sentence, work_shares
+from plink.records.elastic_history import help_sentence, work_sentence, work_shares
 from plink.terminal.screen import print_lines, say, say_error, show_table
 
 

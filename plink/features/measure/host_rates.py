@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from plink.model.document import UNSET
 from plink.model.network import Matrix, symmetrised
 from plink.model.network_file import FlowEntry, PairError
+from probes.disjoint_pairs import Pair
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
 from probes.measurements import Measurements
-from probes.round_robin import Pair
 from probes.scheduler import OUT_OF_TIME
 from probes.session import ProbeSession
 from solvers.costs.host_flows import Flow, unreached_hosts

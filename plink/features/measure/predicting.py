@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, symmetrised, to_rows
+from probes.disjoint_pairs import Pair
 from probes.measurements import Measurements
-from probes.round_robin import Pair
 from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.prediction.tiered import predict_tiered

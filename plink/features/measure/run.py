@@ -18,6 +18,7 @@ from plink.model.network import Matrix, Network
 from plink.model.units import format_duration
 from plink.transport.connector import Progress
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
+from probes.disjoint_pairs import Pair
 from probes.flow_reference import FlowReference
 from probes.host_flows import FlowSettings
 from probes.interface_flows import measure_interfaces
@@ -26,7 +27,6 @@ from probes.measurements import NOT_TRIED, Measurements
 from probes.method_selection import select_methods
 from probes.methods import BANDWIDTH_METHODS, ProbeSettings
 from probes.plan import AllPairs, LinkAwarePlan, ProbePlan
-from probes.round_robin import Pair
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import UsageError
-from plink.model.autotune_replay import AutotuneReplay, ReplayedInterval
+from plink.model.run import AutotuneReplay, ReplayedInterval
 from plink.records import workspace
 from plink.records.runs import run_named
 from runners.autotune.log import NAME, read_log

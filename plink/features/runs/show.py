@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from plink.model.autotune_replay import AutotuneReplay
+from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
 from plink.terminal.screen import show_table

@@ -10,7 +10,7 @@ from plink.errors import PlinkError, UsageError
 from plink.features.schedule.request import CountRequest, ScheduleRequest
 from plink.features.schedule.run import group_of_ranks
 from plink.features.schedule.show import count_lines, rounds, summary
-from plink.model.schedule_results import ScheduleVerification
+from plink.model.schedule_file import ScheduleVerification
 from plink.model.storage import STANDARD, name_of
 from plink.records import workspace
 from plink.terminal.options import Json, takes

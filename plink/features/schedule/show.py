@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from plink.model.schedule import Schedule
-from plink.model.schedule_results import ScheduleCount
+from plink.model.schedule_file import ScheduleCount
 from plink.model.units import format_bytes
 
 

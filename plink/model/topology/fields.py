@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from plink.errors import InputError
+from plink.model.storage import JsonObject
 
 _MAX_NAME_CHARS = 512
 
 Entries = Sequence[tuple[str, Any]]  # instances or nodes, with the place of each for errors
 
 
-def object_of(value: Any, location: str) -> dict[str, Any]:
+def object_of(value: Any, location: str) -> JsonObject:
     """Return the value as an object; null is an empty one.
 
     :raises InputError: when it is something else.

@@ -9,6 +9,7 @@ from msgspec import Meta
 from plink.errors import InputError
 from plink.model.codec import decode, schema_name
 from plink.model.document import UNSET, Document, Unset
+from plink.model.storage import JsonObject
 from plink.model.topology.fields import text_of
 from plink.model.topology.paths import Path, Topology, TopologyBuilder
 
@@ -115,7 +116,7 @@ def from_columns(text: str, location: str) -> Topology:
     return _topology(places, location)
 
 
-def from_truth(document: dict[str, Any], location: str) -> Topology:
+def from_truth(document: JsonObject, location: str) -> Topology:
     """Return hosts by where ``plink.truth/1`` says that they are.
 
     :raises InputError: naming the key that is wrong.

@@ -8,9 +8,9 @@ inside, and Nebius does (``tier-1``).
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from plink.errors import InputError
+from plink.model.storage import JsonObject
 from plink.model.topology.fields import Entries, list_of, object_of, text_of
 from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
@@ -94,7 +94,7 @@ def _inner(node_labels: dict[str, str | None], used: set[str]) -> list[str | Non
     return [*levels, node_labels[_CLIQUE]]
 
 
-def _aliases(node: dict[str, Any], entry_location: str) -> list[str | None]:
+def _aliases(node: JsonObject, entry_location: str) -> list[str | None]:
     """Addresses, and the provider's own id: the last part of ``aws:///zone/i-0abc`` or ``gce://project/zone/name``."""
     status = object_of(node.get("status"), f"{entry_location}.status")
     aliases: list[str | None] = []

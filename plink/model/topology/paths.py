@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import InputError
-from plink.model.host_names import check_name
-from plink.model.hostlist import MAX_HOSTS
+from plink.model.hostlist import MAX_HOSTS, check_name
 from plink.model.hosts import Host, Hosts
 
 MAX_LEVELS = 16

@@ -8,15 +8,13 @@ from typing import Any
 from plink.errors import InputError
 from plink.model.hosts import Hosts
 from plink.model.storage import file_and_fragment, json_values, name_of, read_text
-from plink.model.topology.aws import from_aws
+from plink.model.topology.clouds import from_aws, from_gcp, from_topograph
 from plink.model.topology.fields import Entries, list_of
 from plink.model.topology.flat import TRUTH, from_columns, from_map, from_truth, is_columns, is_map
-from plink.model.topology.gcp import from_gcp
 from plink.model.topology.kubernetes import from_kubernetes
 from plink.model.topology.paths import Topology, TopologyBuilder
-from plink.model.topology.slurm_conf import from_slurm_conf, is_slurm_conf
+from plink.model.topology.slurm import from_slurm_conf, is_slurm_conf
 from plink.model.topology.slurm_yaml import from_slurm_yaml, is_slurm_yaml
-from plink.model.topology.topograph import from_topograph
 
 _log = logging.getLogger("plink.topology")
 _KNOWN_FORMATS = (

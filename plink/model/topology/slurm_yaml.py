@@ -7,14 +7,14 @@ import yaml
 
 from plink.errors import InputError
 from plink.model.hosts import Hosts
+from plink.model.storage import JsonObject
 from plink.model.topology.fields import list_of, object_of, text_of
 from plink.model.topology.matching import find_paths
 from plink.model.topology.paths import Topology
-from plink.model.topology.slurm import Vertex, from_blocks, from_switches
-from plink.model.topology.slurm_conf import block_sizes
+from plink.model.topology.slurm import Vertex, block_sizes, from_blocks, from_switches
 
 _FIRST = re.compile(r"^[ \t]*(-[ \t]+)?topology[ \t]*:", re.MULTILINE)
-_Entry = tuple[str, dict[str, Any]]
+_Entry = tuple[str, JsonObject]
 _MAX_DEPTH = 16
 
 
@@ -55,7 +55,7 @@ def _default(entries: list[_Entry]) -> list[_Entry]:
     return [pair for pair in entries if str(pair[1].get("cluster_default")).lower() == "true"][:1] or entries
 
 
-def _topology(entry_location: str, entry: dict[str, Any], location: str) -> Topology:
+def _topology(entry_location: str, entry: JsonObject, location: str) -> Topology:
     if "tree" in entry:
         return from_switches(_vertices(entry["tree"], "switches", "switch", f"{entry_location}.tree"), location)
     block = object_of(entry["block"], f"{entry_location}.block")

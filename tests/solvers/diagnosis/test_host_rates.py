@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probes.round_robin import all_rounds
+from probes.disjoint_pairs import all_rounds
 from solvers.costs.host_flows import Flow
 from solvers.diagnosis.bandwidth import fast_partner, half_duplex, slow_by_flows
 

@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 
 from benchmarks.fabric import three_tier
 from plink.model.network import Matrix
-from probes.round_robin import RoundRobin
+from probes.disjoint_pairs import RoundRobin
 from solvers.prediction.observed import ObservedPairs, observed
 from solvers.prediction.tiered import host_offsets_us, innermost_tier_us, merge_tree, predict_tiered
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.model.schedule_results import ScheduleCount
+from plink.model.schedule_file import ScheduleCount
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.counter import count
 from solvers.schedules.trees import heap_parents
