@@ -28,7 +28,7 @@ from benchmarks.record import Bar, record
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
 from plink.model.consistency import parse_rule
 from plink.records.elastic_log import Iteration, read_elastic_log
-from tests.runtime.elastic.checksums import PROGRAMS, WORKERS
+from tests.runtime.elastic.test_apps import PROGRAMS, WORKERS
 
 _SPEEDS = {"equal": (1.0, 1.0, 1.0, 1.0), "one at half": (1.0, 1.0, 1.0, 0.5), "uneven": (1.0, 0.9, 0.7, 0.45)}
 _RULES = ("bsp", "ssp:3", "elastic-bsp:15", "elastic-bsp:60", "asp:500ms", "ordered:12:500ms", "ordered:3:500ms")

@@ -1,4 +1,4 @@
-"""What a user's program gives to an elastic job: its tables, its data by shards, the work on them, and when it is done.
+"""A user's program, as an elastic job has it: its tables, its data by shards, the work on them, and when it is done.
 
 The input data are cut into a fixed number of shards (Harlap thesis, 4.2.1 and Figure 4.4). A worker has some of them at
 a time, and others later; all that is to last between clocks is in the tables. So nothing depends on who works on what:

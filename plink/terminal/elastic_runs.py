@@ -1,7 +1,7 @@
 """The elastic run that a command is about, by its id: where it is asked, and its log, which may be a file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -10,19 +10,14 @@ from plink.model.codec import decode
 from plink.model.elastic.status import JobControl
 from plink.model.storage import read_document
 from plink.records import workspace
-from plink.records.elastic_history import history_of
+from plink.records.elastic_history import History, history_of
 from plink.records.elastic_log import NAME, SOCKET, read_elastic_log
-from plink.records.runs import run_named
-
-if TYPE_CHECKING:
-    from plink.model.elastic.status import JobControl
-    from plink.records.elastic_history import History
-    from plink.records.runs import Run
+from plink.records.runs import Run, run_named
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginning of its id, or `last`.")]
 
 
-def history_from(run: str) -> "History":
+def history_from(run: str) -> History:
     """What its log tells. ``run``: a file, an id or its beginning, or ``last``.
 
     :raises UsageError: when there is no such run, or it was not elastic. :raises InputError: as the log's reader.
@@ -40,7 +35,7 @@ def log_path(run: str) -> Path:
     return path
 
 
-def live_job(name: str) -> "tuple[Run, JobControl]":
+def live_job(name: str) -> tuple[Run, JobControl]:
     """The run, and where its supervisor listens. :raises UsageError: no such run, or it is of another kind."""
     run = run_named(workspace.RUNS, name)
     path = workspace.RUNS / run.id / SOCKET

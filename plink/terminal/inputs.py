@@ -1,19 +1,14 @@
 """Read a command's input: the file that was named, or the last result in the workspace."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from plink.errors import UsageError
 from plink.model.groups import read_groups
-from plink.model.network import read_network
-from plink.model.order import read_order
+from plink.model.network import Network, read_network
+from plink.model.order import RankOrder, read_order
 from plink.model.storage import read_document
 from plink.records import workspace
 from plink.terminal.screen import say, say_read
-
-if TYPE_CHECKING:
-    from plink.model.network import Network
-    from plink.model.order import RankOrder
 
 _MAX_DIGITS = 9
 
@@ -32,7 +27,7 @@ def hosts_file_from(path: Path | None) -> Path:
     return here
 
 
-def network_from(path: Path | None) -> Any:
+def network_from(path: Path | None) -> Network:
     """Read the named network, or the last one that was probed here, and say which."""
     if path is not None:
         return read_network(path)
@@ -42,7 +37,7 @@ def network_from(path: Path | None) -> Any:
     return network
 
 
-def last_groups(network: "Network") -> list[list[str]] | None:
+def last_groups(network: Network) -> list[list[str]] | None:
     """Return the last groups found here, if they are for this network, and say so."""
     if not workspace.GROUPS.is_file():
         return None
@@ -53,7 +48,7 @@ def last_groups(network: "Network") -> list[list[str]] | None:
     return read_groups(workspace.GROUPS)
 
 
-def last_order(network: "Network") -> "RankOrder | None":
+def last_order(network: Network) -> RankOrder | None:
     """Return the last order found here, if it is for these hosts, and say so."""
     if not workspace.ORDER.is_file():
         return None

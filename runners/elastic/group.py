@@ -37,7 +37,7 @@ OnMessage = Callable[[int, NodeMessage | None, str], None]
 
 @dataclass(frozen=True)
 class NodeLauncher:
-    """How the nodes of one job are started, whichever group they belong to; ``sink`` gets what they print."""
+    """The start of the nodes of one job, whichever group they belong to; ``sink`` gets what they print."""
 
     connector: Connector
     job: Job
@@ -179,13 +179,12 @@ _MAX_RETRY_S = 60.0
 
 @dataclass
 class Adding:
-    """Adding of hosts to a job that runs; for the supervisor's thread, on which ``soon`` runs a function. For the
-    supervisor's thread, on which ``soon`` does something.
+    """Adding of hosts to a job that runs; for the supervisor's thread, on which ``soon`` runs a function.
 
-    ``gather``: hosts become a group that is not started yet, and members to be. ``members``: of the job. ``hello``:
-    what others said first, None where they are gone, and ``lost`` why. ``room``: a warning where hosts may have too
-    little memory, an error where they have. ``admit``: they are members from now on. ``dismiss``: they will be none.
-    ``over``: whether the job is.
+    ``gather``: makes hosts a group that is not started yet, and members to be. ``members``: of the job. ``hello``: the
+    first messages of others, None where they are gone, and ``lost`` why. ``room``: returns a warning where hosts may
+    have too little memory, raises an error where they have. ``admit``: makes them members. ``dismiss``: drops them.
+    ``over``: whether the job has ended.
     """
 
     soon: Callable[[Callable[[], None]], None]

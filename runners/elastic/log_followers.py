@@ -1,4 +1,4 @@
-"""What the supervisor keeps of a run's log: the cost so far, and the hosts that are there."""
+"""Followers of a run's log, for the supervisor: the cost so far, and the hosts that are there."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What other rules would have made of a run: its own measured step times, replayed.
+"""Replay of a run under other rules, from its own measured step times.
 
 Assumed: each clock of an iteration takes the iteration's mean, hosts take as long under another rule as they did,
 messages cost nothing, and an iteration teaches as much. So it is an estimate of what waiting costs, not of accuracy.
@@ -49,7 +49,7 @@ def step_seconds(iterations: Sequence[Work]) -> Steps:
 
 @dataclass(frozen=True)
 class Division:
-    """How the work of a clock can be divided. ``shards``: into so many parts; None: any. ``batches``: clocks of an
+    """Limits to dividing the work of a clock. ``shards``: into so many parts; None: any. ``batches``: clocks of an
     iteration."""
 
     shards: int | None = None

@@ -1,4 +1,4 @@
-"""What an elastic job hangs on: the lines to all hosts, and the controller between which and them it passes words.
+"""Supervisor of an elastic job: it has the lines to all hosts, and passes messages between them and the controller.
 
 It decides nothing. A controller that dies or stands still is started anew; hosts go on meanwhile.
 """
@@ -56,7 +56,7 @@ class JobSettingsOverride:
 
 @dataclass(frozen=True)
 class JobEnd:
-    """How the job ended."""
+    """The end of the job, and its reason."""
 
     code: int
     reason: str
@@ -372,8 +372,6 @@ class Supervisor:
             if self._callbacks.status is not None and self._clock() - shown > 1.0:
                 shown = self._clock()
                 self._request("status", self._callbacks.status)
-
-    # JobSettingsOverride.
 
     def _handle_request(self, request: dict[str, Any], answer: Answer) -> None:
         try:

@@ -185,7 +185,7 @@ class TrafficMeasured:
 
 @dataclass(frozen=True)
 class SpeedsMeasured:
-    """How fast a slot of each host is, as whole numbers in proportion: shares of the data are to go by that."""
+    """Speeds of a slot of each host, as whole numbers in proportion: shares of the data are to go by them."""
 
     speeds: Mapping[int, int]
 

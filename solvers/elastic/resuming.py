@@ -1,4 +1,4 @@
-"""How a job begins: anew, from a checkpoint, or where another controller left off (rebuilt from hosts' reports)."""
+"""The beginning of a job: anew, from a checkpoint, or where another controller left off (from hosts' reports)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

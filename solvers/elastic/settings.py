@@ -1,4 +1,4 @@
-"""What an elastic job was asked for, as its controller gets it."""
+"""Settings of an elastic job, as its controller gets them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

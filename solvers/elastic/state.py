@@ -42,7 +42,7 @@ class PendingRequest:
 
 @dataclass(frozen=True, order=True)
 class Timer:
-    """What is due at a time, seconds; of two at the same time the one that was set first."""
+    """A timer, due at a time in seconds; of two at the same time the one that was set first is first."""
 
     at_s: float
     number: int
@@ -109,7 +109,7 @@ class Draining:
 
 @dataclass(frozen=True)
 class WorkerAssignment:
-    """What one worker does: on ``host``, from clock ``first`` on."""
+    """The work of one worker: on ``host``, from clock ``first`` on."""
 
     host: int
     shards: ShardNumbers
@@ -118,7 +118,7 @@ class WorkerAssignment:
 
 @dataclass(frozen=True)
 class PendingClocks:
-    """What a lost worker still has to do: clocks from ``first`` to before ``until``, by ``host`` in its name."""
+    """Clocks left by a lost worker: from ``first`` to before ``until``, done by ``host`` in its name."""
 
     shards: ShardNumbers
     first: int

@@ -1,4 +1,4 @@
-"""Who works on what, from one membership to the next (Harlap thesis, 4.2.3), and hosts that cannot load a shard.
+"""Assignment of work from one membership to the next (Harlap thesis, 4.2.3), and hosts that cannot load a shard.
 
 Where another one can load it, it is the host's fault, and the others go on without it. The job ends where no host is
 left that could do its part, or a shard that no host has in memory could not be loaded on another host either.

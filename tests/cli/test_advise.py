@@ -95,15 +95,6 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path) -> No
         assert left_out_text in text if left_out_text else "without a column" not in text
 
 
-def test_the_best_order_keeps_racks_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The hosts stand mixed; for a large vector one flow out of each rack is better than two."""
-    document = advice(capsys, "racks.json", "--algos", "ring", "--size", "1GB")
-    assert (document["model"], document["capacities"]) == ("contention", "measured")
-    assert {line["order"] for line in document["lines"]} == {"given", "grouped", "ring"}
-    (best,) = document["best"]
-    assert (best["order"], best["from_bytes"], best["to_bytes"]) == ("grouped", 10**9, 10**9)
-
-
 def test_inapplicable_algorithm_is_left_out_and_reported(here: Path) -> None:
     done = typed("advise", "even.json", "--algos", "ring,bcube", "--set", "base=3", "--size", "1MB", cwd=here)
     assert done.returncode == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.files import listing, refusal, write
+from tests.cli.files import listing, refusal
 from tests.conftest import typed
 
 BAD = [
@@ -44,27 +44,6 @@ def test_a_bad_hosts_file_is_refused(text: str, message: str, here: Path) -> Non
     for words in COMMANDS:
         assert refusal(typed(*words, cwd=here)).startswith(message)
     assert list(listing(here)) == ["hosts.txt"]
-
-
-def test_a_hosts_file_that_is_not_there_is_named(here: Path) -> None:
-    for words in COMMANDS:
-        assert refusal(typed(*words, cwd=here)) == "hosts.txt: no such file"
-    assert listing(here) == {}
-
-
-def test_an_order_for_other_hosts_is_refused(here: Path) -> None:
-    (here / "hosts.txt").write_text("a\nb\n")
-    write(here / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "z"]})
-    done = typed("launch", "--hosts", "hosts.txt", "--order", "o.json", "true", cwd=here)
-    assert refusal(done) == "o.json: the order names hosts that are not in the hosts list: z"
-
-
-@pytest.mark.parametrize("setting", ["=x", "RANK=0"])
-def test_an_environment_that_cannot_be_is_refused(setting: str, here: Path) -> None:
-    (here / "hosts.txt").write_text("a address=127.0.0.1 port=1\n")
-    done = typed("launch", "--hosts", "hosts.txt", "--env", setting, "true", cwd=here)
-    assert done.returncode == 2
-    assert f"plink: error: --env {setting}: " in done.stderr
 
 
 def test_a_lab_address_outside_its_lab_is_refused(here: Path) -> None:

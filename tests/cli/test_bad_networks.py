@@ -57,39 +57,6 @@ def test_a_bad_network_is_refused_and_changes_nothing(bad: str | dict[str, Any],
     assert listing(tmp_path) == before
 
 
-def test_the_last_network_is_checked_as_well_and_nothing_changes(tmp_path: Path) -> None:
-    (tmp_path / ".plink").mkdir()
-    write(tmp_path / ".plink" / "network.json", network(latency_us=[[0]]))
-    (tmp_path / ".plink" / "order.json").write_text("an older order")
-    before = listing(tmp_path)
-    assert refusal(typed("reorder", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
-    assert refusal(typed("launch", "true", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
-    assert listing(tmp_path) == before
-
-
-def test_a_network_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert refusal(typed("reorder", "gone.json", cwd=tmp_path)) == "gone.json: no such file"
-    assert refusal(typed("reorder", cwd=tmp_path)).startswith(
-        "no .plink/network.json here yet: run `plink probe hosts.txt` first"
-    )
-    assert refusal(typed("reorder", ".", cwd=tmp_path)) == ".: Is a directory"
-    assert listing(tmp_path) == {}
-
-
-def test_pairs_that_were_not_measured_are_avoided(tmp_path: Path) -> None:
-    rows = network()["latency_us"]
-    rows[1][3] = rows[3][1] = None
-    rows[0][2] = None  # the other direction is there: enough
-    write(tmp_path / "n.json", network(latency_us=rows))
-    done = typed("reorder", "n.json", "--format", "hosts", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "a\nb\nc slots=2\nd\n")  # the only ring without b - d
-    assert done.stderr.splitlines() == [
-        "plink: ring of 4 hosts, sum of round trips: given 400 us, found 400 us, median of random orders 310 us; "
-        "no order of measured pairs costs less than 400 us (optimal)",
-        "plink: 1 pairs were not measured; the order needs none of them",
-    ]
-
-
 def test_a_bound_by_predicted_pairs_is_an_estimate(tmp_path: Path) -> None:
     rows = network()["latency_us"]
     rows[0][2] = rows[2][0] = None

@@ -41,13 +41,6 @@ def run(*words: str) -> None:
     command().main(args=["cluster", *words], prog_name="plink", standalone_mode=False)
 
 
-def grouping(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """What is printed as JSON."""
-    capsys.readouterr()
-    run(*words, "--json")
-    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
-
-
 def test_groups_as_people_see_them(here: Path) -> None:
     done = typed("cluster", "n.json", "--groups", "2", cwd=here)
     assert (done.returncode, done.stderr) == (0, "plink: groups -> .plink/groups.json\n")
@@ -60,18 +53,6 @@ def test_groups_as_people_see_them(here: Path) -> None:
         "tier: 2 groups of 4 hosts, 20 us within, 80 us to the next; confidence 1.00",
     ]
     assert json.loads((here / ".plink" / "groups.json").read_text())["groups"] == RACKS
-
-
-def test_groups_as_programs_see_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    document = grouping(capsys, "n.json", "--groups", "2", "--seed", "5", "--elasticity", "1.5")
-    assert (document["schema"], document["k"], document["groups"]) == ("plink.groups/1", 2, RACKS)
-    assert (document["cohesion_us"], document["across_us"]) == (20, 80)
-    assert 20 < document["random"]["cohesion_us"] < 80
-    assert (document["elasticity"], document["seed"], document["left_out"]) == (1.5, 5, [])
-    assert document["agreement"] == {"ami": 1.0, "runs": 10}
-    (tier,) = document["tiers"]
-    assert (tier["groups"], tier["within_us"], tier["next_us"], tier["confidence"]) == (RACKS, 20, 80, 1)
-    assert not (here / ".plink").exists()
 
 
 def test_the_last_network_and_a_file_of_its_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,6 @@
 """``plink cost`` on four hosts in two racks: costs that can be worked out by hand, and what has none."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,59 +53,6 @@ def test_latencies_alone(here: Path) -> None:
         "  rounds 1-3: 100 us farthest hop\n"
         "random orders (50): 220 us to 400 us, median 220 us; 0% of them cost more than this one\n"
     )
-
-
-def test_rates_are_taken_where_they_were_measured(here: Path) -> None:
-    """Six rounds of half of 100 us and 1 MB over the slowest pair."""
-    done = typed("cost", "rates.json", "--size", "4MB", "--order", "grouped.txt", "--random", "0", "--json", cwd=here)
-    assert (done.returncode, done.stderr) == (0, "")
-    document = json.loads(done.stdout)
-    assert (document["schema"], document["model"], document["order"]) == ("plink.cost/1", "alpha-beta", "grouped.txt")
-    assert (document["hosts"], document["ranks"], document["size_bytes"]) == (["a", "c", "b", "d"], 4, 4_000_000)
-    assert document["cost_us"] == pytest.approx(6 * (50 + 16_000))
-    assert document["random"] is None
-    (part,) = document["parts"]
-    assert (part["algo"], part["weight"], part["slowest_pair"]) == ("ring", 1.0, ["c", "b"])
-    assert part["rounds"] == [{"latency_us": 50.0, "transfer_us": 16_000.0, "busiest": "c, sending"}] * 6
-
-
-def test_shared_links_are_taken_where_they_were_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """a, b, c, d: both hosts of each rack send out of it at once, twice as much as with the racks kept together."""
-    baseline, grouped = (cost(capsys, "shared.json", *more) for more in ([], ["--order", "grouped.txt"]))
-    assert (baseline["model"], baseline["capacities"]) == ("contention", "measured")
-    first, then = (document["parts"][0]["rounds"][0] for document in (baseline, grouped))
-    assert first["busiest"] == "the way out of the group of a"
-    assert first["transfer_us"] == pytest.approx(2 * then["transfer_us"])
-    assert baseline["random"]["max_us"] == baseline["cost_us"] > grouped["cost_us"] == baseline["random"]["min_us"]
-
-
-def test_unmeasured_capacities_are_inferred_and_reported(here: Path) -> None:
-    done = typed("cost", "n.json", "--model", "contention", "--random", "1", cwd=here)
-    assert done.returncode == 0
-    assert done.stderr.startswith(
-        "plink: shared capacities were not measured; they are inferred from the latency tiers"
-    )
-
-
-def test_an_order_may_be_a_file_or_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(here / "order.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "c", "b", "d"]})
-    by_file, by_names = (cost(capsys, "n.json", "--order", name) for name in ("order.json", "grouped.txt"))
-    assert by_file["cost_us"] == by_names["cost_us"] == 220
-    assert by_file["random"] == by_names["random"]
-
-
-def test_networks_come_from_pipes_and_from_the_last_probe(here: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "plink", "cost", "-", "--algo", "nccl", "--json"],
-        input=(here / "n.json").read_text(), capture_output=True, text=True, cwd=here, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0
-    assert [part["algo"] for part in json.loads(done.stdout)["parts"]] == ["nccl-ring"]
-    (here / ".plink").mkdir()
-    (here / "n.json").rename(here / ".plink" / "network.json")
-    done = typed("cost", cwd=here)
-    assert done.returncode == 0
-    assert done.stderr.startswith("plink: read .plink/network.json (")
 
 
 def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path) -> None:

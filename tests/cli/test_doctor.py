@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.files import refusal, write
 from tests.conftest import typed
 
@@ -50,13 +48,6 @@ def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
     assert as_json["ok"] is False
     assert [finding["kind"] for finding in as_json["findings"]] == ["loss", "slow host", "unmeasured"]
     assert all(set(finding) >= {"kind", "hosts", "evidence", "advice"} for finding in as_json["findings"])
-
-
-@pytest.mark.parametrize("key", ["loss_forward", "clock_steps"])
-def test_a_matrix_of_another_shape_is_refused_with_file_and_key(key: str, tmp_path: Path) -> None:
-    write(tmp_path / "n.json", network(**{key: [[0.0]]}))
-    message = refusal(typed("doctor", "n.json", cwd=tmp_path))
-    assert message.startswith(f"n.json: {key}: 12 rows of 12 numbers were expected")
 
 
 def test_one_host_has_no_network(tmp_path: Path) -> None:

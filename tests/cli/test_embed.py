@@ -90,16 +90,6 @@ def test_options_are_kept_and_a_seed_reproduces_the_result(here: Path) -> None:
     assert not list((here / ".plink").iterdir())
 
 
-def test_hosts_without_distances_are_left_out_by_name(here: Path) -> None:
-    done = typed("embed", "lonely.json", *QUICK, "-o", "e.json", cwd=here)
-    assert done.returncode == 3
-    assert done.stderr.endswith("nothing was measured of 2 hosts, they are left out: h0, h1\n")
-    document = json.loads((here / "e.json").read_text())
-    assert document["left_out"] == ["h0", "h1"]
-    assert document["hosts"] == [f"h{i}" for i in range(2, N)]
-    assert "guess from the nearest hosts" in done.stdout  # no halves
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -160,8 +150,3 @@ def test_fitted_distances_replace_unmeasured_pairs(here: Path) -> None:
     write(here / "holes.json", document)
     assert typed("cost", "holes.json", "--model", "latency", "--random", "0", cwd=here).returncode == 4
     assert typed("cost", "holes.json", "--model", "latency", "--smooth-latencies", cwd=here).returncode == 0
-
-
-@pytest.mark.parametrize("words", [["cost", "three.json"], ["reorder", "three.json"]])
-def test_too_few_hosts_to_denoise(words: list[str], here: Path) -> None:
-    assert "an embedding takes 4 hosts" in refusal(typed(*words, "--smooth-latencies", cwd=here), 4)

@@ -7,7 +7,7 @@ import pytest
 
 from plink.cli.app import command
 from runners.hostfiles import FORMATS
-from tests.cli.files import listing, network, refusal, write
+from tests.cli.files import network, write
 from tests.conftest import typed
 
 HOSTS = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2", "slots": 2}]
@@ -60,18 +60,3 @@ def test_a_file_comes_with_the_command_that_keeps_its_order(tmp_path: Path) -> N
     done = typed("reorder", "n.json", "--format", "mpich", "-o", "my hosts", "--max-moves", "10", cwd=tmp_path)
     assert done.stderr.splitlines()[-1] == "plink: use it: mpiexec.hydra -f 'my hosts' -n 4 PROGRAM"
     assert (tmp_path / "my hosts").read_text() == "10.0.0.1:1\n10.0.0.2:2\n10.0.0.3:1\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "last", "what"),
-    [
-        ("openmpi", {"address": "fd00::3"}, "host c has the address fd00::3, but Open MPI takes"),
-        ("deepspeed", {"address": "10.0.0.1"}, "hosts a and c are both 10.0.0.1, and DeepSpeed"),
-        ("lightgbm", {"address": "c"}, "LightGBM's machine list takes IPv4 addresses, and c is known as c"),
-    ],
-)
-def test_what_a_format_cannot_express_is_refused(name: str, last: dict[str, str], what: str, tmp_path: Path) -> None:
-    write(tmp_path / "n.json", three(**last))
-    done = typed("reorder", "n.json", "--format", name, "-o", "out", cwd=tmp_path)
-    assert refusal(done).startswith(f"--format {name}: {what}")
-    assert list(listing(tmp_path)) == ["n.json"]

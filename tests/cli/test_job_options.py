@@ -91,8 +91,3 @@ def test_a_strict_preflight_needs_agents() -> None:
     JobRequest(settings=launch_settings(["preflight=strict"])).check("ssh")
     with pytest.raises(UsageError, match="--set preflight=strict needs plink's agents"):
         JobRequest(settings=launch_settings(["preflight=strict"])).check("mpirun")
-
-
-def test_settings_of_autotune_need_it() -> None:
-    with pytest.raises(UsageError, match="--set autotune-every=1s: goes with --autotune"):
-        JobRequest(settings=launch_settings(["autotune-every=1s"])).check("ssh")

@@ -71,12 +71,6 @@ def test_the_order_and_the_options_reach_the_pods(tmp_path: Path) -> None:
     assert "kubectl logs -n team" in done.stderr
 
 
-@pytest.mark.parametrize(("kind", "made"), [("mpijob", "MPIJob"), ("pytorchjob", "PyTorchJob")])
-def test_other_kinds(kind: str, made: str, tmp_path: Path) -> None:
-    done = launch(tmp_path, "--image", "i", "--kind", kind, "train.py")
-    assert [document["kind"] for document in yaml.safe_load_all(done.stdout)] == ["ConfigMap", made]
-
-
 def test_a_dry_run_prints_the_objects(tmp_path: Path) -> None:
     words = ["--image", "i", "--job-name", "mine", "--dry-run"]
     done = launch(tmp_path, *words, "train.py")

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from plink.features.report.routes import route_of, work_of
-from plink.model.network import read_network
-from plink.model.order import read_order
 from tests.cli.files import network, refusal, write
 from tests.conftest import typed
 
@@ -31,13 +28,6 @@ def cost_of(cloud: Path, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def hops(cloud: Path, **changes: Any) -> int:
-    """How many hops of an order's algorithm are drawn."""
-    path = write(cloud / "o.json", ORDER | changes)
-    values, order = read_network(cloud / "n.json"), read_order(path)
-    return len(route_of(values, order, work_of(values, order, str(path)), str(path)).hops)
-
-
 def test_reorder_notes_what_was_set_and_only_that(cloud: Path) -> None:
     for words, noted in ((("--set", "base=4"), {"base": 4}), ((), None)):
         done = typed("reorder", "n.json", "--algo", "bcube", *words, "--max-moves", "10", "--json", cwd=cloud)
@@ -53,12 +43,6 @@ def test_a_cost_uses_the_options_of_the_order(cloud: Path) -> None:
     assert cost_of(cloud, "--order", "o.json", "--set", "base=2")["cost_us"] == cost_of(cloud)["cost_us"]  # typed last
     write(cloud / "o.json", ORDER | {"algo": "tree", "options": {"fan_out": 3}})
     assert cost_of(cloud, "--order", "o.json")["cost_us"] == cost_of(cloud)["cost_us"]  # they are a tree's
-
-
-def test_a_drawing_is_by_them_too(cloud: Path) -> None:
-    assert hops(cloud) == 4  # an older file: two levels of two
-    assert hops(cloud, options={"base": 4}) == 6  # each with each
-    assert hops(cloud, algo="someone-s-own", options={"colour": "green"}) == 0
 
 
 @pytest.mark.parametrize("options", [3, {"base": "x"}, {"base": 0}])

@@ -64,40 +64,6 @@ def test_plan_for_people(here: Path) -> None:
     assert done.stderr == "plink: plan -> .plink/pipeline.json\n"
 
 
-def test_plan_of_the_thesis(here: Path) -> None:
-    run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "-o", "own.json")
-    run(here, "plan", "p.json", "--hosts", "16", "--gbps", "0.2", "--model", "thesis", "-o", "thesis.json")
-    own, thesis = read_pipeline(here / "own.json"), read_pipeline(here / "thesis.json")
-    assert (thesis.model, own.model) == ("thesis", "contention")
-    assert thesis.predicted.minibatch_s >= own.predicted.minibatch_s
-
-
-def test_prediction_is_what_simulate_says(here: Path) -> None:
-    run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--stages", "0-3x3,4x1", "-o", "plan.json")
-    done = run(here, "simulate", "plan.json", "--profile", "p.json", "--gbps", "0.2", "--json")
-    predicted = read_pipeline(here / "plan.json").predicted.minibatch_s
-    assert predicted == pytest.approx(json.loads(done.stdout)["minibatch_s"])
-
-
-def test_slow_networks_get_more_minibatches_in_flight(here: Path) -> None:
-    words = ("plan", "p.json", "--hosts", "2", "--gbps", "10", "--stages", "0-1,2-4", "-o", "plan.json")
-
-    def planned(*more: str) -> tuple[tuple[int, ...], float]:
-        run(here, *words, *more)
-        plan = read_pipeline(here / "plan.json")
-        run(here, "verify", "plan.json")
-        return tuple(stage.depth for stage in plan.stages), plan.predicted.minibatch_s
-
-    near, far = planned(), planned("--rtt", "200ms")
-    assert near[0] == (2, 1)
-    assert far[0] == (4, 1)
-    assert near[1] == pytest.approx(far[1], rel=0.01)
-    depths, shallow_s = planned("--rtt", "200ms", "--depth", "noam")
-    assert depths == (2, 1)
-    assert shallow_s > 1.4 * far[1]
-    assert "limited by: messages of a minibatch in turn" in run(here, "show", "plan.json").stdout
-
-
 def test_plan_then_show_then_verify(here: Path) -> None:
     run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2")
     shown = run(here, "show").stdout.splitlines()
@@ -127,20 +93,6 @@ def test_hosts_file_levels_and_models(here: Path) -> None:
         words = ("--hosts", "16", "--levels", "4x4", "--gbps", "80,0.2", "--model", model, "-o", "plan.json")
         run(here, "plan", "p.json", *words)
         run(here, "verify", "plan.json")
-
-
-def test_stages_of_your_own_on_machines_with_several_workers(here: Path) -> None:
-    """The first three workers and the last share a machine; the all-reduce of six crosses machines."""
-    words = ("plan", "p.json", "--hosts", "8", "--levels", "4x2", "--gbps", "100,0.2", "-o", "plan.json")
-    seconds = {}
-    for stages in ("0-3x3,4x1", "0-3x6,4x1"):
-        run(here, *words, "--stages", stages)
-        run(here, "verify", "plan.json")
-        plan = read_pipeline(here / "plan.json")
-        assert ",".join(f"{stage.label}x{len(stage.ranks)}" for stage in plan.stages) == stages.replace("4x1", "4-4x1")
-        seconds[stages] = plan.predicted.minibatch_s
-    assert seconds["0-3x3,4x1"] == pytest.approx(0.329 / 3, rel=0.05)
-    assert seconds["0-3x6,4x1"] > 0.329 / 6
 
 
 PROGRAM = """\

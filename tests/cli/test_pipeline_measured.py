@@ -110,11 +110,3 @@ def test_bad_requests(here: Path, words: tuple[str, ...], message: str) -> None:
     done = run(here, "--network", "measured.json", *words, code=2)
     assert message in done.stderr
     assert listing(here) == before
-
-
-def test_search_of_hosts_that_are_alike(here: Path) -> None:
-    run(here, "--hosts", "4", "--gbps", "0.2", "--memory", "node-3=1kB", "--compare", "--seed", "5", "-o", "four.json")
-    plan = read_pipeline(here / "four.json")
-    assert plan.idle == ("node-3",)
-    assert plan.seed == 5
-    assert len(plan.compared) > 2

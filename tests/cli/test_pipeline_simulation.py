@@ -48,13 +48,6 @@ def test_network_of_other_hosts(here: Path) -> None:
     assert refusal(done).startswith("alike.json is of other hosts: it does not have a, b, c and 3 more")
 
 
-def test_network_without_rates(here: Path) -> None:
-    done = run(here, "--network", "cloud.json")
-    assert done.returncode == 4
-    assert "cloud.json has no rates; `plink probe HOSTS --bandwidth` measures them" in done.stderr
-    assert run(here, "--network", "cloud.json", "--gbps", "2").returncode == 0
-
-
 def test_plan_of_another_profile(here: Path) -> None:
     changed = json.loads((here / "profile.json").read_text())
     changed["layers"][0]["forward_s"] *= 2

@@ -12,7 +12,7 @@ from plink.errors import PlinkError
 from plink.model.plan import Plan, plan_from_json, read_plan
 from solvers.planning import schedule_of
 from solvers.schedules.verifier import verify
-from tests.cli.files import listing, network, refusal, write
+from tests.cli.files import listing, network, write
 from tests.conftest import typed
 
 # As `network` has them: a and c (two slots) are near, b and d are near.
@@ -159,16 +159,6 @@ def test_the_file_of_many_ranks_is_not_large(here: Path) -> None:
     plan = read_plan(here / "p.json")
     assert plan.schedule is not None
     assert verify(plan.schedule) == []
-
-
-def test_pairs_that_were_not_measured(here: Path) -> None:
-    """Groups are formed without them; what uses them has no cost."""
-    rows = network()["latency_us"]
-    rows[2][3] = rows[3][2] = None
-    write(here / "n.json", network(latency_us=rows))
-    assert "flat" not in planned(here, "--groups", "2", "--chunks", "1").baseline
-    message = refusal(typed("plan", "n.json", "--groups", "1", cwd=here), 4).splitlines()[-1]
-    assert "c - d is needed and was not measured" in message
 
 
 @pytest.mark.parametrize(

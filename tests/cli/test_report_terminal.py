@@ -122,23 +122,6 @@ def test_longest_hop_is_named_where_it_is_the_objective(cloud: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "code", "message"),
-    [
-        ({"hosts": [{"name": "a"}], "latency_us": [[0]]}, 2, "one host (a) has no network to draw"),
-        (
-            {"latency_us": [[0 if i == j else None for j in range(4)] for i in range(4)]},
-            4,
-            "no round trip was measured",
-        ),
-        ({"schema": "plink.order/1"}, 2, "schema: expected 'plink.network/1'"),
-    ],
-)
-def test_nothing_to_see(changes: dict[str, object], code: int, message: str, tmp_path: Path) -> None:
-    write(tmp_path / "n.json", network(**changes))
-    assert message in refusal(typed("report", "n.json", "--terminal", cwd=tmp_path), code)
-
-
-@pytest.mark.parametrize(
     ("groups", "message"),
     [("a b\nc\n", "leaves out d"), ("a b c d e\n", "e is none of the hosts"), ("a b\nb c d\n", "b is in two groups")],
 )

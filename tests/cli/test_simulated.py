@@ -49,17 +49,6 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_cost_of_a_ring_through_one_uplink(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """a, b, c, ... alternates between racks: four flows share each uplink, all 14 rounds take four times as long."""
-    document = run(capsys, "cost", "plain.json", "--size", "8MB", "--random", "3")
-    assert document["model"] == "simulated"
-    assert document["cost_us"] == pytest.approx(14 * (4 * 8000 + 40), rel=1e-6)
-    (part,) = document["parts"]
-    assert (part["rounds"], part["busiest_link"]) == ([], "the way out of the group of a")
-    assert 0.99 < part["busiest_share"] <= 1
-    assert document["random"]["orders"] == 3
-
-
 def test_random_orders_end_with_the_time(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,17 +108,6 @@ def test_pairs_that_were_not_measured_are_avoided_at_any_size(algo: str, model: 
     assert order.lower_bound <= order.cost < 3.1 * 2 * 8 / 9 * 8e5 * (1 if algo == "ring" else 2)
 
 
-@pytest.mark.parametrize("model", ["auto", "simulated"])
-def test_costs_have_a_bound_by_links(model: str) -> None:
-    """18/10 of the vector leaves each host, and each rack."""
-    network = racks_of_1_gbps(10, 2)
-    order = plink.reorder(network, plink.OrderRequest(algo="nccl", model=model, max_moves=500))
-    assert order.bound_by == "links"
-    assert order.lower_bound is not None
-    assert order.cost is not None
-    assert 1.8 * 8e5 <= order.lower_bound <= order.cost <= 1.01 * order.lower_bound
-
-
 def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What the page shows are the groups and the order that other calls found."""
     steps: set[str] = set()
@@ -179,14 +168,6 @@ def noted(name: str) -> Iterator[list[str]]:
         yield handler.messages
     finally:
         logger.removeHandler(handler)
-
-
-def test_a_plan_and_its_notes(network: plink.Network) -> None:
-    names = network.hosts.names
-    with noted("plink.plan") as notes:
-        made = plink.plan(network, plink.PlanRequest(groups=[names[:8], names[8:]], chunks=16))
-    assert [len(group) for group in made.groups or ()] == [8, 8]
-    assert notes == ["no order was given: groups one after the other"]
 
 
 def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:

@@ -11,11 +11,6 @@ from tests.conftest import Lab, plink
 
 pytestmark = pytest.mark.lab
 
-SCRIPT = """
-import os, sys
-print("I am", os.environ["RANK"], "on", os.uname().nodename, *sys.argv[1:])
-"""
-
 
 @pytest.fixture(scope="module")
 def probed(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -79,26 +74,6 @@ def test_no_file_is_left_on_a_host(small_lab: Lab, bare_host: int, tmp_path: Pat
     there = ["nsenter", "-t", str(bare_host), "-m", "-r"]
     find = [*there, "find", "/root", "/tmp", "/var/tmp", "/dev/shm", "-mindepth", "1"]
     assert subprocess.run(find, capture_output=True, text=True, check=True).stdout == ""
-
-
-def test_each_command_says_which_one_comes_first(tmp_path: Path) -> None:
-    """In an empty folder: exit code 2 and the command to type."""
-    for words, first in ((("reorder",), "plink probe hosts.txt"), (("launch", "train.py"), "plink probe hosts.txt")):
-        done = plink(*words, cwd=tmp_path)
-        assert done.returncode == 2
-        assert first in done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        assert not (tmp_path / ".plink").exists()
-
-
-def test_lab_addresses_without_their_lab_are_refused(small_lab: Lab, tmp_path: Path) -> None:
-    """A hosts file that lost its first line would send packets for lab addresses by the machine's own routes."""
-    path = tmp_path / "hosts.txt"
-    path.write_text("".join(small_lab.plink("hosts", cwd=tmp_path).stdout.splitlines(keepends=True)[1:]))
-    for words in (("probe", "hosts.txt"), ("launch", "--hosts", "hosts.txt", "true")):
-        done = plink(*words, cwd=tmp_path)
-        assert done.returncode == 2
-        assert "plink lab hosts" in done.stderr
 
 
 def test_a_lab_that_went_away(small_lab: Lab, tmp_path: Path) -> None:

@@ -85,19 +85,6 @@ def test_a_script_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     assert len(ran(tmp_path)) == 4
 
 
-def test_a_folder_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) -> None:
-    write_hosts(small_lab, tmp_path)
-    project = tmp_path / "there" / "project"
-    project.mkdir(parents=True)
-    write_script(project, TOUCH)
-    second = small_lab.hosts.names[1]
-    with mounted(small_lab, second, "-t", "tmpfs", "plink-test", at=project.parent):
-        message = refused(tmp_path, "--workdir", str(project), "train.py")
-    assert message.startswith(f"{second}: no such folder: {project}; ")
-    assert message.endswith("; nothing was run")
-    assert not any(name in message for name in small_lab.hosts.names if name != second)
-
-
 @pytest.mark.parametrize(
     ("answer", "version"),
     [

@@ -1,6 +1,5 @@
 """A rank, a host or a file fails: the job ends soon, with the right exit code and one clear line."""
 
-import json
 import os
 import signal
 import time
@@ -58,19 +57,6 @@ def test_a_failing_ranks_exit_code_is_plinks(small_lab: Lab, tmp_path: Path) -> 
     assert "[2] loss is not a number" in shown[-1]
     assert any("[2] step 49" in line for line in shown)
     assert not any(line == "[2] step 9" for line in shown)
-
-
-def test_json_has_the_failure(small_lab: Lab, tmp_path: Path) -> None:
-    """The same, for programs."""
-    write_hosts(small_lab, tmp_path)
-    words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--json", "sh", "-c", "echo broken >&2; exit 5")
-    done = plink(*words, cwd=tmp_path)
-    document = json.loads(done.stdout)
-    assert document["exit_code"] == done.returncode == 5
-    failure = document["failure"]
-    assert failure["host"] == small_lab.hosts.names[failure["rank"]]
-    assert failure["code"] == 5
-    assert failure["last_lines"] == ["broken"]
 
 
 def test_a_killed_rank_ends_the_others_within_5_s(
@@ -180,49 +166,3 @@ def test_a_dead_host_is_one_clear_line(small_lab: Lab, tmp_path: Path) -> None:
     assert victim in errors[0]
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_script_that_the_hosts_do_not_have(small_lab: Lab, tmp_path: Path) -> None:
-    """Said before anything runs: which host, which file."""
-    write_hosts(small_lab, tmp_path)
-    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "not_there.py", cwd=tmp_path)
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("plink: error: node-01: no such ")
-    assert "not_there.py" in last
-    assert "3 more hosts" in last
-    assert done.stdout == ""
-
-
-def test_a_program_and_an_interpreter_that_the_hosts_do_not_have(small_lab: Lab, tmp_path: Path) -> None:
-    """The same for commands and for --python."""
-    write_hosts(small_lab, tmp_path)
-    script = write_script(tmp_path, "print('ran')")
-    for words, missing in ((("no-such-command",), "no-such-command"), (("--python", "python9", script), "python9")):
-        done = plink("launch", "--hosts", "hosts.txt", "--order", "given", *words, cwd=tmp_path)
-        assert done.returncode == 1
-        assert f"no such program: {missing}" in done.stderr or f"no such file: {missing}" in done.stderr
-        assert done.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--hosts", "none.txt", "true"), "none.txt: no such file"),
-        (("--hosts", "hosts.txt", "--order", "none.txt", "true"), "none.txt: no such file"),
-        (("--hosts", "hosts.txt", "--env", "A", "true"), "--env A"),
-        (("--hosts", "hosts.txt", "--env", "=b", "true"), "--env =b"),
-        (("--hosts", "hosts.txt"), "PROGRAM"),
-        (("--hosts", "hosts.txt", "--order", "short.txt", "true"), "leaves out hosts"),
-        (("--hosts", "hosts.txt", "--order", "other.txt", "true"), "not in the hosts list"),
-    ],
-)
-def test_what_cannot_be_launched(small_lab: Lab, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    """Usage: exit code 2, one line."""
-    write_hosts(small_lab, tmp_path)
-    (tmp_path / "short.txt").write_text("node-01\n")
-    (tmp_path / "other.txt").write_text("node-01\nnode-02\nnode-03\nnode-04\nnode-05\n")
-    done = plink("launch", *words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr

@@ -10,8 +10,6 @@ import pytest
 
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
-from tests.lab.traces import guests
-from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
 
@@ -71,44 +69,6 @@ def test_the_environment_is_torchruns(small_lab: Lab, tmp_path: Path) -> None:
     assert {rank["cwd"] for rank in ranks} == {str(tmp_path)}
 
 
-def test_hosts_with_different_slots(small_lab: Lab, tmp_path: Path) -> None:
-    """A host's slots are its LOCAL_WORLD_SIZE; ranks follow on without a gap."""
-    names = small_lab.hosts.names[:2]
-    path = write_hosts(small_lab, tmp_path, names=names)
-    path.write_text(path.read_text().replace("slots=1", "slots=3", 1))
-    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TELL), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    placed = [
-        (rank["host"], *(rank["env"][key] for key in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")))  # type: ignore[index]
-        for rank in ranks_printed(done.stdout)
-    ]
-    assert placed == [(names[0], str(k), "3", "0") for k in range(3)] + [(names[1], "0", "1", "1")]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["a b", "it's", '"quoted"', "back\\slash"], ["$(id)", "`id`", "$HOME", "; id", "*", "~"], ["two\nlines", "\t", ""],
-     ["--hosts", "-h", "--", "--json", "--debug"], ["ünïcode", "\udcff"]],
-)  # fmt: skip
-def test_arguments_reach_the_program_unchanged(small_lab: Lab, words: list[str], tmp_path: Path) -> None:
-    """Quotes, blanks, newlines, what a shell would expand, plink's own options, bytes that are no text."""
-    write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:1])
-    done = plink(
-        "launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TELL), *words, cwd=tmp_path
-    )
-    assert done.returncode == 0, done.stderr
-    assert ranks_printed(done.stdout)[0]["args"] == words
-
-
-def test_a_command_is_run_as_well_as_a_script(small_lab: Lab, tmp_path: Path) -> None:
-    """Not everything that is launched is Python."""
-    write_hosts(small_lab, tmp_path)
-    done = plink(
-        "launch", "--hosts", "hosts.txt", "--order", "given", "sh", "-c", "echo $RANK of $WORLD_SIZE", cwd=tmp_path
-    )
-    assert sorted(done.stdout.splitlines()) == [f"[{rank}] {rank} of 4" for rank in range(4)], done.stderr
-
-
 def test_streams_lines_and_bytes(small_lab: Lab, tmp_path: Path) -> None:
     """stdout to stdout, stderr to stderr, each line with its rank; a last line without an end; bytes as they were."""
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
@@ -152,17 +112,6 @@ def test_output_is_shown_when_it_is_printed(small_lab: Lab, tmp_path: Path, star
         write_script(tmp_path, "import time\nprint('begun')\ntime.sleep(60)"),
     )
     assert sorted(running.await_lines(4, "begun")) == [f"[{rank}] begun" for rank in range(4)]
-
-
-def test_much_output_arrives_whole(small_lab: Lab, tmp_path: Path) -> None:
-    """A megabyte from every rank, in order, none lost at its end."""
-    write_hosts(small_lab, tmp_path)
-    text = "import os\nfor i in range(20000): print(i, 'x' * 45)\n"
-    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, text), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for rank in range(4):
-        numbers = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith(f"[{rank}]")]
-        assert numbers == list(range(20000))
 
 
 def test_json_is_the_run_and_nothing_else(small_lab: Lab, tmp_path: Path) -> None:
@@ -209,13 +158,3 @@ def test_a_program_gets_the_signals_a_shell_would_give_it(small_lab: Lab, tmp_pa
     # Signals 32 and 33 are the C library's own: no process can set them through it, some machines hand them on ignored.
     masks = [int(line.split()[-1], 16) & ~(0b11 << 31) for line in done.stdout.splitlines()]
     assert masks == [0, 0], done.stdout
-
-
-def test_nothing_is_left_after_a_job(small_lab: Lab, tmp_path: Path) -> None:
-    """Not even what a rank left running in the background."""
-    write_hosts(small_lab, tmp_path)
-    done = plink(
-        "launch", "--hosts", "hosts.txt", "--order", "given", "sh", "-c", "sleep 300 & echo left", cwd=tmp_path
-    )
-    assert done.stdout.count("left") == 4, done.stderr
-    until(lambda: not guests(small_lab), 5, "the ranks' children to be gone")

@@ -1,19 +1,15 @@
 """`plink launch --runner mpirun` and `mpich`: the launchers themselves, over the lab hosts' own sshd."""
 
-import importlib.util
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from plink.runtime import order_timing
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.test_launch import TELL, ranks_printed
@@ -258,29 +254,3 @@ def test_a_dry_run(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     done = plink(*words, "missing.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "no such " in done.stderr
-
-
-@pytest.mark.skipif(not OPEN_MPI, reason="needs Open MPI")
-@pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py")
-@pytest.mark.parametrize("algorithm", [4, 6])
-def test_an_all_reduce_of_open_mpi(small_lab: Lab, algorithm: int, tmp_path: Path) -> None:
-    """Its ring and Rabenseifner's, over the lab's network: 1 MB takes at least as long as the links need."""
-    write_hosts(small_lab, tmp_path)
-    import mpi4py
-
-    settings = {
-        "PYTHONPATH": str(Path(mpi4py.__file__).parent.parent),
-        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
-        "OMPI_MCA_coll_tuned_allreduce_algorithm": str(algorithm),
-    }
-    words = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
-    config = {"kind": "mpi", "places": [[0, 1, 2, 3]], "sizes_bytes": [1_000_000], "warm_up": 1, "repeats": 2}
-    done = plink(
-        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", "mpirun",
-        "--launcher-args=--mca pml ob1 --mca btl self,tcp", *words, "--python", sys.executable,
-        order_timing.__file__, order_timing.pack_config(config), cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    seconds = [float(value) for value in re.findall(r'"seconds": \[([0-9.]+)\]', done.stdout)]
-    assert len(seconds) == 2
-    assert min(seconds) > 2 * 3 / 4 * 8e6 / 200e6 / 2

@@ -70,19 +70,6 @@ def test_stopped_launch_is_reported_in_json(small_lab: Lab, measured: Path) -> N
     assert ran(measured) == []
 
 
-def test_one_machine_under_two_names(small_lab: Lab, tmp_path: Path) -> None:
-    """A hosts file that lists a machine twice would put two hosts' ranks on one."""
-    address = small_lab.hosts.members[0].address
-    path = tmp_path / "hosts.txt"
-    path.write_text(
-        f"# plink-lab: {small_lab.name}\none address={address} user=root\ntwo address={address} user=root\n"
-    )
-    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, TOUCH), cwd=tmp_path)
-    assert done.returncode == 1
-    assert "same machine as one" in done.stderr
-    assert ran(tmp_path) == []
-
-
 def test_names_of_ones_own_choice_are_no_lie(small_lab: Lab, tmp_path: Path) -> None:
     """Names in the hosts file need not be the machines' own: nothing is wrong with that."""
     path = write_hosts(small_lab, tmp_path)

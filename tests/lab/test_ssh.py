@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +12,6 @@ from tests.lab.ssh_servers import Server, User, errors, free_port, line
 from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
-
-
-def test_a_refused_connection(user: User, servers: list[Server]) -> None:
-    """No sshd on that port: said within a second or two."""
-    user.list_hosts(line("a", servers[0]).replace(str(servers[0].port), str(free_port())))
-    began = time.monotonic()
-    done = user.plink("launch", "--hosts", "hosts.txt", "true")
-    assert done.returncode == 1
-    assert "a: SSH connection refused" in errors(done)
-    assert time.monotonic() - began < 5
 
 
 @pytest.fixture
@@ -84,16 +73,6 @@ def test_a_key_file_that_is_not_there(user: User, servers: list[Server]) -> None
     assert f"{servers[0].folder}/user_keyx" in errors(done)
 
 
-def test_a_name_that_does_not_resolve(user: User) -> None:
-    """A typing error, exit code 2, for probe and launch; nothing is begun."""
-    user.list_hosts("no-such-host.invalid", "other-host.invalid")
-    for words in (("probe", "hosts.txt"), ("launch", "--hosts", "hosts.txt", "true")):
-        done = user.plink(*words)
-        assert done.returncode == 2, done.stderr
-        assert "no-such-host.invalid: its name does not resolve" in errors(done)
-    assert not (user.folder / ".plink/network.json").exists()
-
-
 @pytest.mark.parametrize("name", ["a..b", "x" * 64 + ".example"])
 def test_a_name_that_cannot_be_resolved_at_all(user: User, name: str) -> None:
     """Names that no resolver takes end as those that no resolver knows."""
@@ -122,25 +101,6 @@ def test_a_host_without_python(user: User, tmp_path: Path) -> None:
     assert "bare: " in messages
     assert "python3" in messages
     assert "not found" in messages
-
-
-def test_something_that_is_not_ssh(user: User) -> None:
-    """A port that takes the connection and is no sshd."""
-    import socket
-    import threading
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def greet() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 200)
-
-        threading.Thread(target=greet, daemon=True).start()
-        user.list_hosts(f"web address=127.0.0.1 port={listener.getsockname()[1]}")
-        done = user.plink("launch", "--hosts", "hosts.txt", "true")
-    assert done.returncode == 1
-    assert "web: SSH: " in errors(done)
 
 
 def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[Server], tmp_path: Path) -> None:

@@ -89,18 +89,6 @@ def test_a_changed_host_key_is_refused_under_any_name_of_the_host(
     assert "Accepted" not in servers[0].log
 
 
-def test_a_host_is_known_under_any_of_its_names_and_keys(user: User, servers: list[Server]) -> None:
-    """The same lines, with the right key behind another one of the same type."""
-    publics = [(server.folder / "host_key.pub").read_text() for server in reversed(servers)]
-    for address, names, config in NAMES_OF_ONE_HOST:
-        (user.home / ".ssh" / "config").write_text(config)
-        user.list_hosts(line("a", servers[0]).replace("address=127.0.0.1", f"address={address}"))
-        where = names.format(port=servers[0].port)
-        user.known_hosts.write_text("".join(f"{where} {public}\n" for public in publics))
-        done = user.plink("launch", "--hosts", "hosts.txt", "true")
-        assert done.returncode == 0, done.stderr
-
-
 def test_a_new_host_key_is_noted_under_the_alias(user: User, servers: list[Server]) -> None:
     """HostKeyAlias, in small letters and without a port, as `ssh` writes it."""
     (user.home / ".ssh" / "config").write_text(ALIAS)

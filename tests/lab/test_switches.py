@@ -166,7 +166,7 @@ def test_a_slow_interface_is_measured_and_named_with_its_host(cables: Lab, tmp_p
     assert entry is not None
     rates = {
         (host, device): rate
-        for host, devices, row in zip(network(tmp_path).hosts.names, entry["names"], entry["out_gbps"], strict=True)
+        for host, devices, row in zip(network(tmp_path).hosts.names, entry.names, entry.out_gbps, strict=True)
         for device, rate in zip(devices, row, strict=True)
     }
     assert rates.pop((name, "eth1")) < 0.01
@@ -219,7 +219,7 @@ def test_a_job_uses_all_rails(tmp_path: Path) -> None:
         succeeded(plink("probe", str(lab.hosts_file), "--count", "50", cwd=tmp_path))
         entry = read_network(tmp_path / ".plink" / "network.json").interfaces
         assert entry is not None
-        assert all(0.015 < rate < 0.021 for row in entry["out_gbps"] for rate in row if rate is not None)
+        assert all(0.015 < rate < 0.021 for row in entry.out_gbps or () for rate in row if rate is not None)
         script = write_script(tmp_path, _LONG.replace("4_000_000", "500_000"))
         done = plink(
             "launch",

@@ -32,12 +32,3 @@ def test_they_reach_every_rank_unchanged(tmp_path: Path) -> None:
         assert [line[:4] for line in message] == ["[0] ", "[1] "]
         assert [json.loads(line[4:]) for line in message] == [expected, expected]
     assert not (tmp_path / "gotcha").exists()
-
-
-def test_they_reach_a_command_unchanged(tmp_path: Path) -> None:
-    """A program that is no Python script."""
-    words = [*ARGUMENTS["quotes"], "$(touch gotcha)", "%s", "a  b", ""]
-    done = typed("launch", "--runner", "local", "--slots", "1", "printf", "<%s>\n", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"[0] <{word}>" for word in words]
-    assert not (tmp_path / "gotcha").exists()

@@ -55,7 +55,7 @@ def replication_lines(replication: ReplicationSummary) -> list[str]:
 
 
 def status_lines(status: ElasticStatus) -> list[str]:
-    """What a person is told of it."""
+    """Return lines of text on the job's status."""
     if status.stage is None:
         return ["hosts get ready"]
     seconds = "" if status.iteration_s is None else f", {format_time(status.iteration_s)} each"
@@ -165,7 +165,7 @@ def _sentences(document: ElasticSummary) -> list[str]:
 
 
 def hint_line(hint: RuleHint) -> str:
-    """What a hint says to a person."""
+    """Return a hint as a line of text."""
     exact = "exact as bsp" if hint.rule.startswith("bsp") else "parameters are read older than under bsp"
     return (
         f"hint: --rule {hint.rule} would have saved about {hint.saved:.0%} ({exact}). This replays the run's own "

@@ -11,5 +11,5 @@ only packages further down:
 - ``transport``: run keys, sealed records, messages, connections
 - ``arrays``: rows of tables as arrays
 
-What a user's program imports is in :mod:`plink.elastic`.
+A user's program imports :mod:`plink.elastic`.
 """

@@ -1,7 +1,7 @@
-"""A parameter server: the partitions of one host, a thread each, and what the elasticity controller has done with them.
+"""A parameter server: the partitions of one host, a thread each, and the elasticity controller's requests about them.
 
-What a server is to a partition is decided by whoever calls its methods: nothing here chooses roles. A controller that
-was started anew may repeat every request. Numbers of terms rise: a request of an earlier one changes nothing.
+Nothing here chooses a server's role in a partition: the caller of its methods does. A controller that was started anew
+may repeat every request. Numbers of terms rise: a request of an earlier one changes nothing.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Which parts run where, by how many transient hosts there are to a reliable one (Harlap thesis, 4.2.2)."""
+"""Stages: which parts run where, by the ratio of transient to reliable hosts (Harlap thesis, 4.2.2)."""
 
 import math
 from dataclasses import dataclass

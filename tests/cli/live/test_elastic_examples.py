@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from examples import elastic_lda, elastic_mf, elastic_mlr, elastic_torch
+from examples import elastic_lda, elastic_torch
 from plink.elastic import train
 from tests.conftest import plink
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-MF = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--shards", "6", "--clocks", "20")
-MLR = ("--items", "3000", "--features", "20", "--classes", "5", "--shards", "6", "--clocks", "40")
 LDA = ("--documents", "150", "--vocabulary", "100", "--length", "30", "--topics", "4", "--shards", "6", "--clocks=12")
 TORCH = ("--items", "300", "--side", "8", "--classes", "3", "--batches", "2", "--shards", "6", "--clocks", "12")
 
@@ -40,33 +38,6 @@ def run_example(folder: Path, name: str, *words: str) -> tuple[dict[str, Any], l
         return torch.load(folder / "kept.npz"), printed[:-1]
     with np.load(folder / "kept.npz") as file:
         return dict(file), printed[:-1]
-
-
-def test_factors(tmp_path: Path) -> None:
-    result, printed = run_example(tmp_path, "elastic_mf.py", *MF)
-    app, _ = elastic_mf.make([*MF])
-    trained = train(app, workers=3)
-
-    def error(users: Any, movies: Any) -> float:
-        data = app.data
-        guess = result["mean"] + np.einsum("nk,nk->n", users[data.user], movies[data.movie])
-        return float(np.sqrt(np.mean((data.stars - guess) ** 2)))
-
-    alone = error(trained.tables["users"][:, :-1], trained.tables["movies"][:, :-1])
-    assert error(result["users"], result["movies"]) == pytest.approx(alone, rel=1e-3)
-    assert alone < 0.7 * app.data.stars.std()
-    assert printed == []
-
-
-def test_classes(tmp_path: Path) -> None:
-    result, printed = run_example(tmp_path, "elastic_mlr.py", *MLR)
-    app, _ = elastic_mlr.make([*MLR])
-    trained = train(app, workers=3)
-    np.testing.assert_allclose(result["weights"], trained.tables["weights"], rtol=1e-3, atol=1e-4)
-    guessed = result["labels"][elastic_mlr.probabilities(result["weights"], app.data.x).argmax(axis=1)]
-    right = (guessed == app.data.y).mean()
-    assert right > app.data.best - 0.02
-    assert printed == [f"{right:.4f} right ({app.data.best:.4f} by the weights that made them)"]
 
 
 def test_topics(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +24,6 @@ from tests.model.schemas import complaints, described, keys
 from tests.runners.elastic.tally import expected
 from tests.runtime.elastic.arbiter_log import replayed
 
-INTEGERS = """
-from plink.elastic import App, StoppingCriterion, Table
-
-
-class Counts(App):
-    shards, batches, seed, stop = 2, 1, 0, StoppingCriterion(clocks=1)
-    tables = (Table("n", 4, 1, "int64"),)
-
-    def load(self, shard):
-        return [shard]
-
-    def process(self, items, params):
-        params.update("n", [items], [[1]])
-
-
-def make(arguments):
-    return Counts()
-"""
 PROGRAM = Path(__file__).parents[2] / "runners/elastic/tally.py"
 WAITING = Path(__file__).parents[3] / "benchmarks/timing/bounded_delay_app.py"
 
@@ -115,14 +96,6 @@ def test_divergence_is_bounded_and_shown(tmp_path: Path) -> None:
     assert 130 <= replication["largest_distance"] <= 660
     assert replication["bytes"] > 0
     assert f"{replication['rounds']} rounds" in typed("elastic", "summary", "last", cwd=tmp_path).stdout
-
-
-def test_divergence_of_integers_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "counts.py").write_text(INTEGERS)
-    words = ("elastic", "run", "--runner", "local", "--slots", "2", "--divergence", "1%", "counts.py")
-    done = typed(*words, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "integers only" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.extended
@@ -215,20 +188,6 @@ def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
     assert "the job does not answer" in refusal(ended, 1)
 
 
-def test_a_job_that_fails_at_once(tmp_path: Path) -> None:
-    job = launched(tmp_path, "--fail", "1")
-    try:
-        assert job.ends(100) == 1, job.err
-    finally:
-        job.close()
-    ended = json.loads(job.out)
-    assert described("elastic", ended)
-    assert (ended["exit_code"], ended["objective"]) == (1, None)
-    assert "ValueError" in ended["why"]
-    (run,) = recorded_runs(tmp_path)
-    assert run["why"] == ended["why"]
-
-
 def nodes(folder: Path) -> list[int]:
     """Processes of the job's nodes."""
     node_pids = []
@@ -302,38 +261,6 @@ def test_added_host_that_cannot_load_its_data_is_reported(tmp_path: Path) -> Non
         assert job.ends(20) == 130, job.err
     finally:
         job.close()
-
-
-def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
-    reading, writing = os.openpty()
-    fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 300, 0, 0))
-    words = ("elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", str(PROGRAM))
-    words += ("--out", str(tmp_path / "out.json"), "--shards", "4", "--clocks", "4000", "--work-s", "0.04")
-    shown: list[bytes] = []
-
-    def look() -> None:
-        with contextlib.suppress(OSError):  # its end
-            while data := os.read(reading, 1 << 16):
-                shown.append(data)
-
-    with subprocess.Popen(
-        [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": ""},
-    ) as process:  # fmt: skip
-        os.close(writing)
-        looking = threading.Thread(target=look)
-        looking.start()
-        try:
-            until(lambda: status(tmp_path), 60, "work")
-            assert typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
-            until(lambda: RESIZED.search(b"".join(shown).decode(errors="replace")), 60, "the line")
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(20)
-            looking.join(20)
-    os.close(reading)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(shown).decode())
-    assert RESIZED.findall(text) == [("4", "4", "2", "2")]
 
 
 def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:

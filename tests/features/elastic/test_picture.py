@@ -122,15 +122,6 @@ def test_lost_and_redone_iterations_are_marked() -> None:
     assert "two iterations lost to roll-backs" in picture.alt
 
 
-def test_events_are_at_the_iteration_under_way() -> None:
-    history = rolled_back()
-    drawn = iterations(history, PAPER).figure.axes[2]
-    where = {line.get_marker(): float(line.get_xdata()[0]) for line in drawn.lines}
-    assert where["X"] == 4.5  # the fifth never ended: what came next was the third again
-    assert where["s"] == 4.5
-    assert where["P"] == pytest.approx(5.5 + 0.7 / 1.5)
-
-
 @pytest.mark.parametrize("apart", [2.0, 4.0])
 def test_names_hide_neither_each_other_nor_marks(apart: float) -> None:
     hosts = [e for k in range(int(100 / apart)) for e in came(k * apart, k, 1, "transient", "joined")]

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import probes.group_runs
-from plink.features.measure.shared_links import find_tiers, measure_shared_links, tiers_by_topology
-from plink.model.hosts import Host, Hosts
+from plink.features.measure.shared_links import measure_shared_links, tiers_by_topology
 from plink.model.network import Matrix
 from plink.model.topology import Topology
 from probes.measurements import Measurements
@@ -104,25 +103,6 @@ def rates(tier: dict[str, Any]) -> dict[str, tuple[float, str]]:
     }
 
 
-def test_three_tiers_of_64_hosts_are_found_in_noise() -> None:
-    """Eight racks in four pods in two zones, 8 % noise of every direction: exactly, in 19 of 20 clouds."""
-    right = 0
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        rack = rng.permutation(np.repeat(np.arange(8), 8))
-        apart = [labels[:, None] != labels for labels in (rack, rack // 2, rack // 4)]
-        rtt = np.select(apart[::-1], [250.0, 140.0, 80.0], 40.0)
-        measurements = Measurements(Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(64))))
-        for matrix, sigma in zip((measurements.latency, *measurements.halves), (0.08, 0.11, 0.11), strict=True):
-            matrix[:] = rtt * rng.lognormal(0, sigma, rtt.shape)
-            np.fill_diagonal(matrix, 0.0)
-        truth = [
-            sorted(np.flatnonzero(rack // size == label).tolist() for label in range(8 // size)) for size in (1, 2, 4)
-        ]
-        right += [sorted(groups) for groups in find_tiers(measurements)] == truth
-    assert right >= 19
-
-
 def test_racks_and_pods_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Racks carry two hosts' rates, pods three: less than their racks."""
     racks = {f"r{name}": 2.0 for name in "abcd"}
@@ -184,22 +164,6 @@ def test_without_halves_tiers_have_no_confidence(monkeypatch: pytest.MonkeyPatch
     assert not any("confidence" in row for row in tier["groups"])
 
 
-def test_nonblocking_pods_are_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    racks = {f"r{name}": 2.0 for name in "abcd"}
-    fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=4.0, py=4.0)
-    (inner,), _ = measured(fabric, monkeypatch)
-    assert len(inner["groups"]) == 4
-
-
-def test_a_lone_host_makes_no_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that leaves the racks of a pod enters one host elsewhere."""
-    fabric = tree("aaabbbcccd", "xxxxxxxxxy", ra=2.0, rb=2.0, rc=2.0)
-    (inner,), result = measured(fabric, monkeypatch)
-    assert [len(groups) for groups in find_tiers(result)] == [4, 2]
-    assert rates(inner)["h0+3"] == (2.0, "link")
-    assert rates(inner)["h9+1"] == (1.0, "hosts")
-
-
 def test_a_rack_alone_in_its_pod_has_no_second_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its uplink is that of its pod."""
     racks = {f"r{name}": 2.0 for name in "abcd"}
@@ -223,23 +187,6 @@ def test_an_interrupted_probe_keeps_the_tiers_it_has(
     assert len(session.measurements.details.shared_links or []) == 1
     assert messages[-1] == (6, 6)
     assert "what 2 groups of 8 hosts share is not known: the budget was spent" in caplog.text
-
-
-def test_ctrl_c_in_an_outer_tier_keeps_the_inner_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    racks = {f"r{name}": 2.0 for name in "abcd"}
-    fabric = tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", **racks, px=3.0, py=3.0)
-    session, rates_of = session_on(fabric, monkeypatch), fabric.flow_rates
-
-    def interrupted(session: ProbeSession, flows: list[tuple[int, int]], seconds: float) -> Any:
-        if session.measurements.details.shared_links:
-            raise KeyboardInterrupt
-        return rates_of(session, flows, seconds)
-
-    monkeypatch.setattr(probes.group_runs, "flow_rates", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure_shared_links(session, SharedLinkSettings())
-    (inner,) = session.measurements.network().shared_links
-    assert [len(row["members"]) for row in inner["groups"]] == [4] * 4
 
 
 def test_traffic_of_others_in_one_run_is_repeated_and_the_best_counts(

@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from plink.errors import UsageError
-from plink.features.report.colours import MARKS, group_colour, group_mark, scale_of, ticks
-from plink.features.report.figures import check_target, figures, ratio_of, write_pictures
-from plink.features.report.words import collective, first_upper
+from plink.features.report.colours import MARKS, group_colour, group_mark, scale_of
+from plink.features.report.figures import check_target, figures, write_pictures
 from plink.pictures import PAGE, PAPER, inline, place, short_names
 from tests.features.report.subjects import facts, plain, troubled
 
@@ -65,14 +64,6 @@ def test_a_scale_spans_all_but_the_farthest_and_no_noise() -> None:
     assert scale.share(np.array([0.0, scale.low, scale.high, 1e9])).tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize(("low", "high"), [(20, 160), (25.7, 27.0), (0.3, 9000)])
-def test_ticks_are_a_few_round_numbers(low: float, high: float) -> None:
-    positions = ticks(low, high)
-    assert 2 <= len(positions) <= 6
-    assert all(low <= tick <= high for tick in positions)
-    assert all(len(f"{tick:g}") <= 5 for tick in positions)
-
-
 def test_groups_differ_by_colour_or_mark() -> None:
     looks = {(group_colour(group), group_mark(group)) for group in range(70)}
     assert len(looks) == 70
@@ -94,28 +85,6 @@ def test_labels_do_not_overlap_and_stay_inside() -> None:
         assert min(a[:2]) >= -1e-9
         assert max(a[2:]) <= 300 + 1e-9
         assert not any(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for b in boxes[:k])
-
-
-@pytest.mark.parametrize(
-    ("algo", "text"),
-    [
-        ("double-binary-tree", "A double binary tree"),
-        ("nccl-tree", "An NCCL tree"),
-        ("openmpi-ring", "An Open MPI ring"),
-        ("someone-s-own", "Someone-s-own"),
-    ],
-)
-def test_algorithms_have_their_names(algo: str, text: str) -> None:
-    assert first_upper(collective(algo)) == text
-
-
-def test_ratios_are_of_what_both_know() -> None:
-    subject = troubled()
-    assert subject.map is not None
-    ratio = ratio_of(subject.measured_us, subject.map)
-    assert np.isnan(ratio[5]).all()
-    assert np.isnan(ratio[2, 3])
-    assert ratio[3, 2] == pytest.approx(subject.measured_us[3, 2] / 95)
 
 
 def test_few_hosts_have_fewer_pictures() -> None:

@@ -10,7 +10,7 @@ import pytest
 from plink.features.report import tables
 from plink.features.report.data import Bandwidths, LinkDirection, ProbeSummary
 from plink.features.report.figures import figures
-from plink.features.report.link_tree import MAX_DRAWN_GROUPS, capacity, load
+from plink.features.report.link_tree import MAX_DRAWN_GROUPS, capacity
 from plink.features.report.page import page
 from plink.features.report.words import blame, date, summary
 from plink.pictures import PAGE, PAPER, inline
@@ -38,19 +38,6 @@ def texts(svg: str) -> list[str]:
 )
 def test_capacity_of_a_link(way: LinkDirection, text: str) -> None:
     assert capacity(way) == text
-
-
-@pytest.mark.parametrize(
-    ("way", "text"),
-    [
-        (LinkDirection(1.0), ""),
-        (LinkDirection(1.0, load_bytes=0.0, busy_us=0.0), "nothing"),
-        (LinkDirection(1.0, load_bytes=2e8, busy_us=1.6e6), "200 MB, 1.6 s"),
-        (LinkDirection(None, load_bytes=2e8), "200 MB"),
-    ],
-)
-def test_load_of_a_link(way: LinkDirection, text: str) -> None:
-    assert load(way) == text
 
 
 def test_tree_shows_every_link_and_its_load() -> None:

@@ -45,20 +45,6 @@ def test_overlapping_racks_are_separated() -> None:
     assert apart(plane.xy, group_of)
 
 
-@pytest.mark.parametrize(("hosts", "dimension"), [(1, 3), (2, 1), (5, 2)])
-def test_few_hosts_and_dimensions(hosts: int, dimension: int) -> None:
-    xy = np.random.default_rng(0).normal(size=(hosts, dimension))
-    plane = plane_of(xy, np.zeros(hosts, dtype=np.intp))
-    assert plane.xy.shape == (hosts, 2)
-    assert np.isfinite(plane.xy).all()
-
-
-def test_hosts_on_one_spot() -> None:
-    plane = plane_of(np.zeros((6, 4)), np.repeat([0, 1], 3))
-    assert np.isfinite(plane.xy).all()
-    assert plane.overlaps == 1
-
-
 def test_same_map_every_time() -> None:
     xy, group_of = racks(12, 4)
     assert (plane_of(xy, group_of).xy == plane_of(xy, group_of).xy).all()

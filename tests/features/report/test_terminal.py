@@ -26,20 +26,7 @@ def test_ascii_where_nothing_else_can_be_shown() -> None:
     assert lines(MEASURED, Ink(80, False, True)) == ["  ..####", "..  ##??", "####  ..", "####..  "]
 
 
-def test_colours_are_half_blocks() -> None:
-    lines_ = heat_rows(
-        reduce_matrix(MEASURED, np.arange(4), 100), scale_of(MEASURED[MEASURED > 0]), Ink(80, True, False)
-    )
-    assert len(lines_) == 12
-    assert all(len(line) == 24 for line in lines_)
-    assert set("".join(line.plain for line in lines_)) <= {" ", "▀", "▄"}
-    styles = {str(span.style) for span in lines_[0].spans}
-    assert any("#fde725" in style for style in styles)  # the far end of viridis
-    assert any("#440154" in style for style in styles)
-    assert any("#808080" in style for line in lines_ for style in (str(span.style) for span in line.spans))
-
-
-def test_many_hosts_are_put_together_by_their_median() -> None:
+def test_many_hosts_are_put_together_by_their_mean() -> None:
     values = np.kron(np.array([[10.0, 90.0], [90.0, 10.0]]), np.ones((3, 3)))
     np.fill_diagonal(values, 0.0)
     assert reduce_matrix(values, np.arange(6), 2) == pytest.approx(np.array([[10.0, 90.0], [90.0, 10.0]]))

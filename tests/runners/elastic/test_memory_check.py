@@ -8,7 +8,6 @@ from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.runtime.elastic.arrays.array_pool import MAX_POOLED_BYTES
-from plink.runtime.elastic.partition.divergence import MAX_UNDO_COPIES
 from runners.elastic.compatibility import memory_needs, warning
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
@@ -17,7 +16,6 @@ from tests.runners.elastic.test_small_parts import member
 GB = 10**9
 TABLES = ((8, GB),)
 BYTES = 8 * GB
-WORKER = 5 * BYTES + 11 * 8  # of one that touches all of the tables
 
 
 def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> list[Member]:
@@ -95,20 +93,6 @@ def test_hosts_that_share_their_memory_need_it_together() -> None:
     assert "h0 would keep 8 GB of parameters, and h0 and h1 have 7 GB" in str(refusal(idle))
 
 
-@pytest.mark.parametrize(
-    ("tiers", "host", "slots", "most"),
-    [
-        ("r", 0, 1, 3 * BYTES + WORKER),  # one update on its way
-        ("r", 0, 4, 6 * BYTES + 4 * WORKER),  # of each of four workers
-        ("rtt", 1, 1, 6 * BYTES + WORKER),  # one there, too, and three workers
-        ("rtt", 0, 40, 3 * BYTES + 8 * WORKER),  # no more workers than shards
-    ],
-)
-def test_what_workers_and_servers_need_at_most(tiers: str, host: int, slots: int, most: int) -> None:
-    hosts = job(tiers, None, slots)
-    assert memory_needs(hosts, settings())[host].most == most + MAX_POOLED_BYTES
-
-
 def test_servers_need_room_for_the_steps_of_optimisers() -> None:
     """The sum of a clock, and what they add to tables and moments; replicas and workers do not."""
     hosts = job("rtt", None)
@@ -117,26 +101,10 @@ def test_servers_need_room_for_the_steps_of_optimisers() -> None:
     assert [stepped[host].state for host in range(3)] == [plain[host].state for host in range(3)]
 
 
-def test_bounded_divergence_takes_room_at_servers_that_push() -> None:
-    """What replicas have, for certain; what they may have, and the way back to it."""
-    hosts = job("rtt", None)
-    plain, bounded = memory_needs(hosts, settings()), memory_needs(hosts, settings(divergence="1%"))
-    assert [bounded[host].state - plain[host].state for host in range(3)] == [0, BYTES, 0]
-    assert [bounded[host].most - plain[host].most for host in range(3)] == [0, (MAX_UNDO_COPIES + 1) * BYTES, 0]
-
-
 def test_a_replica_without_workers_needs_none_for_any() -> None:
     """Stage 3."""
     hosts = job("rt", None)
     assert memory_needs(hosts, settings(active=0.0, backup_only=0.0))[0].most == 3 * BYTES + MAX_POOLED_BYTES
-
-
-def test_small_tables_keep_little() -> None:
-    """And workers note something of every row, however narrow."""
-    small = Settings(keys="", partitions=1, shards=4, shapes=((1, 1000),), started=0.0, began=0.0)
-    assert memory_needs(job("rt", None), small)[1].most == 2 * (5000 + 11)
-    narrow = replace(small, shapes=((1000, 1),))
-    assert memory_needs(job("rt", None), narrow)[1].most == 2 * (5000 + 11000)
 
 
 def test_a_table_with_few_rows_lies_where_these_are() -> None:

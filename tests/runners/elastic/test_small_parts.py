@@ -206,21 +206,6 @@ def test_optimisers_under_a_rule_that_shows_what_is_ahead() -> None:
         refuse(hosts, "ssp:0")
 
 
-@pytest.mark.parametrize(
-    ("field", "error"),
-    [
-        ({"shapes": "much"}, "hello: Expected `array`, got `str` - at `$.shapes`"),
-        ({"shapes": [[8, 125], [-5, 8]]}, "hello: Expected `int` >= 1 - at `$.shapes[1][0]`"),
-        ({"shards": 0}, "hello: Expected `int` >= 1 - at `$.shards`"),
-        ({"colour": 3}, "hello: Object contains unknown field `colour`"),
-    ],
-)
-def test_a_hello_that_makes_no_sense(field: dict[str, Any], error: str) -> None:
-    with pytest.raises(ProtocolError) as raised:
-        hello_of(**field)
-    assert str(raised.value) == error
-
-
 def test_settings_come_from_the_supervisor_alone() -> None:
     """A node that sends such a message is ended before it gets there; a node's come inside one of the supervisor's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())

@@ -65,22 +65,6 @@ def granted(count: int = 2, product: str = "Linux/UNIX") -> Sequence[journal.Jou
     ]
 
 
-def test_cheapest_market_per_core_is_chosen() -> None:
-    made = brain()
-    choice = made.choose(ledger(), observed(made), NOW)
-    assert (choice.market, choice.count) == (SMALL, 2)
-    assert choice.bid == 0.2
-    made = brain()
-    choice = made.choose(ledger(), observed(made, small=0.19, large=0.05), NOW)
-    assert (choice.market, choice.count) == (LARGE, 1)
-
-
-def test_held_instances_count_against_the_core_limit() -> None:
-    made = brain()
-    held = ledger(*granted(4))
-    assert made.choose(held, observed(made), NOW).market is None
-
-
 def test_deadline_wants_a_second_market() -> None:
     """What takes one market away must leave the other; where there is no other, the first is better than none."""
     made = brain()
@@ -94,17 +78,6 @@ def test_deadline_wants_a_second_market() -> None:
     assert made.choose(ledger(*granted(2), request, refused), observed(made), NOW).market == SMALL
     stale = observed(made) | {LARGE: Quote(0.2, 1000.0)}
     assert made.choose(ledger(*granted(2)), stale, NOW).market == SMALL
-
-
-def test_penalised_market_is_left_out() -> None:
-    made = brain()
-    refused = journal.RequestClosed(NOW - 1, "t0", "refused", "capacity", NOW + 900)
-    request = journal.InstancesRequested(NOW - 1, "t0", "zone-a", "small", "Linux/UNIX", 2, 0.2)
-    assert made.choose(ledger(request, refused), observed(made), NOW).market == LARGE
-    limit = journal.RequestClosed(NOW - 1, "t0", "refused", "limit", NOW + 900, "kind")
-    choice = made.choose(ledger(request, limit), observed(made), NOW)
-    assert choice.market is None
-    assert "failed" in choice.reason
 
 
 def test_unquoted_market_delays_no_termination() -> None:
@@ -128,19 +101,6 @@ def test_prices_that_are_missing_or_old_buy_nothing() -> None:
     assert made.choose(ledger(), {}, NOW).market is None
     quotes = {market: Quote(quote.price, 16 * 60) for market, quote in observed(made).items()}
     assert made.choose(ledger(), quotes, NOW).market is None
-
-
-def test_prices_above_on_demand_buy_nothing() -> None:
-    made = brain()
-    assert made.choose(ledger(), observed(made, small=0.3, large=0.5), NOW).market is None
-
-
-@pytest.mark.parametrize(("limits", "is_bought"), [
-    ({"budget": 0.3}, False), ({"budget": 5.0}, True), ({"max_hourly": 0.3}, False), ({"max_hourly": 0.7}, True),
-])  # fmt: skip
-def test_remaining_budget_limits_a_choice(limits: dict[str, float], is_bought: bool) -> None:
-    made = brain(**limits)
-    assert (made.choose(ledger(), observed(made), NOW).market is not None) == is_bought
 
 
 def test_hour_is_renewed_unless_it_costs_more_than_it_brings() -> None:

@@ -73,10 +73,3 @@ def test_driver_that_is_started_again_renews_and_gives_back() -> None:
     assert {each.token for each in driven.ledger.held} == tokens
     driven.run(CHEAP_H + 1.3 - DEAR_H - 2.5)
     assert held_on_demand(driven) == [False] * COUNT
-
-
-def test_hourly_limit_refuses_on_demand_machines() -> None:
-    driven = made("per-second")
-    driven.limits = Limits(math.inf, math.inf, max_hourly=COUNT * ON_DEMAND_PRICE - 0.1)
-    driven.run(3.0)
-    assert not any(each.market.is_on_demand for each in driven.ledger.instances.values())

@@ -1,13 +1,11 @@
 """How vectors are cut."""
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.allreduce.segmentation import KILOBYTE, SegmentationConfig, segment, segmentation_for_rate
+from plink.runtime.allreduce.segmentation import SegmentationConfig, segment
 
 
 @given(
@@ -39,18 +37,3 @@ def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_segments(size: in
     """With the usual settings: 16 KB a chunk at least, 1 MB a piece."""
     segmentation = segment(size // 4, 4, 16, SegmentationConfig())
     assert (len(segmentation.chunks), segmentation.segments) == (chunks, segments)
-
-
-@pytest.mark.parametrize(
-    ("rate_gbps", "segment_bytes"),
-    [(None, 1024), (1e-9, 64), (0.8, 1280), (math.inf, 4096)],
-)
-def test_slow_connections_get_smaller_segments(rate_gbps: float | None, segment_bytes: int) -> None:
-    """Whole steps of 64 KB, of which there are 1 to 64; smaller vectors have as many pieces whatever the rate."""
-    assert segmentation_for_rate(rate_gbps) == SegmentationConfig(segment_bytes=segment_bytes * KILOBYTE)
-    assert segment(1 << 18, 4, 16, segmentation_for_rate(rate_gbps)).segments == max(4, 1024 // segment_bytes)
-
-
-def test_the_chunks_of_a_small_vector_are_spread() -> None:
-    """Neighbouring chunks may have the same master."""
-    assert segment(16 << 10, 4, 16, SegmentationConfig()).chunks.tolist() == [0, 4, 8, 12]

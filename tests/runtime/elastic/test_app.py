@@ -169,8 +169,3 @@ def test_a_mistake_outside_of_process(mistake: str, expected: str) -> None:
 def test_a_bad_file_is_not_called_a_mistake_of_the_program() -> None:
     with pytest.raises(InputError, match=r"^data.txt, line 7: three numbers"):
         train(Wrong("file"))
-
-
-def test_worker_error_ends_the_job_and_is_reported() -> None:
-    with pytest.raises(AppError, match="shard 3 at clock 2"):
-        train(Wrong("raises"), workers=2)

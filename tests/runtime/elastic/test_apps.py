@@ -37,6 +37,10 @@ def topics(clocks: int = 40) -> elastic_lda.TopicModel:
     return elastic_lda.TopicModel(data, 5, StoppingCriterion(clocks=clocks), shards=4, seed=2)
 
 
+PROGRAMS: dict[str, Callable[[int], App[Any]]] = {"factors": factors, "classes": classes, "topics": topics}
+WORKERS = 1, 3
+
+
 def alike(item: TrainingResult, other: TrainingResult) -> None:
     for name, values in item.tables.items():
         if values.dtype.kind == "i":

@@ -396,17 +396,6 @@ def test_grant_of_a_stalled_worker_lapses_and_its_host_is_named() -> None:
     assert is_granted(made.decision(announced(0, step=1), 0, 61.0))
 
 
-def test_grant_comes_before_the_last_byte_of_the_one_before() -> None:
-    made = arbitration([])
-    assert is_granted(made.decision(announced(0), 0, 0.0))
-    assert made.decision(announced(1), 0, 0.0) is None
-    assert 0.5 < made.tick_s < 1.0
-    made.tick(0, made.tick_s)
-    made.tick(0, made.tick_s)
-    assert made.tick_s > 0
-    assert is_granted(made.decision(announced(1), 0, 0.999))
-
-
 def test_worker_that_asks_no_more_is_not_granted() -> None:
     """It died while it waited: the link is the next one's."""
     made = arbitration([])
@@ -425,24 +414,6 @@ def test_repeated_question_has_the_same_answer() -> None:
     assert is_granted(made.decision(announced(0), 0, 0.5))
     assert made.arrived(announced(0), 1, 0, 1.0) == UpdateCounts(planned=1, planned_s=1.0, took_s=1.0)
     assert made.arrived(announced(0), 1, 1, 1.0) is None
-
-
-def test_sum_arrives_with_its_sender() -> None:
-    """What the others send of the same transfer comes before, and is empty."""
-    made, host = arbitration([], bound=8), f"10.0.0.9:1 {BYTES_S}"
-    made.decision(announced(2), 0, 0.0)
-    for worker in range(2):
-        assert made.decision(structs.replace(announced(worker), text=host), 0, 0.0) is None
-    assert made.arrived(announced(2), 1, 0, 1.0).planned == 1
-    sender, other = (made.decision(structs.replace(announced(worker), text=host), 1, 1.0) for worker in range(2))
-    assert sender is not None
-    assert other is not None
-    assert (sender.others, other.grouped, other.transfer) == (1, True, sender.transfer)
-    assert made.arrived(announced(1), 0, 1, 1.5) == UpdateCounts()
-    assert made.decision(announced(3), 1, 1.5) is None  # the link is theirs
-    counts = made.arrived(announced(0), 2, 1, 2.0)
-    assert (counts.planned, counts.grouped) == (1, 1)
-    assert is_granted(made.decision(announced(3), 3, 2.0))
 
 
 def test_what_was_not_waited_for_is_not_granted_later() -> None:

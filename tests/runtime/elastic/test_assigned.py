@@ -52,19 +52,6 @@ def test_who_is_held_waits_to_be_let_go() -> None:
     assert result == [(5,)]
 
 
-def test_what_has_begun_cannot_be_held() -> None:
-    item = Assigned([1])
-    item.begin(4, 0)
-    assert item.pause(4) == 4
-    assert item.begin(5, 0) == (1,)
-
-
-def test_clocks_before_the_one_that_is_held_are_begun() -> None:
-    item = Assigned([1])
-    item.pause(2)
-    assert [item.begin(clock, 0) for clock in (0, 1)] == [(1,), (1,)]
-
-
 def test_a_roll_back_reaches_who_is_held() -> None:
     item = Assigned([1])
     item.pause(0)

@@ -88,15 +88,6 @@ def test_last_words_are_sent(agent: RankChannel) -> None:
     assert [item["number"] for item in received(agent, 50)] == list(range(50))
 
 
-def test_what_is_only_mentioned_does_not_pile_up(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_channel, "_MAX_QUEUED_MESSAGES", 0)
-    line = ControlChannel(agent.name)
-    line.mention({"type": "alive"})
-    line.send({"type": "hello"})
-    assert received(agent, 1) == [{"type": "hello"}]
-    line.close()
-
-
 def test_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(control_channel.VARIABLE, raising=False)
     with pytest.raises(PlinkError, match="plink elastic run"):
@@ -108,11 +99,3 @@ def test_with_nobody_at_the_other_end() -> None:
     with pytest.raises(PlinkError, match="does not answer"):
         ControlChannel("plink-line-nobody")
     gc.collect()
-
-
-def test_its_name_is_in_the_environment(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(control_channel.VARIABLE, agent.name)
-    line = ControlChannel()
-    line.send({"type": "hello"})
-    assert received(agent, 1)
-    line.close()

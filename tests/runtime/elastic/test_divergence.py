@@ -149,19 +149,6 @@ def test_what_is_kept_to_go_back_is_bounded(dense: bool, most: int) -> None:
     assert not primary.distances.report(primary.clock).due
 
 
-def test_clock_that_is_farther_by_itself_follows_a_push() -> None:
-    random = np.random.default_rng(1)
-    primary = partition(**{"one:1": -1})
-    primary.distances = ReplicaDistances(DivergenceBound(1.0), LAYOUT, 0, ())
-    for clock in range(3):
-        add(primary, clock, random, scale=100.0)
-        assert primary.clock == 0
-    for clock in range(1, 3):
-        pushed(primary)
-        assert primary.clock == clock
-        assert primary.distances.report(clock).due
-
-
 @pytest.mark.parametrize("rolls_back", [False, True])
 def test_push_without_an_answer_may_have_arrived(rolls_back: bool) -> None:
     """The way back to where a replica was leads away from where it may be; also after all have rolled back."""

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, train
+from plink.elastic import Objective, Params, StoppingCriterion, Values, train
 from plink.model.consistency import BSP, Rule, parse_rule
 from plink.model.elastic.reports import ClockDone
 from plink.model.rules.elastic_bsp import ElasticBSP
@@ -18,7 +18,6 @@ from plink.runtime.elastic.worker.primaries import Unanswered
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import RELEASED, Assignment, Finished, Worker
 from tests.runtime.elastic import stepping
-from tests.runtime.elastic.checksums import PROGRAMS, WORKERS
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stepping import (
     MIXED,
@@ -32,6 +31,7 @@ from tests.runtime.elastic.stepping import (
     uneven,
 )
 from tests.runtime.elastic.stores import PATIENCE_S, Store, store, together
+from tests.runtime.elastic.test_apps import PROGRAMS, WORKERS
 
 
 class MadeTime:
@@ -142,28 +142,6 @@ def test_equal_work_takes_less_time_than_under_bsp() -> None:
             slowest[done.clock] = max(slowest.get(done.clock, 0.0), done.compute_s)
         seconds.append(sum(slowest.values()))
     assert 0 < seconds[1] < 0.7 * seconds[0]
-
-
-class Approaching(App[None]):
-    """Each mini-batch of each shard takes a vector nearer to the same end, whatever others do at the same time."""
-
-    tables = (Table("m", 1, 3, "float64"),)
-    shards, batches, stop, end = SHARDS, 1, StoppingCriterion(clocks=80), np.array([[1.0, -2.0, 3.0]])
-
-    def load(self, shard: int) -> list[None]:
-        return [None]
-
-    def process(self, items: None, params: Params) -> Objective:
-        time.sleep(uneven(3)[params.shard])
-        params.update("m", [0], (self.end - params.read("m", [0])) / (8 * SHARDS))
-        return Objective(1.0, 1.0)
-
-
-@pytest.mark.extended
-def test_learning_ends_where_it_does_under_bsp() -> None:
-    for rule in (BSP(), ElasticBSP(4)):
-        result = train(Approaching(), workers=4, rule=rule).tables["m"]
-        np.testing.assert_allclose(result, Approaching.end, atol=1e-3)
 
 
 def once(app: Counting, count: int) -> None:

@@ -58,15 +58,6 @@ def test_helper_is_a_fifth_of_a_clock_ahead(done: float, clock: int, generation:
     assert bool(helpee.check(0.0)) == helps
 
 
-def test_age_of_a_report_counts_as_progress() -> None:
-    """A clock takes 0.4 s."""
-    helpee, queue = begun()
-    del queue.grains[:24]
-    helpee.received(REPORT, 0.0)
-    assert helpee.check(0.01) == []
-    assert helpee.check(0.04) != []
-
-
 def uneven(expensive: range) -> tuple[Helpee, Queue]:
     """A worker with 40 grains, of which some cost 10 and the others 1."""
     helpee = Helpee(ME, Rebalance())
@@ -86,16 +77,6 @@ def test_requests_go_by_the_cost_of_grains(expensive: range, initial: tuple[int,
     ((_, more),) = helpee.received(m.HelpBegun(OTHER, message.id), 0.1)
     assert isinstance(more, m.HelpRequest)
     assert len(more.grains) == follow_up
-
-
-@pytest.mark.parametrize(("expensive", "helps"), [(range(10), False), (range(30, 40), True)])
-def test_progress_goes_by_the_cost_of_grains(expensive: range, helps: bool) -> None:
-    """Half of the grains are done: 85 % of the work, or 15 %; the other one has done 75 %."""
-    helpee, queue = uneven(expensive)
-    del queue.grains[:20]
-    assert helpee.done == pytest.approx(0.85 if not helps else 0.15, abs=0.01)
-    helpee.received(REPORT, 0.0)
-    assert bool(helpee.check(0.0)) == helps
 
 
 def test_time_allowed_for_a_result_goes_by_the_cost_of_grains() -> None:
@@ -123,14 +104,6 @@ def test_result_counts_once_and_late_ones_do_not() -> None:
     helpee.lost(OTHER)
     assert not helpee.accept(completed(message), 0.3)[0]
     assert Grain(*message.grains[0]) in queue.grains
-
-
-def test_results_of_an_earlier_clock_or_attempt_do_not_count() -> None:
-    helpee, _ = begun()
-    message = requested(helpee)
-    ((receiver, cancel),) = helpee.begin(Queue([Grain(0, number) for number in range(40)]), 5, 1, 4)
-    assert (receiver, cancel) == (OTHER, m.HelpCancelled(ME, message.id))
-    assert not helpee.accept(completed(message), 0.1)[0]
 
 
 def test_results_for_an_earlier_worker_of_the_number_do_not_count() -> None:
@@ -255,21 +228,6 @@ def test_cancelled_request_ends_without_a_result() -> None:
     assert not helper.can_begin
 
 
-def test_requests_of_workers_that_changed_hosts_are_dropped() -> None:
-    helper = Helper(OTHER, lambda shards: True)
-    helper.at(6, 0, finished=True)
-    for sender, number in ((ME, 1), (ME, 2), (THIRD, 3)):
-        helper.received(m.HelpRequest(sender, number, 0, 6, 5, ((0, 1), (0, 2))))
-    session, _ = helper.begin_next()
-    assert session is not None
-    assert set(helper.drop({ME})) == {(ME, m.HelpRefused(OTHER, number)) for number in (1, 2)}
-    assert session.next() is None
-    assert helper.end(session, ()) == []
-    session, _ = helper.begin_next()
-    assert session is not None
-    assert session.request.sender == THIRD
-
-
 @pytest.mark.parametrize("size", [1, 4, 20])
 def test_groups_mix_hosts_and_agree_on_all_workers(size: int) -> None:
     """Sixteen workers on eight hosts."""
@@ -283,14 +241,6 @@ def test_groups_mix_hosts_and_agree_on_all_workers(size: int) -> None:
             assert sorted(hosts[each] == hosts[worker] for each in helpers) == [False, False, False, True]
             assert len({hosts[each] for each in helpers}) == 4
         assert all(worker in helpees(groups, helper) for helper in helpers)
-
-
-def test_leaving_worker_changes_only_its_own_groups() -> None:
-    hosts = {worker: worker for worker in range(20)}
-    before = helper_groups(hosts, 4)
-    after = helper_groups({worker: host for worker, host in hosts.items() if worker != 7}, 4)
-    assert all(after[worker] == before[worker] for worker in after if 7 not in before[worker])
-    assert helper_groups({3: 0}, 4) == {3: ()}
 
 
 @pytest.mark.parametrize(

@@ -98,20 +98,6 @@ def test_what_reads_nothing_is_as_old_as_the_step_before(made: Store) -> None:
     assert counts(made).dropped == PARTITIONS
 
 
-def test_dropped_update_makes_no_other_one_older(made: Store) -> None:
-    slow, slower, fast = made.client(0, clock=1), made.client(1, clock=1), made.client(1, clock=1)
-    slow.read("m", ROWS)
-    slower.read("m", ROWS)
-    for _ in range(BOUND + 1):
-        step(fast)
-    fast.read("m", ROWS)
-    send(slow)  # too late
-    step(slow)
-    send(fast)
-    assert counts(made).dropped == PARTITIONS
-    assert counts(made).largest == BOUND
-
-
 @pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("late", [False, True])
 def test_delays_go_on_where_a_partition_moves(made: Store, before: int, late: bool) -> None:

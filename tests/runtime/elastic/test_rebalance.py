@@ -154,15 +154,6 @@ def test_an_error_of_the_program_ends_the_job_as_without_helpers() -> None:
         train(Helped(fail), workers=3, rebalance=Rebalance())
 
 
-@pytest.mark.parametrize("workers", [1, SHARDS])
-def test_few_grains_or_workers(workers: int) -> None:
-    """Of one worker, and of workers with a shard each, more helpers than there are workers."""
-    lines: list[str] = []
-    trained = train(Helped(), workers=workers, rebalance=Rebalance(helpers=64), say=lines.append)
-    assert any("a worker's clock has" in line for line in lines) == (workers == SHARDS)
-    assert (trained.tables["n"] == expected_counts()).all()
-
-
 def test_invalid_settings_are_refused() -> None:
     for name, value in (("helpers", 0), ("helpers", 100), ("trigger", 0.0), ("initial", 1.5), ("redo_least_s", 0.0)):
         with pytest.raises(UsageError):

@@ -57,23 +57,6 @@ class Pair:
         return [int(steps) for steps in table.latest[:, STEPS]]
 
 
-def test_superstep_ends_where_waits_are_shortest() -> None:
-    pair = Pair()
-    assert pair.superstep(1.0, 3.0) == [1, 1]
-    assert pair.superstep(1.0, 3.0) == [3, 1]
-    assert pair.done() == [4, 4, 2, 2]
-
-
-def test_host_that_doubles_its_speed_gets_more_steps() -> None:
-    """Within a few supersteps."""
-    pair = Pair()
-    for _ in range(3):
-        pair.superstep(1.0, 2.0)
-    for _ in range(8):
-        last = pair.superstep(1.0, 1.0)
-    assert last[0] == last[1]
-
-
 @pytest.mark.parametrize(
     ("seconds", "noted"), [(0.0, 1e-3), (-1.0, 1e-3), (math.nan, 1e-3), (1e9, 600.0), (math.inf, 600.0)]
 )
@@ -85,21 +68,6 @@ def test_invalid_step_times_are_bounded(seconds: float, noted: float) -> None:
     assert pair.planners[1].table.previous[0, SECONDS] == noted
     steps = pair.superstep(1.0, 1.0)
     assert 1 <= min(steps) <= max(steps) <= 15
-
-
-def test_superstep_ends_with_the_stopping_criterion() -> None:
-    pair = Pair()
-    pair.superstep(1.0, 10.0)
-    assert pair.superstep(1.0, 10.0, most_clocks=3)[0] < 10
-    assert sum(pair.done()) <= 3 * SHARDS + SHARDS
-
-
-def test_newcomer_does_one_step() -> None:
-    """Nobody knows yet how long it takes."""
-    pair = Pair()
-    pair.superstep(1.0, 4.0)
-    pair.clients[1].worker = 7
-    assert pair.superstep(1.0, 1.0)[1] == 1
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -16,7 +16,6 @@ from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, parts_of, take, update_part, workers_part
 from plink.runtime.elastic.transport.messages import Update
 from plink.runtime.elastic.worker.client import OtherSteps
-from plink.runtime.elastic.worker.primaries import RolledBack
 from tests.runtime.elastic.stores import Store, hand_over, store, together
 
 ROWS, WORKERS, CLOCKS, MOST_STEPS = 8, 3, 3, 4
@@ -208,19 +207,6 @@ def test_a_roll_back_between_any_two_steps(drawn: tuple[Plan, list[Sent]], data:
     assert equal(partition, wanted[-1])
 
 
-def test_state_waits_for_the_last_step() -> None:
-    """Though the others have finished, and steps of it are there."""
-    partition = made()
-    for step in range(2):
-        assert send(partition, (1, 0, step, False))
-    for worker in (0, 2):
-        assert send(partition, (worker, 0, 0, True))
-    assert (partition.clock, partition.stragglers()) == (-1, [1])
-    assert partition.ahead[0].summed == [0]
-    assert send(partition, (1, 0, 2, True))
-    assert partition.clock == 0
-
-
 def test_steps_that_cannot_be_are_refused() -> None:
     partition = made()
     for sent, reason in (
@@ -363,38 +349,3 @@ def test_successor_does_all_steps_of_its_predecessor() -> None:
         item.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
         item.push(last=item.is_last(True))
         assert (item.now, (run.state() == 3 + 2).all()) == (2, True)
-
-
-def test_roll_back_in_the_midst_of_a_clock() -> None:
-    with store(COUNTS, Stepping()) as run:
-        run.open(1, history=True)
-        (server,) = run.servers
-        client = run.client(0)
-        for last in (False, True, False):
-            client.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
-            client.push(last=last)
-        server.roll_back(0, 1)
-        client.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
-        with pytest.raises(RolledBack) as back:
-            client.push()
-        client.roll_back(back.value.clock, back.value.generation)
-        assert (client.now, client.step) == (1, 0)
-        assert (client.read("n", range(ROWS)) == 2).all()
-        client.update("n", [0], [[5]])
-        client.push()
-        assert run.state().ravel().tolist() == [7] + [2] * (ROWS - 1)
-
-
-def test_clock_that_was_broken_off_begins_with_its_first_step() -> None:
-    with store(COUNTS, Stepping()) as run:
-        run.open(1)
-        client = run.client(0)
-        for _ in range(2):
-            client.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
-            client.push(last=False)
-        client.update("n", range(ROWS), np.full((ROWS, 1), 100))
-        client.discard()
-        for step in range(3):
-            client.update("n", range(ROWS), np.ones((ROWS, 1), np.int64))
-            client.push(last=step == 2)
-        assert (run.state() == 3).all()

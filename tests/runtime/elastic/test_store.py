@@ -114,26 +114,6 @@ def test_clock_that_reads_what_the_last_two_have_read_is_one_message(rule: BSP |
         assert clocks(3) == [each, FLOATS.partitions, 0]  # the second is clock 6 again
 
 
-def test_the_first_read_of_a_clock_requests_what_its_update_did_not_bring(requests: list[Message]) -> None:
-    """One message a partition for both tables, which had to wait for the other worker."""
-    with store(FLOATS) as run:
-        run.open(2)
-        clients = [run.client(worker) for worker in range(2)]
-        reads: list[int] = []
-        for clock in range(5):
-            for client in clients:
-                del requests[:]
-                results = client.read("a", range(ROWS)), client.read("b", range(7))
-                reads.append(sum(isinstance(message, Read) for message in requests))
-                assert all((result == 2 * clock).all() for result in results)
-                client.update("a", range(ROWS), np.ones((ROWS, WIDTH)))
-                client.update("b", range(7), np.ones((7, 1)))
-            for client in clients:
-                client.push()
-        assert reads[:2] == [2 * FLOATS.partitions] * 2
-        assert reads[4:] == [FLOATS.partitions, 0] * 3
-
-
 def test_client_says_how_long_it_waited_for_others() -> None:
     with store(COUNTS) as run:
         run.open(2)

@@ -12,8 +12,7 @@ from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.partition.serialization import begun, parts_of, take
+from plink.runtime.elastic.partition.partition import Partition
 from plink.runtime.elastic.transport.messages import Read, Status, Update, Wanted
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stores import hand_over, store, wait_for
@@ -186,26 +185,6 @@ def test_a_partition_that_moves_takes_it_along(dtype: str, rule: Rule, drains: b
             assert answer.status is Status.REFUSED
             assert re.match(overflow_message(dtype, 0), answer.text)
         assert new.actor(1).partition.clock == -1
-
-
-@pytest.mark.parametrize("dtype", ["int64", "float32"])
-def test_what_waits_and_what_is_summed_stays_as_it_was_sent(dtype: str) -> None:
-    """A partition that is put together from its parts finds the same, to the row."""
-    partition = Partition(layout(dtype), 1, history=True)
-    partition.admit(dict.fromkeys(range(4), 0))
-    partition.update(0, 0, 0, True, block(dtype, most(dtype)))
-    partition.update(3, 0, 0, True, block(dtype))
-    partition.update(1, 0, 0, True, block(dtype, most(dtype)))
-    with pytest.raises(RejectedRequest, match=overflow_message(dtype, 0)):
-        partition.check()
-    first, *parts = parts_of(partition)
-    other = begun(layout(dtype), first, sees_ahead=False)
-    for part in parts:
-        take(other, part)
-    other.check()
-    other.update(2, 0, 0, True, block(dtype))
-    assert other.overflow == partition.overflow
-    assert not other.values[0].any()
 
 
 def test_lost_worker_takes_its_oversized_reads_along() -> None:

@@ -123,12 +123,6 @@ def test_steps_are_those_of_torch_on_the_global_batch(net: str, optimiser: str, 
     assert app.builds == 1 + min(workers, app.shards) + 1  # for the tables, the threads and the result
 
 
-def test_in_double_precision_it_is_so_to_the_twelfth_digit() -> None:
-    app = Net(lambda: mlp().double(), (6,), Sgd(0.1, momentum=0.9, nesterov=True, weight_decay=0.1), clocks=30)
-    app.dtype = torch.float64
-    same(app.trained(train(app, workers=3, servers=3).tables), alone(app, 30, lambda clock: 0.1)[0], 1e-12)
-
-
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("grains", [2, 4])
 @pytest.mark.parametrize(

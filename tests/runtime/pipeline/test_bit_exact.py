@@ -67,7 +67,6 @@ EXTENDED_ROUNDING: dict[str, dict[str, Any]] = {
 }
 
 QUICK = ("1-1-1", "2-1 vertical")
-LONG = [pytest.param(name, marks=pytest.mark.extended) for name in (*EXTENDED, *EXTENDED_ROUNDING)]
 
 
 @dataclass

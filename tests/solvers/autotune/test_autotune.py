@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune
+from solvers.autotune.finetune import FinetuneState, finetune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
 from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trajectory import changed
@@ -36,17 +36,6 @@ def steps(
     return [(item, seen(item, rates)[1]) for item in result]
 
 
-def test_what_is_sent_is_what_the_thesis_counts() -> None:
-    """One chunk, two groups of two: 0 is the local and global master, 2 the local one of its group."""
-    assignment = MasterAssignment([[0, 1], [2, 3]], np.array([[0, 2]], np.int32), np.array([0], np.int32))
-    assert sent_bytes(assignment, np.array([10.0])).tolist() == [
-        [0, 10, 10, 0],
-        [10, 0, 0, 0],
-        [10, 0, 0, 10],
-        [0, 0, 10, 0],
-    ]
-
-
 @pytest.mark.parametrize("slow", [0, 5, 15])
 def test_a_rank_at_a_quarter_of_its_rate(slow: int) -> None:
     """Within 12 steps at least 1.27 times as fast as the masters by size (Figure 6.15), on other ranks too."""
@@ -70,26 +59,6 @@ def test_after_it_has_recovered(slow: int) -> None:
     assert balance(tuned[-1]) < 1.05
     last = finetune(tuned[-1], seen(tuned[-1], rates)[0], FinetuneState())
     assert last.moved == ()
-
-
-def test_a_steady_network_is_left_alone() -> None:
-    assignment = equal_assignment(GROUPS, 64)
-    decision = finetune(assignment, seen(assignment, np.full(16, RATE))[0], FinetuneState(3, 8))
-    assert decision.assignment is assignment
-    assert (decision.moved, decision.step) == ((), FinetuneState())
-
-
-def test_repeatedly_blamed_rank_loses_twice_as_many() -> None:
-    rates = np.full(16, RATE)
-    rates[2] /= 10
-    assignment, step, numbers = equal_assignment(GROUPS, 256), FinetuneState(), []
-    for _ in range(4):
-        decision = finetune(assignment, seen(assignment, rates)[0], step)
-        assert decision.step.blamed == 2
-        assignment, step = decision.assignment, decision.step
-        numbers.append(len(decision.moved))
-        assert {(rank, to == 2) for _, rank, to, _ in decision.moved} == {(2, False)}
-    assert numbers == [1, 2, 4, 8]
 
 
 def test_global_masters_go_first_and_local_ones_stay_in_their_group() -> None:
@@ -138,17 +107,6 @@ def test_whatever_is_seen_masters_stay_masters(data: st.DataObject) -> None:
         assert quicktune(assignment, seen(assignment, random_rates)[0]).ranks == n
 
 
-def test_blame_is_load_and_time() -> None:
-    """Two ranks, one sends twice as much at the same rate: l = 1 and 0, t = 4/3 and 2/3."""
-    sent = np.array([[0.0, 2e6], [1e6, 0.0]])
-    observed = ObservedTraffic(sent, np.where(sent > 0, 1e6, np.nan), np.where(sent > 0, 0.0, np.nan))
-    assert blame(observed, FinetuneSettings()) == pytest.approx([1 + 4 / 3, 2 / 3])
-    assert blame(observed, FinetuneSettings(beta=0)) == pytest.approx([4 / 3, 2 / 3])
-    assert blame(observed, FinetuneSettings(gamma=0)) == pytest.approx([1, 0])
-    slow_path = ObservedTraffic(sent, observed.bytes_per_s, np.where(sent > 0, [[0, 0], [3.0, 0]], np.nan))
-    assert blame(slow_path, FinetuneSettings(beta=0)) == pytest.approx([2 / 3, 4 / 3])
-
-
 @pytest.mark.parametrize(
     ("throughputs", "expected"),
     [
@@ -184,13 +142,6 @@ def broken(name: str, value: Any) -> ObservedTraffic:
 def test_what_is_no_observation(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"observed {name}"):
         broken(name, value)
-
-
-def test_rank_rate_is_its_slower_direction() -> None:
-    """Rank 0 sends 60 and gets 10, rank 1 sends 10 and gets 20, rank 2 only gets, rank 3 does nothing."""
-    rates = np.full((4, 4), np.nan)
-    rates[0, 1], rates[1, 0], rates[0, 2] = 20.0, 10.0, 40.0
-    assert ObservedTraffic(np.nan_to_num(rates), rates, rates).rates().tolist() == [10.0, 10.0, 40.0, 20.0]
 
 
 def test_nothing_was_seen() -> None:

@@ -36,13 +36,6 @@ def test_groups_are_those_of_the_old_file() -> None:
     assert {finding.where for finding in result.findings} == {"pair"}, "which had no groups"
 
 
-def test_a_pair_that_was_not_measured_counts_as_far_when_groups_are_made() -> None:
-    old = racks()
-    old[0, 5] = old[5, 0] = old[2, 6] = NAN
-    (item,) = compare(named("abcdefgh", old), named("abcdefgh", np.where(old == 200.0, 400.0, old)), LIMITS).findings
-    assert (item.where, item.pairs) == ("link", 15)
-
-
 def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:
     """Of 28 pairs only those within racks and one between were measured: with what lacks taken for far, as in a file
     that has most, there would be groups too; what got slower in one rack is that rack's."""

@@ -50,11 +50,6 @@ def test_a_probe_is_lost_on_either_way() -> None:
     assert item.new == pytest.approx(0.1)
 
 
-def test_a_direction_without_a_figure_leaves_the_other_one_alone() -> None:
-    (item,) = changed_losses(lossy(4), lossy(4, loss_forward=even(4, 0.0, x01=0.1, x10=math.nan)))
-    assert item.new == pytest.approx(0.1)
-
-
 def test_missing_pairs_and_other_methods_are_not_compared() -> None:
     """Of a round trip that was not measured losses say nothing; nor do they where only one direction counts."""
     rows = flat(4)
@@ -78,31 +73,12 @@ def test_losses_in_one_file_only_are_not_compared() -> None:
         assert changed_losses(old, new) == []
 
 
-def test_pairs_that_lost_all_probes_are_not_compared() -> None:
-    """No probe came back, so none is known to have been sent: such a pair is missing, which is told elsewhere."""
-    zero = even(4, 0.0)
-    assert changed_losses(lossy(4), lossy(4, samples=0.0, loss_forward=even(4, 0.9))) == []
-    assert changed_losses(lossy(4), lossy(4, loss_forward=zero, samples=None)) == []
-
-
 @pytest.mark.parametrize(("limit", "named"), [(0.0199, True), (0.0201, False)])
 def test_a_rise_is_worth_naming_beyond_the_limit(limit: float, named: bool) -> None:
     result = changed_losses(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), ChangeThresholds(loss=limit))
     assert bool(result) is named
     result = changed_losses(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), ChangeThresholds(loss=limit))
     assert bool(result) is named
-
-
-def test_a_pair_that_one_file_lacks_is_no_part_of_a_host_s() -> None:
-    """All four pairs of host a that both files have lose more now; of its fifth nothing is known, then or now."""
-    bad = even(6, 0.0, **{f"x{i}{j}": 0.3 for i, j in [(0, k) for k in range(2, 6)] + [(k, 0) for k in range(2, 6)]})
-    rows = flat(6)
-    rows[0, 1] = rows[1, 0] = np.nan
-    samples = even(6, 10000)
-    lacks, has = (named("abcdef", item, loss_forward=even(6, 0.0), samples=samples) for item in (rows, None))
-    for old, new in ((has, rows), (lacks, None)):
-        (item,) = changed_losses(old, named("abcdef", new, loss_forward=bad, samples=samples))
-        assert (item.where, item.hosts, item.pairs) == ("host", ("a",), 4)
 
 
 def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> float:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from itertools import product
 
 import numpy as np
 import pytest
@@ -10,15 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.costs.by_name import MIXED, NAMES, cost_function_for, model_for, parts_of
+from solvers.costs.by_name import MIXED, cost_function_for, model_for, parts_of
 from solvers.costs.evaluator import MODELS
-from solvers.schedules.catalogue import ALGORITHMS, Options
+from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
-
-
-def test_an_algorithm_is_its_own_whole() -> None:
-    for algo, size in product(ALGORITHMS, (1.0, 1e6, 4e6, 1e12)):
-        assert parts_of(algo, size) == [(1.0, algo)]
 
 
 @given(st.floats(1e-3, 1e12))
@@ -45,12 +39,6 @@ def test_a_mixed_algorithm_s_cost_is_weighted(model: str) -> None:
     )
     assert tree != ring
     assert both == pytest.approx(0.75 * tree + 0.25 * ring)
-
-
-def test_names_are_those_of_the_catalogue_and_of_what_libraries_mix() -> None:
-    assert set(NAMES) == {*ALGORITHMS, "nccl"}
-    with pytest.raises(UsageError, match=r"--algo rong: .*choose one of ring, .*, nccl$"):
-        parts_of("rong", 1e6)
 
 
 def test_the_model_is_the_most_accurate_that_the_network_allows() -> None:

@@ -33,20 +33,6 @@ def test_few_ranks_on_many_hosts_and_many_on_few(algo: str, model: str, pairs: b
             assert cost_of(order) == pytest.approx(wanted, rel=1e-9)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_interleaved_cost_functions_do_not_interfere(model: str) -> None:
-    """Of everyone to everyone only how many ranks each host has counts, and that is looked up."""
-    result = fabric(9, seed=1)
-    orders = [np.array(order) for order in ([0, 1, 2, 3], [3, 2, 1, 0], [0, 0, 1, 2], [5, 6, 7, 8], [2, 0, 1, 0])]
-    cost_of = closed_form(all_to_all_pattern(4), result, 1e6, model)
-    alone = [closed_form(all_to_all_pattern(4), result, 1e6, model)(order) for order in orders]
-    for _ in range(2):
-        assert [cost_of(order) for order in orders] == alone
-    assert alone[0] == alone[1]
-    assert alone[2] == alone[4]
-    assert len(set(alone)) == 3
-
-
 def test_everyone_to_everyone_by_hand() -> None:
     """Ranks 0 and 1 on host a, 2 on b, 3 on c; 4 MB, so 1 MB from each rank to each other one, twice. All rates are 8
     Gbit/s (1,000 bytes a microsecond), and a and b share a way out and in of 4.

@@ -86,19 +86,6 @@ def test_one_interface_each_costs_the_same_to_the_last_bit(algo: str, seed: int)
         assert times[0] == times[1]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_annealing_moves_alike_with_one_interface_each(model: str) -> None:
-    """The same moves by the same seed, so the same orders."""
-    n, plain = 8, fabric(8, 3)
-    pattern, start = pattern_for("halving-doubling", n, Options()), np.arange(n)
-    moves = moves_of(FeasibleOrders(start, plain.names, PlacementConstraints()).exchange_classes(start), n)
-    results = []
-    for which in (plain, one_each(plain)):
-        best, cost, last = Annealer(pattern, which, SIZE, model).run(start, moves, 2000, CoolingSchedule(1e3, 1.0), 5)
-        results.append((best.tolist(), cost, last.tolist()))
-    assert results[0] == results[1]
-
-
 def seconds_of_vector(share: float) -> float:
     """Microseconds in which one interface sends this share of the vector."""
     return share * SIZE / (GBPS * BYTES_PER_US)
@@ -119,16 +106,6 @@ def test_figure_5_of_bml(base: int, levels: int, model: str) -> None:
             else cost_by_model(algo, n, options, result, SIZE, model)
         )
         assert cost(order) == pytest.approx(seconds_of_vector(share), rel=0.01)
-
-
-def test_digits_are_the_best_order_for_bml() -> None:
-    """Ranks that exchange are on one switch; in others bytes go through relays."""
-    n, result = 9, bcube(3, 2)
-    cost = cost_by_model("bml", n, Options(base=3), result, SIZE, "contention")
-    best = cost(np.arange(n))
-    others = [cost(np.random.default_rng(seed).permutation(n)) for seed in range(20)]
-    assert min(others) > 1.05 * best
-    assert np.median(others) > 1.3 * best
 
 
 @pytest.mark.parametrize("model", ["alpha-beta", "contention"])
@@ -177,19 +154,6 @@ def test_the_busiest_interface_is_named_with_its_host() -> None:
     assert bottleneck.kind == "hosts"
     assert bottleneck.resources == ("h4/eth1, out",)
     assert bottleneck.hosts == (4,)
-
-
-def test_relays_carry_what_they_pass_on() -> None:
-    """From 00 to 11 by 01: out of h0's first interface, in and out of h1, into h3's second."""
-    result = bcube(2, 2)
-    assert result.paths is not None
-    crossed = [
-        [result.paths.names[hop] for pair in zip(result.paths.out[:, 0, 3], result.paths.into[:, 0, 3], strict=True)
-         for hop in pair]
-    ]  # fmt: skip
-    assert crossed == [["h0/eth0", "h1/eth0", "h1/eth1", "h3/eth1"]]
-    assert result.paths.has_relays
-    assert (result.paths.out[1, 0, :3] == -1).all()
 
 
 def test_paths_of_strange_files() -> None:

@@ -69,13 +69,6 @@ def test_slow_uplink_of_a_pod_is_blamed() -> None:
     assert result.hops.tolist() == [[7, 0]]
 
 
-def test_equal_hosts_are_blamed_together() -> None:
-    fabric = fabric_of_racks(**{"out_limited_by": "hosts", "in_limited_by": "hosts"})
-    result = bottleneck_of(patterns_for("ring"), fabric, ORDER, SIZE, "contention")
-    assert result is not None
-    assert (result.kind, result.hosts, len(result.resources)) == ("hosts", tuple(range(8)), 16)
-
-
 def test_latency_is_blamed_for_small_vectors() -> None:
     result = bottleneck_of(patterns_for("ring"), fabric_of_racks(), ORDER, 80.0, "contention")
     assert result is not None

@@ -84,13 +84,6 @@ def test_pattern_is_that_of_the_schedule(algo: str, data: st.DataObject) -> None
     same(pattern_for(algo, ranks, options), schedule_for(algo, ranks, options))
 
 
-def test_everyone_to_everyone_is_listed_nowhere() -> None:
-    for algo in ("flat", "ps"):
-        pattern = pattern_for(algo, 7, Options())
-        assert pattern.all_to_all_share == 1 / 7
-        assert len(pattern.source) == 0
-
-
 def test_servers_by_hand() -> None:
     """Two workers push a third to each of three servers; the servers hand it out again."""
     pattern = servers_pattern(np.arange(2), np.arange(2, 5), 5)
@@ -135,23 +128,6 @@ def test_what_has_no_schedule_has_no_pattern(algo: str, ranks: int, options: Opt
             make(algo, ranks, options)
         errors.append(str(caught.value))
     assert errors[0] == errors[1]
-
-
-def test_equal_rounds_are_one_and_what_goes_the_same_way_is_put_together() -> None:
-    """Rounds 0 and 2 are alike, though one is in two transfers and in another order; round 1 is not, for its share is
-    another; round 3 is like 0, but on the way back."""
-    first = [(0, 0, 1, 0, 1, 0), (0, 0, 1, 3, 1, 0), (0, 2, 1, 0, 2, 0)]
-    rows = [*first, (1, 0, 1, 0, 1, 0), (1, 2, 1, 0, 2, 0), (2, 2, 1, 0, 2, 0), (2, 0, 1, 1, 2, 0)]
-    rows += [(3, 2, 1, 0, 2, 1), (3, 0, 1, 0, 2, 1)]
-    alike, other = ((0, 1, 0.5), (2, 1, 0.5)), ((0, 1, 0.25), (2, 1, 0.5))
-    pattern = pattern_of(make_schedule("mine", 3, 4, rows))
-    assert distinct_rounds(pattern) == sorted([(alike, 3.0, 2.0), (other, 1.0, 1.0)])
-    assert pattern.repeat.tolist() == [3.0, 1.0]  # in the order in which they come first
-
-
-def test_no_transfers_make_no_rounds() -> None:
-    pattern = pattern_of(make_schedule("mine", 3, 4, []))
-    assert (len(pattern.source), len(pattern.repeat), pattern.ranks) == (0, 0, 3)
 
 
 def waits(pattern: Pattern) -> Iterator[tuple[int, int, frozenset[int]]]:
@@ -228,9 +204,3 @@ def test_steady_state_of_few_ranks_has_all_rounds(algo: str, n: int) -> None:
         assert steady.repeat.sum() == pattern.repeat.sum()
         assert steady.reduce_repeat.sum() == pattern.reduce_repeat.sum()
         assert len(np.unique(steady.round)) == len(steady.repeat)
-
-
-@pytest.mark.parametrize("algo", ["tree", "ring", "halving-doubling", "flat"])
-def test_other_patterns_have_no_steady_state_alone(algo: str) -> None:
-    pattern = pattern_for(algo, 12, Options())
-    assert steady_state(pattern) is pattern

@@ -116,15 +116,6 @@ def test_slow_link_is_less_than_half_in_all_and_for_each_host() -> None:
     assert spoke > 20
 
 
-def test_the_top_of_a_range_excuses_where_there_is_one() -> None:
-    rows = [one_way([str(2 * k), str(2 * k + 1)], 1.0) for k in range(4)]
-    ranges: list[Any] = [{"out_gbps": [0.1, 2.0]}, {"out_gbps": [2.0, 0.4]}, {}, {"in_gbps": [0.1, 2.0]}]
-    ranges += [{"out_gbps": None}]
-    for k, interval in enumerate(ranges):
-        rows[1] |= {"out_gbps": 0.3, "interval": interval}
-        assert bool(slow_shared_links(linked(rows), [str(k) for k in range(8)])) is (k > 0)
-
-
 # Healthy clouds and limited ones.
 
 SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 4)
@@ -182,21 +173,6 @@ def test_a_host_with_a_limited_rate_is_named_with_the_way_and_no_other_is(
     assert all(most <= limit < usual / 2 for most, usual in slow.rates.values())
 
 
-def test_the_slowest_comes_first_and_two_among_eight_are_both_named() -> None:
-    result, rack_of = rates([4, 4], 1, 1.0, 1.0, 0.05)
-    for host, limit in ((2, 0.3), (5, 0.1)):
-        result[host], result[:, host] = np.minimum(result[host], limit), np.minimum(result[:, host], limit)
-    assert [slow.host for slow in slow_rates(result, rack_of)] == [5, 2]
-
-
-def test_unmeasured_pairs_blame_no_host() -> None:
-    result = np.full((6, 6), np.nan)
-    assert slow_rates(result, np.zeros(6, dtype=np.intp)) == []
-    result[0, 1] = 0.01
-    result[2:, 2:] = 1.0
-    assert slow_rates(result, np.zeros(6, dtype=np.intp)) == []
-
-
 @some
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5), SEEDS, st.floats(0, 0.25), st.booleans())
 def test_healthy_uplinks_are_not_named(sizes: list[int], seed: int, noise: float, by_size: bool) -> None:
@@ -220,11 +196,6 @@ def test_a_slow_uplink_is_named_with_its_hosts_and_way(way: str) -> None:
     assert slow_shared_links(linked(rows), names(8)) == []
     rows[2] |= {f"{way}_limited_by": "link", "interval": {f"{way}_gbps": [0.1, 0.9]}}
     assert slow_shared_links(linked(rows), names(8)) == []  # its runs were too far apart to tell
-
-
-def test_rows_without_figures_are_passed_over() -> None:
-    for rows in ([], [{"members": ["h0"]}] * 4):
-        assert slow_shared_links(linked(rows), names(4)) == []
 
 
 def test_findings_have_evidence_in_people_s_units() -> None:

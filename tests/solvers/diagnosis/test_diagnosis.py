@@ -12,7 +12,7 @@ from plink.model.diagnosis import Finding
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, to_rows
 from solvers.diagnosis.findings import diagnose
-from solvers.diagnosis.latency import DiagnosisThresholds, known_good
+from solvers.diagnosis.latency import DiagnosisThresholds
 from solvers.hierarchy.tiers import nearest_tier
 from tests.networks import details_from
 from tests.solvers.synthetic import Matrix, racks
@@ -127,39 +127,10 @@ def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
     assert len(findings) == 2
 
 
-def test_slow_host_in_racks_of_four_is_found() -> None:
-    latency, rack_of = measured([4, 4, 4, 4], 7)
-    for host in range(16):
-        assert kinds_of(diagnose(network(slow(latency, host, 60.0)), rack_of, {})) == [("slow host", [f"h{host}"])]
-
-
 def test_worst_come_first() -> None:
     latency, rack_of = measured([8, 8], 3)
     latency = slow(slow(latency, 4, 50.0), 9, 300.0)
     assert kinds_of(diagnose(network(latency), rack_of, {})) == [("slow host", ["h9"]), ("slow host", ["h4"])]
-
-
-@pytest.mark.parametrize(("second", "dropped"), [(41.0, True), (120.0, False)])
-def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(second: float, dropped: bool) -> None:
-    latency, rack_of = measured([6], 1, noise=0.0)
-    host = network(slow(latency, 2, 80.0))
-    result = diagnose(host, rack_of, {(0, 2): second})
-    assert kinds_of(result) == ([] if dropped else [("slow host", ["h2"])])
-    latency[1, 3] = latency[3, 1] = 120.0
-    result = diagnose(network(latency), rack_of, {(1, 3): second})
-    assert kinds_of(result) == ([] if dropped else [("slow link", ["h1", "h3"])])
-    assert all("120 us when measured again" in finding.evidence for finding in result)
-
-
-def test_losses_are_reported_by_direction() -> None:
-    latency, rack_of = measured([3, 3], 1)
-    forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
-    forward[0, 1], forward[1, 0], back[2, 3] = 0.005, 0.0005, 0.25
-    result = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
-    assert kinds_of(result) == [("loss", ["h2", "h3"]), ("loss", ["h0", "h1"])]
-    assert [finding.severity for finding in result] == ["error", "warning"]
-    assert result[0].evidence == "25.00 % of the probes are lost from h3 to h2"
-    assert result[1].evidence == "0.50 % of the probes are lost from h0 to h1"
 
 
 def test_lossy_host_is_one_finding() -> None:
@@ -213,17 +184,6 @@ def test_zero_between_different_hosts_is_doubted() -> None:
     assert (finding.kind, finding.severity, finding.hosts) == ("zero", "warning", ["h0", "h1"])
 
 
-def test_unmeasured_pairs_are_reported_with_their_reason() -> None:
-    latency, rack_of = measured([3, 3], 1)
-    latency[4, :4] = latency[:4, 4] = latency[4, 5] = latency[5, 4] = np.nan
-    errors = [{"from": "h0", "to": "h4", "why": "a firewall"}]
-    (finding,) = diagnose(network(latency, errors=errors), rack_of, {})
-    assert (finding.kind, finding.hosts[0]) == ("unmeasured", "h4")
-    assert finding.evidence.startswith("10 round trips were not measured, first h0 -> h4: a firewall")
-    assert "--resume" in finding.advice
-    assert diagnose(network(latency, plan="adaptive"), rack_of, {}) == []
-
-
 def test_few_hosts_give_no_suspicion() -> None:
     for n in (2, 3, 4):
         latency, rack_of = measured([n], 5)
@@ -234,32 +194,6 @@ def test_unmeasured_network_has_one_finding() -> None:
     latency = np.full((5, 5), np.nan)
     np.fill_diagonal(latency, 0.0)
     assert [finding.kind for finding in diagnose(network(latency), np.zeros(5, dtype=np.intp), {})] == ["unmeasured"]
-
-
-def test_a_suspect_is_held_against_the_nearest_host_above_suspicion() -> None:
-    cost, _ = racks([2, 3], 1)
-    offsets = np.zeros(5)
-    near = [host for host in range(1, 5) if cost[0, host] == 40.0]
-    assert known_good(cost, offsets, {0}, 0) in near
-    far = known_good(cost, offsets, {0, *near}, 0)
-    assert far is not None
-    assert cost[0, far] == 90.0
-    assert known_good(cost, offsets, set(range(5)), 0) is None
-    cost[0, 1:] = np.nan
-    assert known_good(cost, offsets, {0, 1, 2, 3}, 0) == 4
-
-
-def test_a_clock_that_was_stepped_taints_its_host() -> None:
-    hosts = Hosts(tuple(Host(name, name) for name in "abcd"))
-    latency = np.full((4, 4), 30.0)
-    np.fill_diagonal(latency, 0.0)
-    steps = np.zeros((4, 4), dtype=int)
-    steps[2, 1] = 3
-    result = diagnose(
-        Network(hosts, latency, None, details_from({"clock_steps": steps.tolist()})), np.zeros(4, dtype=np.intp), {}
-    )
-    assert [(finding.kind, finding.hosts) for finding in result] == [("tainted", ["c"])]
-    assert "3 of its round trips" in result[0].evidence
 
 
 def test_host_without_tcp_is_named() -> None:

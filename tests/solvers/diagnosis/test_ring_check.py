@@ -90,12 +90,6 @@ def test_a_slow_host_is_named_with_both_figures(slow: int, uplink: float | None)
     assert NAMES[slow] in (part.source, part.target)
 
 
-def test_a_slow_uplink_is_named_by_the_hosts_behind_it() -> None:
-    (part,) = parts(network(), IN_RACKS, rates(IN_RACKS, racks={1: 0.02}))
-    assert "n[04-07]" in part.what
-    assert (part.now, part.before) == pytest.approx((0.02, HOST_GBPS))
-
-
 def test_two_causes_are_two_parts() -> None:
     slow = parts(network(), IN_RACKS, rates(IN_RACKS, hosts={6: 0.01}, racks={3: 0.02}))
     assert [("n06" in part.what, "n[12-15]" in part.what) for part in slow] == [(True, False), (False, True)]

@@ -2,12 +2,11 @@
 
 from solvers.elastic.events import (
     HostsGone,
-    HostsJoined,
     PartitionMoved,
 )
 from solvers.elastic.placement.stages import Stage
 from tests.solvers.elastic.jobs import primaries, push_all, running
-from tests.solvers.elastic.world import World, hosts, of, unchanged, warn
+from tests.solvers.elastic.world import World, hosts, of, warn
 
 STAGE_1, STAGE_3 = Stage.PARAMETER_SERVERS, Stage.BACKUP_ONLY
 
@@ -25,15 +24,6 @@ def test_failed_active_server_is_restored_and_all_roll_back() -> None:
     assert {action.to for action in restored} == {3}
     assert primaries(world) == [3, 2, 3, 2]
     assert actions.index(back) < actions.index(restored[0]) < actions.index(of("PointWorkers", actions)[0])
-
-
-def test_a_worker_that_serves_nothing_fails_without_a_roll_back() -> None:
-    world = running(1, 4, partitions=4)
-    actions = world.tell(HostsGone((4,)))
-    assert not of("RollBackAll", actions)
-    assert not of("PointWorkers", actions)
-    assert set(world.working) <= {0, 1, 2, 3}
-    assert sum(map(len, world.working.values())) == 24
 
 
 def test_in_stage_one_nothing_is_lost_with_transient_hosts() -> None:
@@ -120,16 +110,6 @@ def test_failed_reliable_hosts_replicas_are_copied_anew() -> None:
     world.converge()
     push_all(world, 9)
     assert world.state.consistent == 9
-
-
-def test_state_that_only_a_failed_reliable_host_had_needs_a_checkpoint() -> None:
-    world = running(2, 1, partitions=4)
-    assert world.state.stage is STAGE_1
-    (halt,) = world.tell(HostsGone((1,)))
-    assert halt.name == "Halt"
-    assert "the state of 2 partitions" in halt.reason
-    assert "checkpoint" in halt.reason
-    assert unchanged(world.state, HostsJoined(hosts(1, 1, 10)))
 
 
 def test_the_last_reliable_host_is_missed_at_its_warning_and_at_its_end() -> None:

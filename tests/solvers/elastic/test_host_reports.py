@@ -8,7 +8,6 @@ import msgspec
 from plink.model.elastic.requests import HostReport
 from solvers.elastic.member import Member
 from solvers.elastic.placement.cluster import Cluster
-from solvers.elastic.placement.data import worked_on
 from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.resuming import resume
@@ -73,16 +72,6 @@ def test_state_that_nobody_reports_is_lost() -> None:
     assert state.halted
 
 
-def test_without_a_reliable_host_nothing_goes_on() -> None:
-    """Whatever the others have: as when the last one fails."""
-    serving = {0: report_of(0, 7, 0, {0: {0}}, serves={0: 5}, loaded=(0,))}
-    state, (halt,) = resumed(serving, hosts(0, 1), partitions=1, shards=1)
-    assert halt.name == "Halt"
-    assert "the last reliable host is gone" in halt.reason
-    assert state.halted
-    assert state.number > 7
-
-
 # What reports are taken for
 
 
@@ -111,27 +100,6 @@ def resumed(
 ) -> tuple[Cluster, tuple[Seen, ...]]:  # fmt: skip
     decision = resume({host.number: host for host in members}, some, [1e6] * partitions, shards, **more)
     return decision.cluster, seen(decision)
-
-
-def test_a_quiet_moment_is_taken_for_what_it_is() -> None:
-    state, actions = resumed(dict(reversed(reports().items())))
-    assert [host.number for host in state.hosts] == list(range(6))
-    assert state.partitions == (PartitionPlacement(2, 5, 0, 8), PartitionPlacement(3, 6, 1, 7))
-    assert (state.consistent, state.generation, state.newest, state.stage) == (7, 4, 5, Stage.ACTIVE_AND_BACKUP)
-    assert (state.joining, state.leaving, state.thresholds) == ({}, frozenset(), Thresholds())
-    assert [shard.owner for shard in state.shards] == list(range(6))
-    assert [shard.previous for shard in state.shards] == [(), *[(0,)] * 5]
-    (forget,) = of("ForgetMoves", actions)
-    assert forget.term == 21
-    assert [(push.host, push.partition, push.replica) for push in of("ReplicateTo", actions)] == [
-        (2, 0, 0),
-        (3, 1, 1),
-    ]
-    (primaries,) = of("PointWorkers", actions)
-    assert primaries.primaries == (2, 3)
-    assert worked_on(state.shards) == {k: (k,) for k in range(6)}
-    assert not of("RollBackAll", actions)
-    assert not of("Load", actions)
 
 
 def test_later_server_and_fuller_replica_win() -> None:

@@ -1,7 +1,5 @@
 """What follows from a warning: moves, drains, effective failures, and work that goes on meanwhile."""
 
-import pytest
-
 from solvers.elastic.events import HostsGone, HostsWarned
 from solvers.elastic.placement.stages import Stage, Thresholds
 from tests.solvers.elastic.jobs import primaries, push_all, running
@@ -22,16 +20,6 @@ def test_all_warned_hosts_drain_without_roll_back() -> None:
     assert {action.number for action in of("Release", world.actions)} == {1, 2, 3, 4}
     world.tell(HostsGone((1, 2, 3, 4), released=True))
     assert not of("RollBackAll", world.actions)
-
-
-@pytest.mark.parametrize(("seconds", "what"), [(1.2, "Drain"), (1.4, "HandOver")])
-def test_plan_reserves_the_waiting_part_of_a_warning(seconds: float, what: str) -> None:
-    """A partition takes a second here, and may be kept back for a quarter of the time."""
-    world = running(1, 4, partitions=2, rate=1e6)
-    moves = [
-        action for action in world.tell(HostsWarned({1: seconds}, {0: 1e5})) if action.name in ("Drain", "HandOver")
-    ]
-    assert [action.name for action in moves] == [what]
 
 
 def test_short_warning_drains_to_the_replica() -> None:

@@ -6,20 +6,6 @@ from plink.errors import UsageError
 from solvers.embedding.pairs import EmbeddingConstraints, Setting
 
 
-def test_dimensions_are_fewer_than_half_the_hosts_and_one_for_128_of_them() -> None:
-    """Two always; and the most there are where there are more hosts than that."""
-    for hosts, expected in (
-        (4, [2]), (8, [2]), (9, [2, 4]), (16, [2, 4]), (17, [2, 4, 8]), (65, [2, 4, 8, 16, 32]),
-        (256, [2, 4, 8, 16, 32]), (257, [4, 8, 16, 32]), (513, [8, 16, 32]), (2048, [16, 32]), (2049, [32]),
-        (100_000, [32]),
-    ):  # fmt: skip
-        result = [
-            setting.dimension
-            for setting in EmbeddingConstraints(alpha=1.0, heights=False, relative=False).settings(hosts)
-        ]
-        assert result == expected, hosts
-
-
 def test_the_plainest_setting_comes_first_and_all_others_once() -> None:
     result = EmbeddingConstraints().settings(16)
     assert result[0] == Setting(2, 1.0, heights=False, relative=False)

@@ -58,13 +58,3 @@ def test_racks_and_pods_follow_each_other(n: int) -> None:
     assert sorted(order.tolist()) == list(range(n))
     assert blocks(rack_of[order]) == n // 4
     assert blocks(pod_of[order]) == -(-n // 12)
-
-
-def test_hosts_on_a_line_are_rotated_to_near_neighbours() -> None:
-    place = np.random.default_rng(1).permutation(16).astype(float)
-    order = place[leaves(np.abs(place[:, None] - place))]
-    assert order.tolist() in (sorted(order.tolist()), sorted(order.tolist(), reverse=True))
-
-
-def test_a_host_alone_is_a_group() -> None:
-    assert even_groups(np.zeros((1, 1)), 1) == [[0]]

@@ -1,7 +1,6 @@
 """Balanced groups: everyone in one, sizes within bounds, racks found, the same by the same seed."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from solvers.grouping.balanced import (
     balanced_groups,
     by_appearance,
     clustering,
-    evidence_us,
     k_means,
     random_groups,
 )
@@ -169,27 +167,6 @@ def test_elasticity_lets_uneven_racks_be_groups() -> None:
     assert loose.tolist() == by_appearance(rack_of).tolist()
 
 
-def test_the_even_clustering_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although another one is more cohesive; of two even ones the more cohesive."""
-    made = iter([([0, 0, 0, 1], 1.0), ([0, 0, 1, 1], 5.0), ([0, 1, 0, 1], 4.0)] + [([0, 1, 1, 0], 6.0)] * 9)
-
-    def stand_in(*arguments: object) -> tuple[Labels, float]:
-        label, cost = next(made)
-        return np.array(label, dtype=np.intp), cost
-
-    monkeypatch.setattr("solvers.grouping.balanced.clustering", stand_in)
-    result = balanced_groups(np.zeros((4, 1)), np.zeros((4, 4)), Sizes(4, 2, 1, 3), 0)
-    assert result.label.tolist() == [0, 1, 0, 1]
-
-
-def test_agreement_is_one_of_the_same_and_about_zero_of_unrelated_groups() -> None:
-    rng = np.random.default_rng(0)
-    label = np.repeat(np.arange(8), 8)
-    assert agreement([label, label, (label + 3) % 8]) == 1.0
-    assert abs(agreement([rng.permutation(label) for _ in range(10)])) < 0.05
-    assert agreement([label]) == 1.0
-
-
 def test_agreement_is_the_mean_over_any_two() -> None:
     """Also where some are the same but numbered otherwise."""
     rng = np.random.default_rng(1)
@@ -205,14 +182,3 @@ def test_agreement_is_the_mean_over_any_two() -> None:
 def test_random_groups_are_balanced(n: int, seed: int, data: st.DataObject) -> None:
     sizes = sizes_for(n, data.draw(st.integers(1, n)))
     assert fits(random_groups(sizes, np.random.default_rng(seed)), sizes)
-
-
-def test_evidence_combines_measured_and_fitted_round_trips() -> None:
-    """A geometric mean of what is a hundredth of the median (of 100, 200 and 400) at least; in any unit."""
-    fitted = np.array([[0, 100, 400], [100, 0, 200], [400, 200, 0.0]])
-    measured = np.array([[0, 9, 0], [9, 0, np.nan], [0, np.nan, 0]])
-    result = evidence_us(measured, fitted)
-    assert result[0] == pytest.approx([0, 30, math.sqrt(400 * 2)])
-    assert result[1] == pytest.approx([30, 0, 200])
-    assert evidence_us(7 * measured, 7 * fitted) == pytest.approx(7 * result)
-    assert np.isfinite(evidence_us(np.zeros((3, 3)), np.zeros((3, 3)))).all()

@@ -1,14 +1,12 @@
 """From round trips to groups and tiers: few hosts, hosts all alike, hosts that nobody measured, racks in noise."""
 
-import itertools
-
 import numpy as np
 import pytest
 
 from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
-from solvers.grouping.cluster import apart, cluster, longest_within
+from solvers.grouping.cluster import cluster
 from tests.networks import details_from
 from tests.solvers.synthetic import racks, random_costs
 
@@ -102,27 +100,6 @@ def test_who_sets_no_limit_gets_all_the_work() -> None:
     rtt *= np.random.default_rng(0).lognormal(0, 0.05, rtt.shape)
     short = cluster(of(rtt), 3, seed=1, keep_going=lambda: False)
     assert cluster(of(rtt), 3, seed=1).rtt.within_us < short.rtt.within_us
-
-
-def test_mean_and_longest_within() -> None:
-    rtt = np.array([[0, 10, np.nan], [10, 0, 30], [np.nan, 30, 0.0]])
-    assert longest_within(rtt, [0, 1, 2]) == (20, 30)
-    assert np.isnan(longest_within(rtt, [0, 2])).all()
-    assert np.isnan(longest_within(rtt, [1])).all()
-
-
-def test_within_and_across_groups_are_means_over_pairs() -> None:
-    rtt = random_costs(7, 3)
-    rtt[0, 3] = rtt[3, 0] = rtt[1, 2] = rtt[2, 1] = np.nan
-    label = np.array([0, 0, 1, 1, 2, 0, 1])
-    sides: dict[bool, list[float]] = {True: [], False: []}
-    for i, j in itertools.combinations(range(7), 2):
-        if not np.isnan(rtt[i, j]):
-            sides[bool(label[i] == label[j])].append(rtt[i, j])
-    result = apart(rtt, label)
-    assert (result.within_us, result.across_us) == pytest.approx((np.mean(sides[True]), np.mean(sides[False])))
-    assert np.isnan(apart(rtt, np.arange(7)).within_us)
-    assert np.isnan(apart(rtt, np.zeros(7, dtype=np.intp)).across_us)
 
 
 def test_random_groups_are_as_far_apart_inside_as_all_hosts_are() -> None:

@@ -27,17 +27,3 @@ def test_heights_and_clusters_are_those_of_scipy(n: int, seed: int, few: bool) -
         theirs, ours = fcluster(expected, height, "distance"), tree.cut(height)
         assert np.array_equal(theirs[:, None] == theirs, ours[:, None] == ours)
         assert list(dict.fromkeys(ours.tolist())) == list(range(int(ours.max()) + 1))
-
-
-def test_the_costs_are_left_as_they_are() -> None:
-    """And what stands for a host with itself does not count."""
-    cost = _cost(5, 0, few=False)
-    heights = average_linkage(cost).heights.tolist()
-    np.fill_diagonal(cost, 1e9)
-    before = cost.copy()
-    assert average_linkage(cost).heights.tolist() == heights
-    assert np.array_equal(cost, before)
-
-
-def test_a_host_alone_is_a_cluster() -> None:
-    assert average_linkage(np.zeros((1, 1))).cut(1.0).tolist() == [0]

@@ -29,10 +29,6 @@ def row(members: list[int], out: float | None, into: float | None, limit: Limite
     )
 
 
-def test_pods_are_candidates_above_racks() -> None:
-    assert candidate_tiers(tree({40: RACKS, 90: PODS}, 8), RACKS) == [PODS]
-
-
 def test_three_tiers_are_found_in_noise() -> None:
     """Eight racks of eight in four pods in two zones, 8 % noise of each pair: exactly, from the innermost out."""
     racks = [list(range(8 * k, 8 * k + 8)) for k in range(8)]

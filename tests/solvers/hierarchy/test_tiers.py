@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
 from plink.model.network import Matrix
-from solvers.hierarchy.tiers import adjusted_rand, completed_far, groupings, nearest_tier, tiers
+from solvers.hierarchy.tiers import adjusted_rand, groupings, nearest_tier, tiers
 from tests.solvers.synthetic import racks
 
 
@@ -42,11 +42,6 @@ def test_racks_are_found_exactly(sizes: list[int], seed: int) -> None:
     assert list(dict.fromkeys(groups.tolist())) == list(range(len(sizes)))
 
 
-def test_nearest_tier_is_the_most_distinct() -> None:
-    """Racks in pods: the step from 20 to 80 is the larger ratio, so racks are told apart and pods are not."""
-    assert nearest_tier(nested([3, 6, 12], [20.0, 80.0, 100.0])).tolist() == row(12, 3)
-
-
 def test_identical_distances_are_one_group() -> None:
     for n in (1, 2, 3, 8):
         assert nearest_tier(50.0 * ~np.eye(n, dtype=bool)).tolist() == [0] * n
@@ -68,21 +63,6 @@ def test_a_step_of_thirteen_tenths_is_a_tier(far: float, stands_out: bool) -> No
     assert [label.tolist() for label in groupings(cost)] == ([row(12, 4)] if stands_out else [])
 
 
-def test_smallest_networks_with_a_tier() -> None:
-    """Three hosts; and hosts with no distance at all within a group."""
-    assert nearest_tier(np.array([[0, 10, 30], [10, 0, 30], [30, 30, 0.0]])).tolist() == [0, 0, 1]
-    assert nearest_tier(nested([4, 12], [0.0, 5.0])).tolist() == row(12, 4)
-
-
-@pytest.mark.parametrize("factor", [1e-3, 1e5])
-def test_units_do_not_matter(factor: float) -> None:
-    cost = nested([3, 6, 24], [10.0, 20.0, 90.0])
-    result, again = tiers(cost), tiers(cost * factor)
-    assert [tier.label.tolist() for tier in result] == [tier.label.tolist() for tier in again]
-    assert [tier.within_us * factor for tier in result] == pytest.approx([tier.within_us for tier in again])
-    assert [tier.ratio for tier in result] == pytest.approx([tier.ratio for tier in again])
-
-
 def test_a_single_outlier_pair_is_no_tier_but_a_far_host_is() -> None:
     """All are 10 apart; two hosts a million apart are a rate limit or a queue, a host far from all is far."""
     cost = nested([12], [10.0])
@@ -99,16 +79,6 @@ def test_at_most_four_most_distinct_tiers() -> None:
     assert [tier.label.tolist() for tier in tiers(cost, [cost, cost])] == [row(64, size) for size in (2, 4, 8, 16)]
     assert [label.tolist() for label in groupings(cost)] == [row(64, size) for size in (4, 8, 16)]
     assert [label.tolist() for label in groupings(cost, 1)] == [row(64, 8)]
-
-
-def test_groupings_leave_at_most_half_of_the_hosts_alone() -> None:
-    """Two pairs that are near each other, and four or five hosts that are not."""
-    for alone, accepted in ((4, True), (5, False)):
-        cost = nested([4 + alone], [50.0])
-        for a in (0, 2):
-            cost[a, a + 1] = cost[a + 1, a] = 10.0
-        expected = [[0, 0, 1, 1, *range(2, 2 + alone)]] if accepted else []
-        assert [label.tolist() for label in groupings(cost)] == expected
 
 
 def test_all_levels_of_a_hierarchy_are_found_from_the_innermost_out() -> None:
@@ -170,12 +140,6 @@ def test_two_hosts_that_came_out_near_each_other_are_no_tier() -> None:
 
     assert largest(sampled(2), [sampled(1), sampled(1)]) == [8]
     assert largest(sampled(2), [sampled(2), sampled(2)]) == [2, 8]
-
-
-def test_what_was_not_measured_is_far() -> None:
-    result = completed_far(np.array([[0, np.nan, 9], [np.nan, 0, 3], [9, 3, 0.0]]))
-    assert result[0, 1] == result[1, 0] == 9
-    assert completed_far(np.array([[0, np.nan], [np.nan, 0]]))[0, 1] == 1
 
 
 @settings(max_examples=50)

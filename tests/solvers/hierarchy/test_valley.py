@@ -60,30 +60,3 @@ def test_a_valley_with_too_little_below_it_does_not_hide_the_next_one() -> None:
     """Strays nearer than all, then two tiers: the valley is the one between the tiers."""
     heights = at((-200, 4), (0, 50), (230, 50))
     assert innermost_tier_us(heights) == pytest.approx(NEAR * math.exp(0.17))
-
-
-def test_of_several_valleys_the_first_counts_though_others_are_deeper() -> None:
-    heights = at((0, 50), (16, 50), (230, 50))
-    first = innermost_tier_us(heights)
-    assert first == pytest.approx(NEAR * math.exp(0.08))
-    assert first == innermost_tier_us(at((0, 50), (16, 50)))
-
-
-def test_the_first_peak_may_be_lower_than_those_behind_it() -> None:
-    """What a valley has to undercut is the lower of the two peaks beside it, not the highest one there is."""
-    heights = at((0, 6), (40, 600), (300, 6))
-    assert innermost_tier_us(heights) == pytest.approx(NEAR * math.exp(0.17))
-
-
-def test_degenerate_heights() -> None:
-    """Too few, none at all, all alike; pairs that take no time are a tier a millionth of the longest."""
-    for heights in ([], [5.0], [0.0] * 20, [5.0] * 20):
-        assert innermost_tier_us(np.array(heights)) == 0.0
-    assert innermost_tier_us(np.repeat([0.0, 100.0], 20)) == pytest.approx(100e-6 * math.exp(0.17))
-
-
-def test_neither_units_nor_the_order_of_the_pairs_matter() -> None:
-    heights = at((0, 30), (60, 40), (230, 50))
-    for factor in (1e-3, 1e6):
-        assert innermost_tier_us(heights * factor) == pytest.approx(factor * innermost_tier_us(heights))
-    assert innermost_tier_us(np.random.default_rng(0).permutation(heights)) == innermost_tier_us(heights)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from solvers.ordering.one_tree import two_connected_threshold
-from tests.solvers.synthetic import Matrix, racks, random_costs
+from tests.solvers.synthetic import Matrix, random_costs
 
 SEED = st.integers(0, 2**32 - 1)
 
@@ -37,28 +37,3 @@ def test_every_ring_has_a_hop_as_long(n: int, seed: int, high: int) -> None:
     cost = random_costs(n, seed, high=high)
     rings = np.array([(0, *rest) for rest in itertools.permutations(range(1, n))])
     assert two_connected_threshold(cost) <= cost[rings, np.roll(rings, 1, axis=1)].max(axis=1).min()
-
-
-def test_a_ring_is_enough_and_a_line_is_not() -> None:
-    for n in (3, 4, 30):
-        turned = np.random.default_rng(n).permutation(n)
-        apart = np.abs(turned[:, None] - turned).astype(float)
-        assert two_connected_threshold(np.minimum(apart, n - apart)) == 1.0
-        assert two_connected_threshold(apart) == 2.0
-
-
-def test_two_cliques_with_one_host_in_common_are_not_enough() -> None:
-    """Everyone has neighbours; without that host, whichever its number, they fall apart."""
-    for common in range(9):
-        others = [k for k in range(9) if k != common]
-        cost = np.full((9, 9), 7.0)
-        for clique in ([common, *others[:4]], [common, *others[4:]]):
-            cost[np.ix_(clique, clique)] = 1.0
-        assert two_connected_threshold(cost) == 7.0
-        cost[others[3], others[4]] = cost[others[4], others[3]] = 3.0
-        assert two_connected_threshold(cost) == 3.0
-
-
-def test_racks_are_joined_by_what_is_between_them() -> None:
-    cost, _ = racks([100, 100, 100], 1)
-    assert two_connected_threshold(cost) == 90.0

@@ -49,19 +49,6 @@ def test_groups_are_sorted_by_size_then_hierarchy() -> None:
     assert last[7] == 0
 
 
-def test_two_hosts_have_no_hierarchy() -> None:
-    result = dataclasses.replace(fabric(2), group_of=np.array([1, 0]))
-    assert [order.tolist() for order in initial_orders(result, np.array([0, 1]))] == [[0, 1], [1, 0]]
-
-
-def test_equal_start_orders_are_used_once() -> None:
-    """On a line, in the order of the line: one group, and one way round of the rest."""
-    result = dataclasses.replace(fabric(5, groups=1), rtt_us=on_a_line([0, 1, 2, 3, 4]))
-    orders = [order.tolist() for order in initial_orders(result, np.arange(5))]
-    assert orders[0] == [0, 1, 2, 3, 4]
-    assert len({tuple(order) for order in orders}) == len(orders) <= 2
-
-
 @pytest.mark.parametrize("unit", [1e-3, 1e6])
 def test_hosts_on_a_line_are_found_in_their_order(unit: float) -> None:
     """By the second eigenvector of the graph of who is near; who is farthest from the others comes last."""

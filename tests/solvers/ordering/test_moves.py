@@ -1,7 +1,5 @@
 """Classes of moves as the kernels take them: nothing lost, hosts alone far more often than blocks."""
 
-import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,20 +57,3 @@ def test_every_rank_knows_its_host(classes: list[ExchangeClass]) -> None:
     if moves is not None:
         result = zip(*(column.tolist() for column in moves.units), strict=True)
         assert list(result) == [expected.get(rank, (-1, -1, -1)) for rank in range(RANKS)]
-
-
-def test_moves_draw_hosts_evenly_and_blocks_a_tenth_as_often() -> None:
-    classes = [
-        ExchangeClass(tuple(range(12)), 1, single_hosts=True),
-        ExchangeClass((20, 22, 24, 26), 2, single_hosts=True),
-        ExchangeClass((0, 2, 4), 2),
-        ExchangeClass((0, 4), 4),
-    ]
-    moves = moves_of(classes, 30)
-    assert moves is not None
-    often = np.bincount(moves.classes.wheel) / len(moves.classes.wheel)
-    blocks = 1 / 11
-    assert often.tolist() == pytest.approx([(1 - blocks) * 3 / 4, (1 - blocks) / 4, blocks / 2, blocks / 2], abs=0.01)
-    alone = moves_of([ExchangeClass((0, 2), 2), ExchangeClass((4, 8), 4)], 12)
-    assert alone is not None
-    assert np.bincount(alone.classes.wheel)[0] == np.bincount(alone.classes.wheel)[1]

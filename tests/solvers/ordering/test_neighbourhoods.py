@@ -67,23 +67,6 @@ def test_only_what_the_classes_allow_is_exchanged() -> None:
     assert result.cost == pytest.approx(min(cost_of(other) for other in neighbours(order, blocks[0])), rel=1e-5)
 
 
-def test_windows_where_the_longest_hops_are_of_fixed_ranks() -> None:
-    n = 24
-    item, results, order = pattern_of("ring", n), tied(n, 3, False), np.arange(n)
-    results.rtt_us[:12, :12] *= 100
-    result = improve(
-        CostProblem(item, results, SIZE, "latency"),
-        order,
-        [[[rank] for rank in range(13, n)]],
-        SmtLimits(1_000_000),
-        5,
-        6,
-    )
-    cost_of = closed_form(item, results, SIZE, "latency")
-    assert result.order[:13].tolist() == list(range(13))
-    assert result.cost == cost_of(result.order) < cost_of(order)
-
-
 def test_without_effort_or_time_nothing_is_claimed() -> None:
     item, results, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
@@ -93,55 +76,3 @@ def test_without_effort_or_time_nothing_is_claimed() -> None:
     calls = iter([True, False])
     effort = SmtLimits(keep_going=lambda: next(calls, False))
     assert improve(CostProblem(item, results, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
-
-
-def test_what_was_not_measured_is_not_used() -> None:
-    item, results = pattern_of("ring", 5), tied(5, 2, False)
-    results.rtt_us[0, 1] = results.rtt_us[1, 0] = np.nan
-    order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
-    result = improve(CostProblem(item, results, SIZE, "latency"), order, [units], SmtLimits(), 0, 20)
-    assert result.proved_optimal
-    assert np.isfinite(result.cost)
-
-
-def test_fixed_order_is_optimal_without_a_query() -> None:
-    order = np.random.default_rng(1).permutation(6)
-    for classes in ([], [[[0]], [[1, 2]]]):
-        result = improve(
-            CostProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"), order, classes, SmtLimits(), 1, 9
-        )
-        assert (result.order.tolist(), result.proved_optimal, result.queries) == (order.tolist(), True, 0)
-
-
-def test_queries_stay_within_their_limit() -> None:
-    order, units = np.arange(6), [[rank] for rank in range(6)]
-    for most in (0, 1, 2):
-        result = improve(
-            CostProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"),
-            order,
-            [units],
-            SmtLimits(),
-            1,
-            most,
-        )
-        assert result.queries == most
-        assert not result.proved_optimal
-
-
-def test_small_classes_are_searched_whole_and_once() -> None:
-    """Two classes of few units that share a rank: nothing is proven, and there is no third question."""
-    order, pairs = np.arange(12), [[[0, 1], [2, 3], [4, 5]], [[5, 6], [7, 8], [9, 10]]]
-    result = improve(
-        CostProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"), order, pairs, SmtLimits(), 1, 99
-    )
-    assert not result.proved_optimal
-    again = improve(
-        CostProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"),
-        result.order,
-        pairs,
-        SmtLimits(),
-        1,
-        99,
-    )
-    assert again.order.tolist() == result.order.tolist()
-    assert again.queries == 2

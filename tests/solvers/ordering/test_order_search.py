@@ -8,18 +8,16 @@ import pytest
 
 from benchmarks.clouds import three_tier
 from plink.errors import NoAnswer, UsageError
-from solvers.costs.by_name import cost_function_for, pattern_for
-from solvers.costs.evaluator import reduce_phase
+from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.one_tree import ring_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget, expand_slots
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random, search
-from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
-from tests.solvers.ordering.instances import alike, allowed_orders, never, until
+from tests.solvers.ordering.instances import alike, never, until
 from tests.solvers.synthetic import Matrix, Tour, loop_cost, racks
 
 
@@ -53,20 +51,6 @@ def cheapest(result: Fabric, algo: str, model: str, n: int) -> float:
     """Over all orders."""
     cost_of = cost_function_for(algo, n, Options(), result, 1e6, model)
     return min(cost_of(np.array(order)) for order in itertools.permutations(range(n)))
-
-
-@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "recursive-doubling", "tree", "nccl-tree", "bml", "flat"])
-def test_small_orders_are_optimal_and_the_bound_holds(algo: str) -> None:
-    for model, n, seed in (("latency", 6, 3), ("alpha-beta", 4, 2), ("contention", 5, 1), ("contention", 3, 4)):
-        n = 4 if algo == "bml" else n
-        results = fabric(n, seed)
-        result = found_by(results, np.random.default_rng(seed).permutation(n), algo, model)
-        best = cheapest(results, algo, model, n)
-        assert sorted(result.order.tolist()) == list(range(n))
-        assert result.cost == pytest.approx(best)
-        assert result.lower_bound is not None
-        assert result.lower_bound <= best * (1 + 1e-12)
-        assert result.cost == pytest.approx(cost_function_for(algo, n, Options(), results, 1e6, model)(result.order))
 
 
 @pytest.mark.parametrize(
@@ -116,17 +100,6 @@ def test_baseline_is_kept_where_none_is_better() -> None:
     pinned = untried(few, values, "tree", PlacementConstraints({1: 0}))
     assert pinned.order.tolist() == [1, 3, 4, 0, 2]
     assert pinned.lower_bound == pinned.cost == pinned.baseline_cost
-
-
-def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
-    """Without a clock, and with hardly a limit."""
-    for algo in ("ring", "halving-doubling"):
-        result = search(
-            OrderingProblem(fabric(9, 2), np.arange(9), algo, Options(), 1e6, "latency"),
-            0,
-            SearchBudget(10**15, exhaustive=False),
-        )
-        assert result.cost <= result.baseline_cost
 
 
 def test_contention_keeps_racks_together_on_a_ring() -> None:
@@ -206,15 +179,6 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
             assert mixed.cost == pytest.approx(ring.cost)
 
 
-def test_rotations_are_tried_after_the_time_limit() -> None:
-    result, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
-    mixed = search(OrderingProblem(result, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
-    cost_of = cost_function_for("nccl", 40, Options(), result, 1e5, "latency")
-    turns = [np.roll(way, k) for way in (mixed.order, mixed.order[::-1]) for k in range(40)]
-    assert mixed.cost == pytest.approx(min(cost_of(turn) for turn in turns))
-    assert mixed.cost < mixed.baseline_cost
-
-
 def test_a_host_alone_has_one_order() -> None:
     """Tried where it has few ranks; and the hosts that have none play no part."""
     for algo in ("ring", "tree", "flat", "nccl"):
@@ -266,21 +230,6 @@ def test_direction_matters_where_rates_have_one() -> None:
         assert ((np.roll(order, -step) - order) % n == 1).all(), algo
 
 
-def test_every_order_of_few_hosts_is_tried() -> None:
-    for hosts, slots, every in ((2, 1, True), (7, 1, True), (10, 1, True), (11, 1, False), (4, 17, True)):
-        result = untried(fabric(hosts, 2), np.repeat(np.arange(hosts), slots).tolist(), "halving-doubling")
-        assert (result.bound_by == "all orders") is every
-        assert result.is_optimal is every
-
-
-def test_groups_of_other_sizes_are_tried_in_any_sequence() -> None:
-    hosts, groups = fabric(4, 2), [[0], [1, 2, 3]]
-    cost_of = cost_function_for("tree", 4, Options(), hosts, 1e6, "latency")
-    result = untried(hosts, [0, 1, 2, 3], "tree", PlacementConstraints({}, groups))
-    orders = allowed_orders([1] * 4, PlacementConstraints({}, groups))
-    assert (result.cost, result.bound_by) == (pytest.approx(min(map(cost_of, orders))), "all orders")
-
-
 def test_all_to_all_orders_cost_the_same() -> None:
     """With one rank a host; where hosts have several it is not claimed. A constraint is met."""
     for model, n in (("latency", 3), ("contention", 9)):
@@ -293,32 +242,6 @@ def test_all_to_all_orders_cost_the_same() -> None:
     constrained = untried(fabric(9, 2), list(range(9)), "flat", PlacementConstraints({5: 0}))
     assert constrained.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8]
     assert constrained.cost == constrained.lower_bound == constrained.baseline_cost
-
-
-@pytest.mark.parametrize(
-    ("algo", "base", "n", "model"),
-    [
-        ("halving-doubling", 2, 16, "latency"),
-        ("halving-doubling", 2, 11, "latency"),
-        ("halving-doubling", 2, 16, "contention"),
-        ("recursive-doubling", 2, 12, "alpha-beta"),
-        ("bcube", 3, 27, "latency"),
-    ],
-)
-def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
-    algo: str, base: int, n: int, model: str
-) -> None:
-    """The largest of them and of that by links, for the hosts that have ranks; blocks only under latency and with a
-    power of the base."""
-    values = np.random.default_rng(n).permutation(n + 2)[:n]
-    results = with_rtt(racks([n // 2 + 1, n + 1 - n // 2], 3)[0])
-    task = OrderingProblem(results, values, algo, Options(base=base), 1e6, model)
-    bound = pattern_bound(pattern_for(algo, n, task.options), results, 1e6, model, values)
-    rounds = next((k for k in range(1, 5) if base**k == n), None)
-    if model == "latency" and rounds is not None:
-        bound = max(bound, hypercube_bound(results.rtt_us[np.ix_(values, values)], base, rounds))
-    result, links = search(task, 1, SearchBudget(0, never)), link_bound(task) or 0.0
-    assert (result.lower_bound, result.bound_by) == ((links, LINKS) if links > bound else (bound, "rounds"))
 
 
 def test_several_ranks_a_host_have_a_bound_for_rings_only() -> None:
@@ -343,13 +266,6 @@ def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> N
         expand_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])
     ]
     assert {tuple(order) for order in costed} == {tuple(order) for order in allowed}
-
-
-def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:
-    ring = schedule_for("ring", 4, Options())
-    gathered = dataclasses.replace(ring, copies=np.ones(len(ring), dtype=bool))
-    assert reduce_phase(gathered) == slice(0, len(ring))
-    assert reduce_phase(ring) == slice(0, len(ring) // 2)
 
 
 @pytest.mark.parametrize("size", [64e3, 1e6, 4e6, 100e6])

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.latency import ring_cost
-from solvers.ordering import ring
 from solvers.ordering.problem import SearchBudget, SearchProgress
 from solvers.ordering.ring import Ring, canonical, least_sum, longest_hop, search_bottleneck, search_ring
 from tests.solvers.ordering.instances import until
@@ -129,18 +128,6 @@ def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[...,
         assert costs == sorted(costs, reverse=True)
 
 
-def test_who_is_not_patient_ends_when_nothing_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No clock and hardly a limit; a ring whose bound is not met. Who is patient disturbs as often as is allowed."""
-    monkeypatch.setattr(ring, "_MAX_BRANCH_HOSTS", 0)
-    cost = random_costs(30, seed=0, low=500)
-    result = search_ring(cost, 3, SearchBudget(10**12, exhaustive=False))
-    is_sound(result, cost)
-    assert result.perturbations > 0
-    assert result.cost > result.lower_bound * (1 + 1e-9)
-    for most in (0, 1, 599, 601):
-        assert search_ring(cost, 3, SearchBudget(most)).perturbations == most
-
-
 @pytest.mark.parametrize("search", [search_ring, search_bottleneck])
 def test_the_same_seed_gives_the_same_result(search: Callable[..., Ring]) -> None:
     cost = random_costs(60, seed=5)
@@ -162,16 +149,6 @@ def test_each_rack_is_one_block(sizes: list[int]) -> None:
         assert result.cost == hops * 90.0 + (len(cost) - hops) * 40.0
         is_sound(result, cost)
         assert result.longest == result.longest_bound
-
-
-def test_pods_of_racks_are_kept_together() -> None:
-    """Two levels: racks contiguous inside pods that are contiguous too."""
-    _, rack_of = racks([4, 4, 4, 4], seed=2)
-    pod_of = rack_of // 2
-    cost = np.where(rack_of[:, None] == rack_of, 40.0, np.where(pod_of[:, None] == pod_of, 60.0, 90.0))
-    np.fill_diagonal(cost, 0.0)
-    order = search_ring(cost, 0, SearchBudget(KICKS)).order
-    assert (blocks(rack_of[order]), blocks(pod_of[order])) == (4, 2)
 
 
 @settings(max_examples=40)
@@ -229,14 +206,6 @@ def test_the_minimum_sum_respects_the_hop_limit() -> None:
         assert loop_cost(cost, order) == pytest.approx(best_of_all(np.where(cost > longest, 1e6, cost), plus))
         free = least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000))
         assert loop_cost(cost, free) == pytest.approx(best_of_all(cost, plus))
-
-
-def test_of_few_hosts_every_ring_is_tried_without_time() -> None:
-    for n, few in ((10, True), (11, False)):
-        cost = random_costs(n, 3)
-        result = search_ring(cost, 1, SearchBudget(500, until(0)))
-        assert result.perturbations == 0
-        assert (result.lower_bound == result.cost == pytest.approx(best_of_all(cost, plus))) is few
 
 
 class FinishedEngine:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.errors import NoAnswer
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import CostProblem, closed_form
 from solvers.costs.evaluator import MODELS
@@ -102,15 +101,6 @@ def test_candidates_that_are_not_cheaper_are_refused() -> None:
         agrees(answer, item, result, "contention", orders, below)
 
 
-def test_without_effort_nothing_is_claimed() -> None:
-    item, result, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
-    units = [[rank] for rank in range(10)]
-    cost = closed_form(item, result, SIZE, "latency")(order)
-    assert find_cheaper(
-        CostProblem(item, result, SIZE, "latency"), order, units, cost / 3, SmtLimits(rlimit=1000)
-    ) == SmtAnswer(None, False)
-
-
 @pytest.mark.parametrize(
     ("algo", "model"), [("tree", "latency"), ("halving-doubling", "alpha-beta"), ("halving-doubling", "contention")]
 )
@@ -133,15 +123,6 @@ def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo:
             CostProblem(item, result, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, SmtLimits()
         )
         assert answer == SmtAnswer(None, True)
-
-
-def test_unmeasured_pairs_have_no_cost() -> None:
-    item, result = pattern_of("ring", 5), tied(5, 2, False)
-    result.rtt_us[0, 1] = result.rtt_us[1, 0] = np.nan
-    with pytest.raises(NoAnswer, match="h0 - h1"):
-        find_cheaper(
-            CostProblem(item, result, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, SmtLimits()
-        )
 
 
 def test_what_needs_no_question() -> None:

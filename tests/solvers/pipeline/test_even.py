@@ -157,16 +157,6 @@ def test_depths_of_the_request() -> None:
         planned(two, 2, depths=(1, 3), **straight)
 
 
-def test_flushing_kinds_of_even_hosts() -> None:
-    """m minibatches and three steps more of 40 ms, through four stages; recomputation makes a step a third longer."""
-    straight: dict[str, Any] = {"straight": True, "all_workers": True, "accumulate": 16}
-    for kind in ("gpipe", "1f1b-flush"):
-        assert 0.04 * 19 / 16 < seconds(planned(GNMT, 4, kind=kind, **straight)) < 0.04 * 19 / 16 * 1.1
-    lean = planned(GNMT, 4, kind="gpipe", recompute=True, **straight)
-    assert lean.recompute
-    assert seconds(lean) > 0.04 * 4 / 3
-
-
 def test_frozen_layers_are_not_recomputed() -> None:
     frozen = profile_of(
         LayerProfile(
@@ -178,13 +168,6 @@ def test_frozen_layers_are_not_recomputed() -> None:
     )
     plan = planned(frozen, 2, kind="1f1b", straight=True, recompute=True)
     assert [stage.predicted.compute_s for stage in plan.stages] == pytest.approx([0.09, 0.09])
-
-
-def test_gpipe_depth_is_the_minibatches_of_an_update() -> None:
-    options: dict[str, Any] = {"kind": "gpipe", "accumulate": 8}
-    assert planned(GNMT, 4, straight=True, all_workers=True, **options).shape.depths == (8,) * 4
-    halves = requested_stages("0-3x2,4-7x2", GNMT, 4)
-    assert planned(GNMT, 4, stages=halves, **options).shape.depths == (4, 4)
 
 
 @pytest.mark.parametrize(

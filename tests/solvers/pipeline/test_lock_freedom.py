@@ -2,12 +2,10 @@
 
 import math
 import random
-from typing import Any
 
 import pytest
 
 from plink.model.pipeline.shape import Kind, PipelineShape, base_depths, minibatches_to_prove
-from solvers.pipeline import verifier
 from solvers.pipeline.simulated_ways import depths_from
 from solvers.pipeline.verifier import never_locks, verify_actions
 from tests.solvers.pipeline.test_verifier import compositions
@@ -52,25 +50,3 @@ def test_frozen_stages_do_not_count() -> None:
     shape = PipelineShape("1f1b", (1, 1, 1), (1, 2, 1), frozen=1)
     assert never_locks(shape)
     assert verify_actions(shape, 20) == []
-
-
-def test_replicas_without_common_divisors_are_not_executed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They repeat after 514,080 minibatches, too many to execute."""
-
-    def executed(*_: Any) -> list[str]:
-        raise AssertionError("the actions were executed")
-
-    monkeypatch.setattr(verifier, "_deadlock", executed)
-    monkeypatch.setattr(verifier, "minibatches_to_prove", executed)
-    replicas = (30, 27, 32, 20, 36, 36, 34, 6, 35)
-    assert math.lcm(*replicas) > 500_000
-    assert verify_actions(PipelineShape("1f1b", replicas, base_depths(replicas))) == []
-    with pytest.raises(AssertionError, match="were executed"):
-        verify_actions(PipelineShape("1f1b", (1, 1), (1, 3)))
-
-
-def test_wrong_version_is_found_without_executing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions of generated actions are still compared with the rule."""
-    monkeypatch.setattr(verifier, "version_of", lambda shape, stage, minibatch: 0)
-    errors = verify_actions(PipelineShape("1f1b", (2, 1), base_depths((2, 1))))
-    assert errors[0].startswith("rank 0: F ")

@@ -1,6 +1,5 @@
 """Chunks in proportion to weights: whole numbers, within one of every share, a part within the whole."""
 
-import itertools
 from fractions import Fraction
 from math import ceil, floor
 
@@ -36,13 +35,6 @@ def test_shares_are_rounded_down_or_up(chunks: int, weights: list[int]) -> None:
     assert min(up, default=Fraction(1)) >= max(down, default=Fraction(0))
 
 
-def test_the_largest_remainders_are_rounded_up() -> None:
-    """Shares of 4.5, 3.1 and 2.4; of equals the first."""
-    assert apportioned(10, np.array([45.0, 31.0, 24.0])).tolist() == [5, 3, 2]
-    assert apportioned(3, np.ones(2)).tolist() == [2, 1]
-    assert apportioned(16, np.array([5.0, 3.0])).tolist() == [10, 6]
-
-
 @CALM
 @given(st.integers(0, 3000), st.integers(1, 3000), WEIGHTS)
 # Shares of 0.4 and 0.55 of four, beside three of 0.6 that begin anew: rounding each by itself would not do.
@@ -55,20 +47,3 @@ def test_a_part_is_within_one_and_within_the_whole(part: int, more: int, weights
     assert within_one(inside, shares(part, weights))
     assert within_one(all_, shares(chunks, weights))
     assert all(item <= other for item, other in zip(inside, all_, strict=True))
-
-
-def test_a_part_by_hand() -> None:
-    """Shares of 0.4, 0.4 and 1.2 of two, and 0.8, 0.8 and 2.4 of four: the third may be rounded up inside, where it has
-    the least remainder, without being so outside."""
-    inside, all_ = nested(2, 4, np.array([1.0, 1.0, 3.0]))
-    assert (inside.tolist(), all_.tolist()) == ([0, 0, 2], [1, 1, 2])
-    # Shares of 3, 1/2 and 1/2 of four: a whole share is not rounded up, though there would be room outside (4.5).
-    inside, all_ = nested(4, 6, np.array([6.0, 1.0, 1.0]))
-    assert (inside.tolist(), all_.tolist()) == ([3, 1, 0], [4, 1, 1])
-
-
-def test_only_the_proportions_of_weights_count() -> None:
-    for scale, weights in itertools.product((1e-9, 1 / 3, 1e9), ([1.0, 2.0, 4.0], [3.0, 3.0, 3.0], [7.0, 11.0])):
-        for chunks in (1, 9, 49, 1000):
-            item, other = (apportioned(chunks, np.array(weights) * by).tolist() for by in (1.0, scale))
-            assert item == other

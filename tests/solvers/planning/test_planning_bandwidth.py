@@ -58,10 +58,6 @@ def test_a_group_has_its_part_of_the_links_of_all_tiers() -> None:
     assert result.groups.tolist() == pytest.approx([2.0, 2.0, 3.0])
 
 
-def test_one_group_of_all_has_a_weight() -> None:
-    assert bandwidth_weights(measured(np.full((4, 4), 2.0)), np.arange(4), [[0, 1, 2, 3]]).groups.tolist() == [8.0]
-
-
 def test_without_bandwidths_there_are_none() -> None:
     with pytest.raises(UsageError, match="holds no bandwidths"):
         bandwidth_weights(fabric_of(network([2, 2])[0]), np.arange(4), [[0, 1], [2, 3]])

@@ -1,21 +1,18 @@
 """Unmeasured pairs: the tree of few pairs, the tiers in it, host offsets, and what is predicted from all three."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.cluster.hierarchy import cophenet, linkage
-from scipy.sparse import csr_array
 from scipy.spatial.distance import squareform
 
 from benchmarks.fabric import three_tier
 from plink.model.network import Matrix
 from probes.round_robin import RoundRobin
 from solvers.prediction.observed import ObservedPairs, observed
-from solvers.prediction.tiered import TieredPrediction, host_offsets_us, innermost_tier_us, merge_tree, predict_tiered
+from solvers.prediction.tiered import host_offsets_us, innermost_tier_us, merge_tree, predict_tiered
 
 
 def some_rounds(n: int, seed: int, rounds: int, **more: float) -> tuple[Matrix, np.ndarray]:
@@ -26,14 +23,6 @@ def some_rounds(n: int, seed: int, rounds: int, **more: float) -> tuple[Matrix, 
         i, j = circle[k].T
         measured[i, j], measured[j, i] = fabric.rtt_us(i, j), fabric.rtt_us(j, i)
     return measured, fabric.rack
-
-
-def test_observed_takes_the_worse_direction_and_what_there_is() -> None:
-    nan = np.nan
-    pairs = observed(np.array([[0.0, 3.0, nan], [4.0, 0.0, 7.0], [nan, nan, 0.0]]))
-    assert pairs.i.tolist() == [0, 1]
-    assert pairs.j.tolist() == [1, 2]
-    assert pairs.rtt_us.tolist() == [4.0, 7.0]
 
 
 @settings(deadline=None)
@@ -77,40 +66,12 @@ def test_a_prediction_is_whole_and_symmetric_whatever_is_measured(measured: Matr
     assert prediction.groups.shape == (n,)
 
 
-def test_rows_are_the_rows_of_the_whole() -> None:
-    measured, _ = some_rounds(64, 1, 20)
-    prediction = predict_tiered(measured)
-    some = np.array([5, 2, 60, 5])
-    assert (prediction.rtt_us(some) == prediction.rtt_us(np.arange(64))[some]).all()
-
-
-def test_what_is_unknown_may_be_near_and_what_is_known_is_not() -> None:
-    """The bonus for trying is 30 % where two groups were never compared, and shrinks with each pair measured."""
-    measured, _ = some_rounds(64, 2, 30, rack_size=8)
-    prediction = predict_tiered(measured)
-    everyone = np.arange(64)
-    apart = prediction.groups[:, None] != prediction.groups
-    bonus = (1 - prediction.lower_bound_us(everyone) / prediction.rtt_us(everyone).clip(1e-9))[apart]
-    assert prediction.count.shape[0] == prediction.groups.max() + 1
-    counts = prediction.count.toarray()[prediction.groups][:, prediction.groups][apart]
-    assert bonus == pytest.approx(0.3 / (1 + counts), abs=1e-9)
-
-
 def test_an_unmeasured_pair_of_one_rack_takes_what_the_others_there_take() -> None:
     """Whatever the tree says of pairs of racks."""
     rack = np.repeat(np.arange(3), 4)
     measured = np.where(rack[:, None] == rack, 20.0, np.where(rack[:, None] + rack == 1, 100.0, 160.0))
     measured[0, 1] = measured[1, 0] = np.nan
     assert predict_tiered(measured).rtt_us(np.array([0]))[0].tolist() == [0.0] + [20.0] * 3 + [100.0] * 4 + [160.0] * 4
-
-
-def test_between_groups_a_few_pairs_are_held_against_the_tree() -> None:
-    """It counts for so many pairs; within a group it says nothing, and where nothing was measured it says all."""
-    total, count = csr_array([[20.0, 60.0], [60.0, 0.0]]), csr_array([[1.0, 1.0], [1.0, 0.0]])
-    item = TieredPrediction(np.array([0, 0, 1]), np.array([90.0]), total, count, np.zeros(3), prior=2.0)
-    assert item.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, (60.0 + 2 * 90.0) / 3]
-    item = replace(item, total_us=csr_array(np.diag([20.0, 0.0])), count=csr_array(np.diag([1.0, 0.0])))
-    assert item.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, 90.0]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -141,12 +102,6 @@ def test_tiers_are_separated_at_the_valley() -> None:
     assert innermost_tier_us(np.concatenate([tiers[0], [900.0]])) == 0.0
     assert innermost_tier_us(np.zeros(0)) == 0.0
     assert innermost_tier_us(np.zeros(5)) == 0.0
-
-
-@pytest.mark.parametrize(("near", "far", "stands_out"), [(5, 60, True), (4, 60, False)])
-def test_five_pairs_are_a_tier(near: int, far: int, stands_out: bool) -> None:
-    heights = np.concatenate([np.full(near, 30.0), np.full(far, 300.0)])
-    assert (innermost_tier_us(heights) > 0) == stands_out
 
 
 def test_offsets_are_found_where_there_are_any() -> None:

@@ -52,29 +52,6 @@ def test_unconnected_hosts_merge_at_the_farthest_pair() -> None:
     assert merge_tree(observed(np.full((3, 3), NAN))).height_us.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_racks_and_pods_merge_with_half_of_the_pairs_missing(seed: int) -> None:
-    """As long as chains within racks join their hosts, and pairs between join racks."""
-    rng = np.random.default_rng(seed)
-    full = racks_and_pods()
-    keep = rng.random((12, 12)) < 0.4
-    for k in range(11):
-        keep[k, k + 1] = True
-    keep |= keep.T
-    order = rng.permutation(12)
-    measured = np.where(keep, full, NAN)[np.ix_(order, order)]
-    i, j = np.triu_indices(12, 1)
-    assert merge_tree(observed(measured)).highest_us(i, j).tolist() == full[order[i], order[j]].tolist()
-
-
-def test_cluster_distance_is_the_mean_of_measured_pairs() -> None:
-    """0 and 1 merge, then 2 at (20 + 40) / 2; of 3 one pair is known, and with the others it meets at 70."""
-    rtt = np.full((4, 4), NAN)
-    rtt[0, 1], rtt[0, 2], rtt[1, 2], rtt[2, 3] = 10.0, 20.0, 40.0, 70.0
-    i, j = np.triu_indices(4, 1)
-    assert merge_tree(observed(rtt)).highest_us(i, j).tolist() == [10, 30, 70, 30, 70, 70]
-
-
 def offsets_by_equations(pairs: ObservedPairs, expected: np.ndarray) -> np.ndarray:
     """The ridge regression's normal equations, solved densely; its penalty by the method of moments."""
     weight = np.zeros((pairs.n, pairs.n))
@@ -138,12 +115,6 @@ def test_group_distance_is_by_pairs_and_merge_height() -> None:
                     highest = max(heights[min(g, h) : max(g, h)])
                     expected = (count[g, h] * mean[g, h] + prior * highest) / (count[g, h] + prior)
                 assert rows[a, b] == pytest.approx(expected * (1 - expected_doubt / (1 + count[g, h])))
-
-
-def test_what_two_hosts_add_is_added_to_the_time_of_their_groups() -> None:
-    item = blocks(np.zeros((2, 2)), np.zeros((2, 2)), [40.0], 1.0)
-    slow = TieredPrediction(item.groups, item.height_us, item.total_us, item.count, np.array([5.0, -2.0, 1.0]), 1.0)
-    assert slow.rtt_us(np.array([2, 0])).tolist() == [[46, 39, 0], [0, 3, 46]]
 
 
 def test_a_slow_host_is_slow_to_those_it_was_not_measured_with() -> None:

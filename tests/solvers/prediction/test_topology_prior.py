@@ -59,10 +59,6 @@ def test_hosts_are_as_far_apart_as_their_nearest_common_ancestor_is_high(paths: 
     assert levels_apart(paths).tolist() == expected
 
 
-def test_host_distance_is_the_merge_height() -> None:
-    assert levels_apart(racks(2, 1, 1)).tolist() == [[0, 0, 1, 2], [0, 0, 1, 2], [1, 1, 0, 2], [2, 2, 2, 0]]
-
-
 def test_a_name_under_another_parent_is_another_thing() -> None:
     assert levels_apart([("a", "rack 1"), ("b", "rack 1")])[0, 1] == 2
 
@@ -106,11 +102,6 @@ def test_gap_hides_a_level_and_never_invents_one(paths: list[Path], data: st.Dat
 def test_assumed_times_grow_with_the_level_and_unknown_is_farthest() -> None:
     levels = np.array([[0, 0, 1, -1], [0, 0, 3, 2], [1, 3, 0, 4], [-1, 2, 4, 0]], dtype=np.int16)
     assert latencies_of(levels).tolist() == [[0, 25, 60, 480], [25, 0, 240, 120], [60, 240, 0, 480], [480, 120, 480, 0]]
-
-
-def test_assumed_times_where_nothing_is_known() -> None:
-    assert latencies_of(np.array([[0, -1], [-1, 0]], dtype=np.int16)).tolist() == [[0, 25], [25, 0]]
-    assert latencies_of(np.zeros((1, 1), dtype=np.int16)).tolist() == [[0]]
 
 
 def gaps(n: int, *measured: tuple[int, int, float]) -> Matrix:
@@ -239,16 +230,3 @@ def test_file_without_distinct_hosts_is_no_answer() -> None:
 def test_too_many_hosts_for_a_matrix_are_refused() -> None:
     with pytest.raises(InputError, match="8193 hosts are more than the 8192"):
         assumed_network(Topology({f"n{k}": ("a",) for k in range(MAX_HOSTS + 1)}, "slurm-tree"))
-
-
-def test_the_median_of_a_level_is_of_pairs_and_not_of_directions() -> None:
-    """The worse of both counts, once: of 30, 50 and 90 the middle one."""
-    nan = np.nan
-    rtt = np.array([[0, 10, nan, nan], [30, 0, 50, nan], [nan, nan, 0, 90], [nan, nan, nan, 0.0]])
-    whole = filled(rtt, np.zeros((4, 4), dtype=np.int16))
-    assert whole.tolist() == [[0, 10, 50, 50], [30, 0, 50, 50], [50, 50, 0, 90], [50, 50, 90, 0]]
-
-
-def test_one_distinct_pair_is_enough() -> None:
-    network = assumed_network(Topology({"a": ("z", None), "b": ("z", None), "c": ("y", None)}, "aws", location="t"))
-    assert network.latency_us.tolist() == [[0, 120, 120], [120, 0, 120], [120, 120, 0]]

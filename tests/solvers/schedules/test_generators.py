@@ -177,10 +177,6 @@ def test_recursive_doubling_on_seven_ranks() -> None:
     )
 
 
-def test_bcube_of_base_two_is_halving_and_doubling() -> None:
-    assert moves(bcube(16, 2)) == moves(halving_doubling(16))
-
-
 # Masters and servers.
 
 
@@ -212,13 +208,6 @@ def test_two_levels_cross_groups_as_rarely_as_can_be(groups: list[list[int]]) ->
     assert schedule.rounds == (2 if one_level else 4)
     inner = (schedule.round == 0) | (schedule.round == schedule.rounds - 1)
     assert one_level or not (crossing & inner).any()
-
-
-def test_equal_groups_send_what_goes_together_together() -> None:
-    """4 x 4: three members a master, then three groups a master, each of the 16 one transfer."""
-    schedule = two_level([[4 * g + i for i in range(4)] for g in range(4)])
-    assert np.bincount(schedule.round).tolist() == [48, 48, 48, 48]
-    assert np.bincount(schedule.round, schedule.count).tolist() == [192, 48, 48, 192]
 
 
 def test_explicit_masters() -> None:

@@ -97,13 +97,6 @@ def test_the_tree(n: int, c: int) -> None:
     assert crossing >= 2 * (c - 1)
 
 
-def test_a_tree_that_follows_the_racks_crosses_as_rarely_as_can_be() -> None:
-    """A heap of six, fan-out 2, of which a branch, ranks 2 and 5, has a rack of its own: one edge between them."""
-    schedule = schedule_for("tree", 6, Options(fan_out=2))
-    result = count(schedule, 1.0, np.array([0, 0, 1, 0, 0, 1]))
-    assert result.cross_group_bytes == 2
-
-
 @given(st.integers(2, 6), st.integers(1, 4))
 def test_bml_keeps_every_link_busy_for_2_n_minus_1_over_kn(base: int, levels: int) -> None:
     """BML paper, 3.2: step w of a thread moves N/n^(w+1) of the kN pieces to each of n - 1 neighbours on a level of its
@@ -121,13 +114,6 @@ def test_bml_keeps_every_link_busy_for_2_n_minus_1_over_kn(base: int, levels: in
     assert per_round.sum() == pytest.approx(2 * (ranks - 1) / (levels * ranks))
     assert busy.sum(axis=0) == pytest.approx(2 * (ranks - 1) / (levels * ranks))  # of each interface of each rank
     assert busy.min(axis=(1, 2)) == pytest.approx(per_round)  # no link waits for another
-
-
-def test_bml_needs_two_thirds_less_than_one_link_on_three_levels() -> None:
-    """The paper's comparison: 1/k of the synchronisation time of servers (or a ring) on a fat tree with one link."""
-    ring, bml = (counted(algo, 27, 1, base=3) for algo in ("ring", "bml"))
-    assert ring.sent_bytes == pytest.approx(bml.sent_bytes)
-    assert np.array(bml.sent_bytes) / 3 == pytest.approx(2 * 26 / (3 * 27))
 
 
 # Thesis, 1.1.5.
@@ -204,10 +190,6 @@ def test_what_is_sent_is_received(algo: str, size: int) -> None:
     assert result.transfers == len(schedule)
     for bytes_of in (result.sent_bytes, result.received_bytes):
         assert sum(bytes_of) == pytest.approx(result.bytes_on_wire)
-
-
-def test_one_group_is_never_left() -> None:
-    assert counted("ring", 6, 1).cross_group_bytes == 0
 
 
 def test_a_count_by_hand() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
-from solvers.costs.by_name import cost_function_for, model_for, parts_of, search_model_for
+from solvers.costs.by_name import cost_function_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation import collective, cost
@@ -36,19 +36,6 @@ def test_symmetric_collective_costs_as_by_contention(algo: str) -> None:
     assert cost_by_model(*args, "simulated")(np.arange(8)) == pytest.approx(expected, rel=1e-9)
 
 
-def test_nccl_is_the_weighted_mean_of_its_parts() -> None:
-    size, order = 4e6, np.random.default_rng(1).permutation(8)
-    parts = [
-        (w, name, SimulatedCost.of(name, 8, Options(), fabric(8, 1.0), size)(order))
-        for w, name in parts_of("nccl", size)
-    ]
-    assert len(parts) == 2
-    mixed = SimulatedCost.of("nccl", 8, Options(), fabric(8, 1.0), size)
-    assert mixed.part_costs(order) == parts
-    assert mixed(order) == pytest.approx(sum(weight * us for weight, _, us in parts), rel=1e-12)
-    assert [part.cost_us for _, _, part in mixed.breakdowns(order)] == pytest.approx([us for _, _, us in parts])
-
-
 def test_breakdown_names_the_busiest_link() -> None:
     """Four hosts of each rack send around a ring that alternates: eight flows over uplinks that carry half a host."""
     order = np.arange(8).reshape(2, 4).T.ravel()
@@ -69,12 +56,6 @@ def test_cost_on_another_fabric_and_of_another_size() -> None:
     assert replace(base, size_bytes=2 * SIZE)(order) == pytest.approx(2 * rounds_us + 14 * RTT_US / 2)
     far = replace(base, fabric=replace(base.fabric, rtt_us=base.fabric.rtt_us * 2))
     assert far(order) == pytest.approx(rounds_us + 14 * RTT_US)
-
-
-def test_simulated_is_a_model_that_searches_do_not_go_by() -> None:
-    assert model_for("simulated", fabric(4)) == "simulated"
-    assert search_model_for("simulated") == "contention"
-    assert search_model_for("latency") == "latency"
 
 
 def test_too_large_a_collective_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,14 +143,6 @@ def test_link_without_capacity_is_named() -> None:
         SimulatedCost.of("ring", 4, Options(), dead, SIZE)(np.arange(4))
 
 
-@pytest.mark.parametrize("model", ["contention", "simulated"])
-def test_tree_of_two_ranks_in_segments(model: str) -> None:
-    """P segments up, each followed by its way down, one hop of latency either way: (P + 1) S / (P B) + c."""
-    segments, size, network = 10, 8e6, fabric(2)
-    cost = cost_by_model("tree", 2, Options(segments=segments), network, size, model)(np.arange(2))
-    assert cost == pytest.approx((segments + 1) * size / segments / (2.0 * BYTES_PER_US) + 20.0, rel=1e-9)
-
-
 @pytest.mark.parametrize("model", ["alpha-beta", "contention", "simulated"])
 @pytest.mark.parametrize(("algo", "size", "segments"), [("nccl-tree", 20e6, 20), ("nccl", 4e6, 4)])
 def test_nccl_trees_cost_as_in_segments_of_512_kib(model: str, algo: str, size: float, segments: int) -> None:
@@ -178,16 +151,6 @@ def test_nccl_trees_cost_as_in_segments_of_512_kib(model: str, algo: str, size: 
         cost_by_model(algo, 16, Options(segments=count), network, size, model)(order) for count in (None, segments, 1)
     )
     assert by_size == cut < whole
-
-
-def test_segments_do_not_change_latencies() -> None:
-    order, network = np.random.default_rng(5).permutation(16), fabric(16, 1.0)
-    network.rtt_us[:] = np.arange(16)[:, None] + np.arange(16)[None, :]
-    costs = {
-        cost_by_model("nccl-tree", 16, Options(segments=count), network, 100e6, "latency")(order)
-        for count in (None, 1, 7)
-    }
-    assert len(costs) == 1
 
 
 @pytest.mark.parametrize("segments", [4, 16, 64])

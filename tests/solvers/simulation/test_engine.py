@@ -20,38 +20,6 @@ def test_flows_of_two_links_are_max_min_fair() -> None:
     assert result.makespan_us == pytest.approx(40, rel=1e-12)
 
 
-def test_equal_flows_share_a_link_equally_as_they_come_and_go() -> None:
-    """Three flows of 30, 60 and 90 on a link of 3: the first third is shared by three, the next by two."""
-    result = simulate(resources([3], [[0]]), tasks(Task(0, 30), Task(0, 60), Task(0, 90)))
-    assert result.end_us == pytest.approx([30, 50, 60], rel=1e-12)
-
-
-def test_a_limited_flow_leaves_the_rest_to_others() -> None:
-    result = simulate(resources([10], [[0], [0]], [2, np.inf]), tasks(Task(0, 20), Task(1, 80)))
-    assert result.end_us == pytest.approx([10, 10], rel=1e-12)
-
-
-def test_lead_and_lag_take_time_but_no_capacity() -> None:
-    result = simulate(resources([1], [[0]]), tasks(Task(0, 10, lead_us=5, lag_us=7), Task(0, 5), Task(0, 1, after=[0])))
-    assert result.begin_us == pytest.approx([5, 0, 22])
-    assert result.end_us == pytest.approx([22, 5, 23], rel=1e-12)
-
-
-def test_queue_runs_by_priority_and_goes_on_before_the_lag() -> None:
-    rows = [Task(0, 10, queue=0, priority=2), Task(0, 10, queue=0, priority=1, lag_us=100), Task(0, 10, queue=0)]
-    assert simulate(resources([1], [[0]]), tasks(*rows)).end_us == pytest.approx([30, 120, 10])
-
-
-def test_capacity_change_slows_what_is_under_way() -> None:
-    changes = CapacityChanges(np.array([5.0, 10.0]), np.array([0, 0]), np.array([0.0, 1.0]))
-    assert simulate(resources([2], [[0]]), tasks(Task(0, 20)), changes).end_us == pytest.approx([20], rel=1e-12)
-
-
-def test_tasks_without_amount_or_capacity_need_no_time() -> None:
-    network = resources([np.inf, 1], [[0], [1]])
-    assert simulate(network, tasks(Task(0, 1e6), Task(1, 0, after=[0]))).makespan_us == pytest.approx(0, abs=1e-9)
-
-
 def test_pipeline_of_equal_stages_ends_when_the_bottleneck_has_served_all() -> None:
     """A tandem of queues (as Jackson's): m jobs through stages of 1, 3 and 2 take 1 + 3m + 2."""
     jobs, work = 7, [1.0, 3.0, 2.0]

@@ -41,17 +41,6 @@ def test_evictions_of_any_allocation_cost_all_of_them() -> None:
     assert cost_per_core_hour(parts, LINEAR, changed=False) == pytest.approx(0.6 / work)
 
 
-def test_a_change_costs_sigma_once() -> None:
-    application = Application(Scaling(0, 1, 0), 0, add_s=180, evict_s=0)
-    parts = [Prospect(0.3, 0.5, 1.0, 8), Prospect(0.3, 0.02, 1.0, 8)]
-    assert expected_work(parts, application, changed=True) == pytest.approx(8 * 0.45)  # the second has no time left
-    assert expected_work(parts, application, changed=False) == pytest.approx(8 * 0.52)
-
-
-def test_without_work_the_cost_is_infinite() -> None:
-    assert math.isinf(cost_per_core_hour([reliable(0.2, 1.0, 3)], LINEAR, changed=False))
-
-
 def test_expected_replacements_bring_work_and_are_paid() -> None:
     """Evicted after a quarter of an hour, replaced a quarter later: half an hour of work, paid."""
     unit = Outlook(Hourly2016(), replacement_h=0.25).prospect(0.1, 0.0, 1.0, Evicted(1.0, 0.25))

@@ -1,7 +1,5 @@
 """Made prices: the same by seed, and like those of 2015 that they are set by."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -42,13 +40,3 @@ def test_seeds_and_zones() -> None:
     assert len(np.intersect1d(a.times, b.times)) > 20
     apart = make_prices(both, 20, 1, shared=0.0)
     assert len(np.intersect1d(*(apart[each.market].times for each in both))) == 1
-
-
-def test_more_spikes() -> None:
-    kind = KINDS["r3-a"]
-    shares = []
-    for factor in (1, 4):
-        made = MadeMarket(Market("z", "t"), replace(kind, spikes=tuple(factor * rate for rate in kind.spikes)), 0.175)
-        trace = make_prices([made], 60, 1)[made.market]
-        shares.append(float(((trace.ends - trace.times) * (trace.prices > 0.1)).sum()))
-    assert 2.5 < shares[1] / shares[0] < 6

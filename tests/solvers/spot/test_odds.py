@@ -29,14 +29,6 @@ def test_a_bid_at_the_next_price_is_not_evicted() -> None:
     assert math.isnan(below.median(3600))
 
 
-def test_a_price_that_doubles_every_hour_evicts_everyone() -> None:
-    trace = history(*((hour, 0.01 * 2.0**hour) for hour in range(12)), until=12)
-    (curve,) = eviction_curves(trace, np.array([0.0]))
-    assert curve.within(3600) == pytest.approx(1)
-    assert curve.within(600) == pytest.approx(1 / 6)
-    assert curve.median(3600) == pytest.approx(1800)
-
-
 def test_a_constant_price_evicts_nobody() -> None:
     (curve,) = eviction_curves(history((0, 1), until=50), np.array([0.0]))
     assert (curve.within(3600), math.isnan(curve.median(3600))) == (0, True)

@@ -91,19 +91,6 @@ def test_a_checkpoint_is_gone_back_to() -> None:
     assert outcome.anchor_money == 0
 
 
-def test_nothing_is_bought_above_on_demand() -> None:
-    trace = history((0, 2.0), (3, 0.5), until=12)
-    outcome = run(Standard(markets(trace), 40, ANCHORS), hours=1)
-    assert [stay.stay.start for stay in outcome.stays] == [pytest.approx(3 * HOUR)]
-
-
-def test_the_lowest_price_per_core_not_per_machine() -> None:
-    small, large = history((0, 0.3), until=9), history((0, 0.5), until=9)
-    both = SimulatedMarkets((small, large), (4.0, 8.0), (1.0, 2.0), Hourly2016())
-    outcome = run(Standard(both, 40), hours=1)
-    assert [(stay.market, stay.stay.count, stay.bid) for stay in outcome.stays] == [(1, 5, 2.0)]
-
-
 def test_a_job_that_prices_end_under_is_not_finished() -> None:
     outcome = run(Standard(markets(history((0, 0.2), until=1)), 40), hours=2)
     assert (outcome.finished, outcome.seconds) == (False, HOUR)

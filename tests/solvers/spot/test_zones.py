@@ -58,25 +58,12 @@ def test_the_first_hour_is_free_if_it_is_interrupted() -> None:
     assert outcome.work == pytest.approx((2 * (3600 - 120) - missing_s - pauses_s) / 3600)
 
 
-def test_after_the_first_hour_it_is_paid() -> None:
-    outcome = simulate_zones([zone(*[1] * 9, 0, 0, 0)], job(1), OneZone(0))
-    assert outcome.money == pytest.approx(1.5)
-    assert outcome.free_hours == 0
-    assert simulate_zones([zone(1, 1, 1, 0)], job(1, "per-second"), OneZone(0)).money == pytest.approx(0.5)
-
-
 def test_the_next_zone_gives_what_the_first_takes_back() -> None:
     zones = [zone(2, 2, 0, 0, 2, 2), zone(0, 0, 2, 2, 2, 2)]
     assert simulate_zones(zones, job(2), OneZone(0)).work < simulate_zones(zones, job(2), NextZone(2)).work
     outcome = simulate_zones(zones, job(2), NextZone(2))
     assert outcome.interrupted == 2
     assert outcome.money == pytest.approx(2 * 40 / 60)
-
-
-def test_what_one_zone_lacks_another_gives() -> None:
-    """In the same moment, without an interruption."""
-    outcome = simulate_zones([zone(*[3] * 6), zone(*[9] * 6)], job(4), NextZone(2))
-    assert outcome.work == pytest.approx(4 * (1 - 120 / 3600))
 
 
 def test_bidbrain_prefers_calm_zones_where_nothing_is_free() -> None:
@@ -108,23 +95,6 @@ def test_bidbrain_learns_from_its_own_interruptions() -> None:
         for count in (133, 400)
     )
     assert all_of_it.interrupted - first_third.interrupted <= first_third.interrupted
-
-
-def test_instances_that_start_at_once_still_cost_a_pause() -> None:
-    """One works, the other one comes after ten minutes and stops both for five."""
-    at_once = ZoneJob(2, Application(Scaling(), start_s=0, add_s=300, evict_s=0), BILLINGS["per-second"])
-    outcome = simulate_zones([zone(1, 2, 2)], at_once, OneZone(0))
-    assert outcome.work == pytest.approx((600 + 2 * (1200 - 300)) / 3600)
-
-
-def test_nothing_is_replaced_where_old_hours_cost_no_more() -> None:
-    """By the begun hour, and by the second: two calm zones."""
-    for billing in ("hourly-2016", "per-second"):
-        wanted = job(4, billing)
-        before = [zone(*[4, 4, 3] * 60), zone(*[4] * 180)]
-        outcome = simulate_zones([zone(*[4] * 24), zone(*[4] * 24)], wanted, bidbrain(wanted, *before))
-        assert outcome.money == pytest.approx(16)
-        assert outcome.work == pytest.approx(4 * (4 - 120 / 3600))
 
 
 def test_it_leaves_a_zone_in_which_nothing_can_be_done() -> None:

@@ -1,7 +1,7 @@
 """Arrays whose memory is used again.
 
-What a fresh page costs depends on the machine: on a virtual one 16 MB took 38 ms to touch for the first time and 2 ms
-ever after, which is several times what it takes to send them. The C library gives large blocks back to the system as
+The cost of a fresh page depends on the machine: on a virtual one 16 MB took 38 ms to touch for the first time and 2 ms
+ever after, which is several times the time to send them. The C library gives large blocks back to the system as
 soon as they are free; here the last ones are kept for the next arrays of their size.
 """
 

@@ -1,4 +1,4 @@
-"""Vectors of some rows of one table, as they travel and wait, and what is done with several of them."""
+"""Blocks: vectors of some rows of one table, as they travel and wait, and operations on several of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -89,7 +89,7 @@ class _Report:
 
 
 class Helpee:
-    """What one worker gives away; for one thread, ``now_s`` of any one clock.
+    """The side of a worker that gives work away; for one thread, ``now_s`` of any one clock.
 
     :ivar moved: grains that helpers have done, of all clocks. ``total``: all grains.
     :ivar helped: grains of this clock that helpers have done, by helper.
@@ -313,7 +313,7 @@ class HelpSession:
 
 
 class Helper:
-    """What one worker does for others; for one thread at a time.
+    """The side of a worker that works for others; for one thread at a time.
 
     :param able: whether the data of all these shards are in memory.
     """

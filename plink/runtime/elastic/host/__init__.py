@@ -1,1 +1,1 @@
-"""What a host tells and keeps: the program, its memory, preemption notices, checkpoints, the control channel."""
+"""The host itself: the program, its memory, preemption notices, checkpoints, the control channel."""

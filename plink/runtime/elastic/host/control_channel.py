@@ -1,7 +1,7 @@
 """A node's line to the controller of its job: JSON lines over the local socket of the agent beside it.
 
-Nobody who works waits for it: what is said is queued, and what is only of passing interest is left away when the other
-end takes nothing.
+No worker waits for it: messages are queued, and those of only passing interest are dropped while the other end takes
+nothing.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a partition's steps change: records to undo them, and what is pushed to replicas."""
+"""Changes by a partition's steps: records to undo them, and vectors that are pushed to replicas."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""Distances between a partition and its replicas, by which clocks wait that would exceed a bound.
+"""Distances between a partition and its replicas: a clock waits that would exceed their bound.
 
-They are exact: what a replica has is kept beside the state, and a clock changes a distance by its own rows alone. A
-push whose answer has not come may have arrived or not, so both states count. What the partition keeps to go back grows
-meanwhile, and is bounded in the same way.
+They are exact: a replica's vectors are kept beside the state, and a clock changes a distance by its own rows alone. A
+push whose answer has not come may have arrived or not, so both states count. The partition's undo log grows meanwhile,
+and is bounded in the same way.
 """
 
 import math
@@ -32,7 +32,7 @@ def float_tables(layout: Layout) -> list[int]:
 
 @dataclass
 class _ReplicaState:
-    """What a replica may have: the state of a clock; the partition's squared distance to it, and the bytes of undo
+    """A state that a replica may have, of a clock; the partition's squared distance to it, and the bytes of undo
     records since."""
 
     clock: int

@@ -1,7 +1,8 @@
 """The arbiter beside partition 0's primary: it answers announcements, and sees updates arrive (MLfabric, Viswanathan
 and Akella 2020, section 4).
 
-It lives as long as the partition is served here in one generation; whoever waited then announces its update again.
+It lives as long as the partition is served here in one generation; a worker that waited then announces its update
+again.
 """
 
 import json

@@ -1,11 +1,11 @@
 """A partition moves to another server while it is used, in two steps (Harlap thesis, 4.2.3).
 
 *Prepare*: the state is copied in the background, and updates that come meanwhile are taken and follow; a replica is
-pushed what it lacks instead. The old primary serves on until *commit*, which stops the partition for as long as the
-rest takes to send: then the new primary is told to begin, and whoever asks the old one is sent on. Until it was told to
-begin a new primary that is lost, or a move that is cancelled, costs nothing.
+pushed only the rows that it lacks. The old primary serves on until *commit*, which stops the partition for as long as
+the rest takes to send: then the new primary is told to begin, and the old one refers requests to it. Before that, the
+loss of the new primary, or a move that is cancelled, costs nothing.
 
-All messages of one attempt have a number of their own: what a connection that was given up delivers late is refused.
+All messages of one attempt have its number: a late message, of a connection that was given up, is refused.
 """
 
 import contextlib

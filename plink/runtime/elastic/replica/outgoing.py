@@ -1,7 +1,7 @@
-"""A partition on its way to another server: what the other one lacks, and the thread that sends it.
+"""A partition on its way to another server: the messages that the other one lacks, and the thread that sends them.
 
-What the partition takes is queued behind the copy that was made of it, in order, until the other one is told to begin:
-so little is left to be sent then. What is wrong with the other server ends the move and nothing else.
+Updates that the partition takes are queued behind its copy, in order, until the other server is told to begin: so
+little is left to be sent then. A fault of the other server ends the move and nothing else.
 """
 
 import json
@@ -34,8 +34,8 @@ def tell(connection: Connection, request: m.ServerRequest[m.AnswerKind]) -> None
 
 
 class BeginOrder(Struct, frozen=True):
-    """What a server is to begin with: its role, and the replicas with the clocks that they have; ``unconfirmed``: those
-    that they may have."""
+    """The order to a server to begin: its role, and the replicas with the clocks that they have; ``unconfirmed``:
+    clocks that they may have."""
 
     role: Role
     replicas: dict[str, int]

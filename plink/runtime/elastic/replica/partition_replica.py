@@ -1,5 +1,5 @@
-"""One partition at one server, and the thread that it belongs to: nobody else changes its state (tall aggregation; Luo
-et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to read does so in its place."""
+"""One partition at one server, and the thread that it belongs to: no other changes its state (tall aggregation; Luo et
+al., PHub, SoCC 2018, 4.2). While that thread is idle, threads that read do so in its place."""
 
 import math
 import time

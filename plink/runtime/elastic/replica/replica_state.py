@@ -1,4 +1,4 @@
-"""Role and state of one partition at one server: what it is here, and how roll-backs, moves and replicas change it."""
+"""Role and state of one partition at one server, and their changes by roll-backs, moves and replicas."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection

@@ -1,4 +1,4 @@
-"""A connection to a server, as those who ask see it: made when it is needed, and anew after it was lost."""
+"""A connection to a server, for requests: made when it is needed, and anew after it was lost."""
 
 import contextlib
 import errno

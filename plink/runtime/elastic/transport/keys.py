@@ -1,10 +1,10 @@
-"""Keys made for one run: who has them can read and write its parameters, nobody else can.
+"""Keys of one run: only a process that has them can read and write its parameters.
 
 A run has a certificate of its own, which vouches for itself, and its private key; every host of the run gets both, and
 no file on disk outlives a run that does not write one. Two hosts meet by mutual TLS 1.3 with it: a stranger has no
 certificate or the wrong one and is refused before a byte of a message is read. Inside TLS each end gives 32 random
-bytes, and from these come the keys of the records that follow (:mod:`.records`), so that they are
-as secret as TLS and forgotten with the connection.
+bytes, and from these come the keys of the records that follow (:mod:`.records`), so that they are as
+secret as TLS and forgotten with the connection.
 """
 
 import datetime

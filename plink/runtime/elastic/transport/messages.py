@@ -1,4 +1,4 @@
-"""Messages of the parameter server: what requests and answers say. :mod:`.wire` has them as bytes.
+"""Messages of the parameter server: requests and answers, as records. :mod:`.wire` has them as bytes.
 
 ``generation`` counts roll-backs and ``term`` the primaries of a partition. ``version`` counts the updates that a
 partition has applied: in an answer those until now, in an update those until the sender read what the update was
@@ -183,7 +183,7 @@ class Help(ServerRequest[ServerAnswer], frozen=True):
 
 
 class HelpResult(ServerRequest[ServerAnswer], frozen=True):
-    """What a helper adds to a partition for a worker, to request ``id`` of that one's clock and generation."""
+    """A helper's additions to a partition for a worker, to request ``id`` of that one's clock and generation."""
 
     worker: int
     helper: int

@@ -1,9 +1,8 @@
-"""Bytes between two who share a secret: records sealed with AES-128-GCM, over a connected socket.
+"""Records between two processes that share a secret, sealed with AES-128-GCM, over a connected socket.
 
 Python's ``ssl`` reads and writes TLS records of 16 KB, each with system calls and turns of its lock of its own, and
 does 0.9 GB/s on loopback where plain sockets do 2.7 and these records 2.2; AES itself does 20 GB/s in records of 256 KB
-(``python -m benchmarks.parameter_server``). So TLS is for meeting (:mod:`.keys`), records are for
-data.
+(``python -m benchmarks.parameter_server``). So TLS is for meeting (:mod:`.keys`), records are for data.
 
 A record is its length (4 bytes, authenticated with it), the sealed bytes, and a tag of 16. Each direction has a key of
 its own, and the nonce counts its records: one that was changed, repeated, left out or moved does not open. Keys are
@@ -96,7 +95,7 @@ class ConnectionLost(PlinkError):
 
 
 class Forged(PlinkError):
-    """What arrived was not sealed by the one at the other end, or makes no sense; the connection is closed."""
+    """A record was not sealed by the other end, or makes no sense; the connection is closed."""
 
 
 class Channel(Protocol):

@@ -1,4 +1,4 @@
-"""Messages of the parameter server: a header of fixed size, what blocks follow, then arrays as they are in memory.
+"""Messages of the parameter server as bytes: a header of fixed size, a list of blocks, then their arrays.
 
 ::
 

@@ -1,5 +1,5 @@
-"""How a worker asks partition 0's arbiter before it sends an update (MLfabric, Viswanathan and Akella 2020, section
-4)."""
+"""Announcements of updates to partition 0's arbiter, before a worker sends them (MLfabric, Viswanathan and Akella 2020,
+section 4)."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ Updates = Mapping[int, Update]  # of one step of a worker, by partition
 
 
 class LocalGroups:
-    """Where workers of one host leave their updates for the one that sends the sum; for any thread.
+    """Updates that workers of one host leave for the one that sends the sum; for any thread.
 
     A worker leaves an update only after servers have counted its step, as an empty one. So it counts once or, where its
     sender does not wait that long or is given up, never.

@@ -1,4 +1,4 @@
-"""What a client keeps of one table: vectors it was given, and its own additions that are not sent yet.
+"""Cache of one table in a client: vectors it was given, and its own additions that are not sent yet.
 
 Both are arrays of the size of the table; memory that was never touched costs nothing, the system gives it on first use.
 """

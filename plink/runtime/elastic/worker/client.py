@@ -1,14 +1,15 @@
-"""What a worker reads and updates parameters with.
+"""Client of the parameter servers: a worker reads and updates parameters with it.
 
 Reads are served from the cache as long as the rule allows; updates are summed in the cache until the worker pushes
 them, and then go to every partition, one message each. The servers must have acknowledged them before
-:meth:`Client.push` returns. A clock ends with its last push. What is asked of several partitions is under way at the
-same time, over a few connections to each server.
-The last update of a clock wants the rows that this one and the clock before have read. Its acknowledgement brings them
-if the state that the rule demands is there; else the first read of the next clock requests all of them.
+:meth:`Client.push` returns. A clock ends with its last push. Requests to several partitions are under
+way at the same time, over a few connections to each server.
 
-Partitions move and servers die meanwhile. A message that was not acknowledged is sent again, to whoever owns the
-partition by then; worker, clock and step tell a server that it has it already.
+The last update of a clock requests the rows that were read at this clock and the one before. Its acknowledgement brings
+them if the state that the rule demands is there; else the first read of the next clock requests all of them.
+
+Partitions move and servers die meanwhile. A message that was not acknowledged is sent again, to the primary of the
+partition by then; by worker, clock and step a server sees that it has it already.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""DSSP in one worker: what it writes down of its clocks, and which state it waits for."""
+"""DSSP in one worker: its records of its clocks, and the state it waits for."""
 
 import time
 from collections.abc import Mapping, Sequence

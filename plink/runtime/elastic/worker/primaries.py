@@ -46,7 +46,7 @@ class PrimaryAddress:
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a client waits until it raises :class:`Unanswered`.
+    """Seconds that a client waits until it raises :class:`Unanswered`.
 
     :ivar primary_s: for a partition's primary to answer, or to become known; longer than the servers' ``read_wait_s``.
     :ivar workers_s: for the other workers to come as far as a read needs.

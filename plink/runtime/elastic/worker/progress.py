@@ -1,7 +1,8 @@
-"""What all workers of a job must agree on, kept in tables of its own: the objective by iteration, and when to stop.
+"""Progress of a job, in tables of its own: the objective by iteration, and when all workers stop.
 
-It is rolled back with the parameters, and who takes over finds it there. Whoever has shard 0 decides for all, and early
-enough: nobody starts the clock that is not to be done without having seen it (by the rule that reads follow).
+The tables are rolled back with the parameters, and a host that takes over finds them there. The worker that has shard 0
+decides for all, and early enough: no worker starts the clock after the last without having read the decision (by the
+rule that reads follow).
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,11 @@
-"""How many steps a worker does at a clock, under rules that have several of them.
+"""Number of steps that a worker does at a clock, under rules that have several of them.
 
 ElasticBSP: a clock is a superstep. All workers see at clock c what all wrote at clock c - 1, however far others are,
 and plan the same barrier, each by itself. No coordinator is needed, and a worker with another plan would only be waited
 for.
 
-ASP: the worker that has shard 0 ends its clock after some time, and ends the job; the others end theirs when they hear
-that anybody has ended it.
+ASP: the worker that has shard 0 ends its clock after some time, and ends the job; the others end theirs when they read
+that a worker has ended it.
 """
 
 import time

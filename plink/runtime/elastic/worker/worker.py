@@ -2,9 +2,8 @@
 
 Clock 0 gives the tables their first values: shard p's part are the rows r with ``r mod shards = p``. From clock 1 on
 a clock is one mini-batch of every shard, an iteration ``app.batches`` clocks. Under ElasticBSP and ASP a clock is some
-mini-batches of every shard, not as many for every worker, and an iteration is one clock. Nothing a worker has is needed
-but what can be had again, from the servers or from the input data: it may go back to any clock, and others may go on
-for it.
+mini-batches of every shard, not as many for every worker, and an iteration is one clock. All that a worker has can be
+had again, from the servers or from the input data: it may go back to any clock, and others may go on for it.
 """
 
 import threading
@@ -40,10 +39,12 @@ class Assignment:
 
 
 class Assigned:
-    """Assignments of one worker; for any thread. Nothing is forgotten: after a roll-back every clock is redone with the
-    shards it had, unless an assignment of the new generation says otherwise.
+    """Assignments of one worker; for any thread.
 
-    :param every_era: there will be an assignment of every generation, and nothing is begun in one before that is there.
+    All of them are kept: after a roll-back every clock is redone with the shards it had, unless there is an assignment
+    of the new generation.
+
+    :param every_generation: every generation has an assignment, and no clock of one is begun before it is there.
     """
 
     def __init__(self, shards: Sequence[int], *, generation: int = -1, every_generation: bool = False) -> None:

@@ -38,7 +38,7 @@ class _Running:
 
 
 class Helping(Protocol):
-    """How workers of one host help others, and are helped."""
+    """Help between the workers of one host and others."""
 
     def start(self, worker: int, primaries: Mapping[int, PrimaryAddress]) -> WorkOff:
         """Let a worker take part; return how it is to work off a clock."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.errors import PlinkError, UsageError
+from plink.errors import PlinkError
 from tests.runners.elastic.live.elastic import Elastic
 
 
@@ -74,13 +74,6 @@ def test_sums_that_are_too_large_end_the_job(tmp_path: Path, tiers: str, table: 
     assert "row 5: " in job.ended.reason
     assert " has room for (smaller " in job.ended.reason
     assert not (tmp_path / "result.json").exists()
-
-
-def test_an_optimiser_under_a_rule_that_shows_gradients_is_refused_before_the_start(tmp_path: Path) -> None:
-    with Elastic(tmp_path, "rt", settings={"rule": "ssp:1"}, more=("--adam",)) as job:
-        job._thread.join(60)
-    assert isinstance(job.error, UsageError)
-    assert str(job.error).startswith("an optimiser (of table m) ")
 
 
 def test_a_table_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) -> None:

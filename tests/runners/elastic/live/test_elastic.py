@@ -12,9 +12,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.transport.fleet import Fleet
-from tests.runners.elastic import topics
 from tests.runners.elastic.live.elastic import Elastic
-from tests.runners.elastic.tally import slow_file
 
 
 @pytest.mark.parametrize("tiers", ["r", "rt", "rrttt"])
@@ -26,15 +24,6 @@ def test_a_job_from_beginning_to_end(tmp_path: Path, tiers: str) -> None:
     assert [line["stage"] for line in job.events("stage")] == [stage]
     iterations = [line["iteration"] for line in job.events("iteration")]
     assert iterations == list(range(40))
-
-
-def test_stage_3(tmp_path: Path) -> None:
-    """Reliable hosts only keep replicas."""
-    with Elastic(tmp_path, "rttt", settings={"active": 1.0, "backup_only": 2.0}) as job:
-        status = job.clock(5)
-        assert status["stage"] == 3
-        assert [host["shards"] for host in status["hosts"] if host["tier"] == "reliable"] == [0]
-        job.finish()
 
 
 def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
@@ -81,59 +70,6 @@ def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
         job.clock(job.clock_now() + 2)
         job.kill("h2")
         job.finish(exactly=False)
-
-
-def test_delays_are_bounded_while_hosts_come_and_go(tmp_path: Path) -> None:
-    """In the log of each server, whoever has which partition; all roll back, too."""
-    more, settings = ("--work-s", "0.004"), {"rule": "ordered:2:100ms"}
-    with Elastic(tmp_path, "rtt", clocks=1000, settings=settings, more=more, timeout_s=200.0) as job:
-        job.clock(4)
-        job.add("n0", "n1")
-        job.until(lambda status: status["workers"] == 5)
-        job.clock(job.clock_now() + 2)
-        job.evict("n0", "h1", seconds=20)
-        job.until(lambda status: status["workers"] == 3)
-        job.clock(job.clock_now() + 2)
-        job.kill("h2")
-        result = job.result()
-    counts = [line["updates"] for line in job.events("traffic") if line["updates"] is not None]
-    assert job.events("rolled back")
-    assert sum(row[0] for row in result["n"])
-    assert max(each["largest"] for each in counts) <= 2
-    assert sum(map(sum, (each["delays"] for each in counts)))
-    assert all(each["total"] <= 2 * sum(each["delays"]) for each in counts)
-
-
-def test_slow_host_has_fewer_shards(tmp_path: Path) -> None:
-    """Once it has been slow for a while; and every update counts once."""
-    more, settings = ("--work-s", "0.008"), {"shares": "speed"}
-    with Elastic(tmp_path, "rtt", clocks=200, settings=settings, more=more, timeout_s=200.0) as job:
-        job.clock(3)
-        slow_file(str(tmp_path / "result.json"), job.pid("h2")).touch()
-        status = job.until(
-            lambda status: sum(host["shards"] for host in status["hosts"] if host["name"] == "h2") <= 2, 60.0
-        )
-        assert sum(host["shards"] for host in status["hosts"]) == job.shards
-        assert status["work"].keys() == {"h0", "h1", "h2"}
-        job.finish()
-
-
-@pytest.mark.parametrize("rule", ["ssp:3", "ssp:9"])
-def test_topics_fit_their_tokens_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
-    """Of the topic model, whose shards have state in tables: with it they change hands."""
-    program, settings = Path(topics.__file__), {"rule": rule}
-    with Elastic(tmp_path, "rt", clocks=260, settings=settings, program=program) as job:
-        job.clock(10)
-        for number in range(2):
-            job.add(f"n{number}")
-            job.until(lambda status: status["workers"] == 3)
-            job.clock(job.clock_now() + 5)
-            job.evict(f"n{number}", seconds=20)
-            job.until(lambda status: status["workers"] == 2)
-        result = job.result()
-    assert result.pop("tokens") == result.pop("wanted")
-    assert all(result.values()), result
-    assert not job.events("rolled back")
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
@@ -293,23 +229,3 @@ def test_hosts_that_come_and_go_leave_nothing_in_the_launcher(tmp_path: Path) ->
         fleets = sum(type(item) is Fleet for item in gc.get_objects())  # isinstance would wake lazy modules
         assert fleets <= 3  # of the two groups, and of the one that closed last
         job.supervisor._queue.put(lambda: job.supervisor._end(9, "that is enough"))
-
-
-def test_rack_is_lost_at_once(tmp_path: Path) -> None:
-    """With a reliable host and transient ones, and without a checkpoint: replicas are in the other rack."""
-    racks = {"h0": "a", "h1": "b", "h2": "a", "h3": "b", "h4": "a", "h5": "b"}
-    with Elastic(tmp_path, "rrtttt", clocks=120, racks=racks, more=("--work-s", "0.02")) as job:
-        job.clock(10)
-        job.kill("h0", "h2", "h4", number=signal.SIGSTOP)
-        job.finish()
-    assert {line["host"] for line in job.events("host") if line["event"] == "failed"} == {"h0", "h2", "h4"}
-    assert not any("the job ends if the rack" in note for note in job.notes)
-
-
-def test_rack_with_primaries_and_replicas_is_named_before_the_start(tmp_path: Path) -> None:
-    racks = {"h0": "a", "h1": "a", "h2": "a", "h3": "b"}
-    with Elastic(tmp_path, "rttt", racks=racks) as job:
-        job.finish()
-    (note,) = (note for note in job.notes if "the job ends if the rack" in note)
-    assert "h[0-2]" in note
-    assert "--checkpoint" in note

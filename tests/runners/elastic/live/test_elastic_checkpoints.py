@@ -46,27 +46,6 @@ def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) ->
     assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
 
 
-def test_a_parameter_server_of_two_is_killed(tmp_path: Path) -> None:
-    """In stage 1 nobody else has its partitions: the other goes on from the checkpoint that both can read."""
-    more = ("--work-s", "0.02")
-    with Elastic(tmp_path, "rr", clocks=90, settings=saving(tmp_path), more=more) as job:
-        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
-        job.kill("h1")
-        job.finish()
-    assert job.events("rolled back")
-
-
-def test_loss_without_a_checkpoint_is_reported(tmp_path: Path) -> None:
-    """In one line, with what would have helped."""
-    with Elastic(tmp_path, "rr", clocks=400) as job:
-        job.clock(10)
-        job.kill("h1")
-        job._thread.join(30)
-    assert job.ended is not None
-    assert job.ended.code == 1
-    assert "--checkpoint" in job.ended.reason
-
-
 def test_another_job_goes_on_exactly_where_one_ended(tmp_path: Path) -> None:
     """From the checkpoint of the last clock, however seldom they are written."""
     first, second = tmp_path / "first", tmp_path / "second"

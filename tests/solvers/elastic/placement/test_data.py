@@ -58,27 +58,6 @@ def test_latest_previous_owner_takes_over_without_loading() -> None:
     assert shard.loaded == {0, 1, 4}
 
 
-def test_takeover_without_a_previous_owner() -> None:
-    shards = (has(1), has(1), has(3, loaded=(1,)), has(3))
-    result = data.without(shards, {3}, {1: 1, 2: 1})
-    assert [shard.owner for shard in result] == [1, 1, 1, 2]
-    assert data.to_load(result) == {(2, False): (3,)}
-
-
-def test_idle_previous_owner_is_skipped_and_kept() -> None:
-    (shard,) = data.without((has(3, 0, 1),), {3}, {1: 1, 2: 1})
-    assert (shard.owner, shard.previous) == (1, (0,))
-    (shard,) = data.without((shard,), {1}, {2: 1})
-    assert (shard.owner, shard.previous) == (2, (0,))
-
-
-def test_shards_go_first_to_those_that_have_them_already() -> None:
-    shards = tuple(has(1, loaded=(2,) if index in (1, 4) else ()) for index in range(6))
-    result = data.rebalanced(shards, {1: 4, 2: 2})
-    assert [index for index, shard in enumerate(result) if shard.next_owner == 2] == [1, 4]
-    assert data.taken_over(result, {1, 2})[4].previous == (1,)
-
-
 def test_next_owner_works_once_the_shard_is_loaded() -> None:
     shards = data.rebalanced((has(1), has(1)), {1: 1, 2: 1})
     assert data.worked_on(data.taken_over(shards, {1, 2})) == {1: (0, 1)}
@@ -90,30 +69,10 @@ def test_next_owner_works_once_the_shard_is_loaded() -> None:
     assert data.worked_on(data.taken_over(shards, {1, 2})) == {1: (0,), 2: (1,)}
 
 
-def test_every_shard_has_a_home_on_a_reliable_host_loaded_ahead_of_need() -> None:
-    shards = data.with_homes((has(5), has(0), has(5), has(5)), [0, 1])
-    assert [shard.previous for shard in shards] == [(1,), (), (0,), (1,)]
-    assert data.to_load(shards) == {(0, True): (2,), (1, True): (0, 3)}
-
-
 def test_loaded_previous_owner_comes_first() -> None:
     home = data.Loading(1, ahead=True)
     (shard,) = data.without((Shard(3, (0,), frozenset({3, 2}), {0: home}),), {3}, {0: 1, 1: 1, 2: 1})
     assert shard.owner == 2
-
-
-def test_unloaded_shard_changes_owner_at_once() -> None:
-    (shard,) = data.taken_over((Shard(1, next_owner=2),), {2})
-    assert (shard.owner, shard.previous, shard.next_owner) == (2, (), None)
-    begun = Shard(1, loading={1: data.Loading(1, ahead=False)}, next_owner=2)
-    assert data.taken_over((begun,), {2}) == (begun,)
-
-
-def test_a_host_gives_up_first_what_it_has_not_loaded_yet() -> None:
-    soon = data.Loading(1, ahead=False)
-    shards = (has(1), Shard(1, loading={1: soon}), has(1), has(1))
-    result = data.rebalanced(shards, {1: 3, 2: 1})
-    assert [shard.next_owner for shard in result] == [None, 2, None, None]
 
 
 @settings(max_examples=40)
@@ -149,11 +108,3 @@ def test_spares_are_the_rarest_shards() -> None:
     assert data.spares(shards, 4, 9, transient) == (3, 0, 1, 7, 2, 6)
     assert data.spares(shards, 4, 2, transient) == (3, 0)
     assert data.spares(shards, 4, 0, transient) == ()
-
-
-def test_lost_host_is_forgotten_and_other_shards_stay() -> None:
-    touched = Shard(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, next_owner=2)
-    alone = Shard(1, (3,), frozenset({1, 3}), {4: SOON}, next_owner=4)
-    result = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})
-    assert result == (Shard(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
-    assert data.without((alone,), {4}, {1: 1}) == (Shard(1, (3,), frozenset({1, 3})),)

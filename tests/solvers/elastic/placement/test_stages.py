@@ -63,13 +63,6 @@ def test_thresholds_that_are_none_are_refused(ratios: tuple[float, float]) -> No
         Thresholds(*ratios)
 
 
-def test_measured_thresholds_are_where_the_reliable_hosts_lines_are_full() -> None:
-    # 100 MB/s, of which 80: four hosts' workers of 20 in stage 1 (three transient ones and itself); in stage 2 the
-    # worker's own 20, and 60 of replicas, 2 for each transient host.
-    result = measured_thresholds(MeasuredTraffic(worker=20e6, capacity=100e6, replica=2e6), THESIS)
-    assert (result.active, result.backup_only) == (pytest.approx(3), pytest.approx(30))
-
-
 def test_a_bottleneck_that_holds_the_workers_down_is_still_one() -> None:
     """Five hosts share a reliable one's line: each gets a fifth of it, however much it would take."""
     result = measured_thresholds(MeasuredTraffic(worker=100e6 / 5, capacity=100e6), Thresholds(9, 15))
@@ -80,16 +73,6 @@ def test_a_bottleneck_that_holds_the_workers_down_is_still_one() -> None:
 def test_measurements_that_differ_little_change_nothing() -> None:
     now = Thresholds(3, 30)
     assert measured_thresholds(MeasuredTraffic(worker=21e6, capacity=100e6, replica=2e6), now) == now
-
-
-def test_each_threshold_on_the_way_down_must_be_undercut() -> None:
-    """Ten reliable hosts: edges at 20 and 30, left at 18 and 27."""
-    limits = Thresholds(2.0, 3.0)
-    wanted = {28: STAGE_3, 27: STAGE_2, 21: STAGE_2, 20: STAGE_2, 19: STAGE_2, 18: STAGE_1, 1: STAGE_1}
-    assert {transient: stage_for(10, transient, limits, STAGE_3) for transient in wanted} == wanted
-    assert stage_for(10, 19, limits, STAGE_2) is STAGE_2
-    assert stage_for(10, 28, limits, STAGE_2) is STAGE_2, "up it goes over the edge itself"
-    assert stage_for(10, 31, limits, STAGE_2) is STAGE_3
 
 
 def test_measured_thresholds_by_hand() -> None:
