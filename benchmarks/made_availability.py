@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.model.spot.availability import AvailabilityTrace
-from plink.model.spot.prices import HOUR_S
+from plink.model.spot.prices import HOUR_S, AvailabilityTrace
 
 
 @dataclass(frozen=True)

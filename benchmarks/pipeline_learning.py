@@ -34,8 +34,7 @@ from benchmarks.record import Bar, record, seeds_of  # noqa: E402
 from plink.model.hosts import Host, Hosts  # noqa: E402
 from plink.model.pipeline.document import PipelineStage, StageBoundary  # noqa: E402
 from plink.model.pipeline.plan import PipelinePlan  # noqa: E402
-from plink.model.pipeline.shape import Kind, base_depths  # noqa: E402
-from plink.model.pipeline.versions import minibatches_of_update, update_of, version_of  # noqa: E402
+from plink.model.pipeline.shape import Kind, base_depths, minibatches_of_update, update_of, version_of  # noqa: E402  # noqa: E402
 
 STAGES, ACCUMULATE = 4, 4
 _SEEDS = 5

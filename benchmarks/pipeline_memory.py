@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.pipeline_runs import ENV, ROOT, plink_output
 from benchmarks.record import Bar, record
-from plink.model.pipeline.plan_file import read_pipeline
+from plink.model.pipeline.plan import read_pipeline
 
 if TYPE_CHECKING:
     from benchmarks.thesis_plot import ThesisPlot

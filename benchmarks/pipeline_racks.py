@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.labs import BenchLab, lab
 from benchmarks.pipeline_runs import PROGRAM, ROOT, data_parallel_s, pipeline_s, plink_output
 from benchmarks.record import Bar, record
-from plink.model.pipeline.plan_file import read_pipeline
+from plink.model.pipeline.plan import read_pipeline
 from plink.model.storage import read_document
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from benchmarks.spot_strategies import NAMES, strategies_for
 from plink.features.spot.simulate import comparison_for
 from plink.model.spot.market_file import MarketFile, market_file_from
 from plink.model.spot.prices import Market, Prices
-from solvers.spot.comparing import StrategyResult, compare, draw_starts
 from solvers.spot.deciding import Anchors, Footprint, Offer, Quote, decide, offer_book
+from solvers.spot.footprint import Application
 from solvers.spot.made import KINDS, MadeMarket, MarketKind, make_prices
-from solvers.spot.scaling import Application
-from solvers.spot.strategies import Comparison
+from solvers.spot.strategies import Comparison, StrategyResult, compare, draw_starts
 
 _DAYS, _TRAIN_DAYS, _SEED, _STRESS = 150, 90, 7, 4.0
 _STARTS = {2: 1000, 20: 100}

@@ -17,9 +17,8 @@ from benchmarks.spot_strategies import strategies_for
 from plink.errors import NoAnswer
 from plink.model.spot.market_file import market_file_from
 from plink.model.spot.prices import HOUR_S
-from solvers.spot.comparing import compare, draw_starts
 from solvers.spot.simulating import work_of
-from solvers.spot.strategies import Comparison
+from solvers.spot.strategies import Comparison, compare, draw_starts
 
 _HOURS, _STARTS, _OPTIMA = 2.0, 1000, 100
 _DEADLINES_H = (2.2, 3.0, 6.0)

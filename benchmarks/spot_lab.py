@@ -30,10 +30,9 @@ from plink.records.elastic_log import HostEvent, RollBackLogEntry, read_elastic_
 from runners.spot.journal import FOLDER, read_journal
 from solvers.spot.billing import BILLINGS
 from solvers.spot.deciding import Anchors, Footprint, offer_book
-from solvers.spot.footprint import Outlook
+from solvers.spot.footprint import Application, Outlook, Scaling
 from solvers.spot.ledger import Ledger
 from solvers.spot.offers import anchors_of, application_of, rate_offers
-from solvers.spot.scaling import Application, Scaling
 from solvers.spot.simulating import Acquire, SimulatedMarkets, SimulationOutcome, Start, simulate_job
 from solvers.spot.strategies import BidBrain
 from tests.runners.spot.local_job import SPEED, bill, rented, status_of

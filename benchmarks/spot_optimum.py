@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, Floats
 from solvers.spot.billing import End, Stay
-from solvers.spot.scaling import Application
+from solvers.spot.footprint import Application
 from solvers.spot.simulating import SimulatedMarkets
 from solvers.spot.strategies import Comparison
 

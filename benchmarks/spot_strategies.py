@@ -15,8 +15,7 @@ import numpy as np
 
 from solvers.spot import strategies
 from solvers.spot.deciding import Anchors, Footprint, offer_book
-from solvers.spot.odds import EvictionOdds
-from solvers.spot.odds_kernels import next_above
+from solvers.spot.odds import EvictionOdds, next_above
 from solvers.spot.simulating import Acquire, CheckpointPolicy, SimulatedMarkets, Strategy
 from solvers.spot.strategies import CHECKPOINT_S, BidBrain, Comparison, Standard, strategy_for
 

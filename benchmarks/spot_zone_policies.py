@@ -13,11 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from plink.model.spot.availability import AvailabilityTrace
-from plink.model.spot.prices import HOUR_S
+from plink.model.spot.prices import HOUR_S, AvailabilityTrace
 from solvers.spot.billing import Billing, Charge, End, Stay
-from solvers.spot.hazard import ExponentialEvictions, Interruptions
-from solvers.spot.scaling import Application
+from solvers.spot.footprint import Application
+from solvers.spot.odds import ExponentialEvictions, Interruptions
 
 
 @dataclass(frozen=True)

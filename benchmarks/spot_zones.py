@@ -23,8 +23,8 @@ from benchmarks.spot_zone_policies import (
     simulate_zones,
 )
 from solvers.spot.billing import BILLINGS
-from solvers.spot.hazard import advisor_rate, prior
-from solvers.spot.scaling import Application
+from solvers.spot.footprint import Application
+from solvers.spot.odds import advisor_rate, prior
 
 _DAYS, _NODES = 45, 16
 _TRAIN_SHARE = 0.3  # of the histories: BidBrain knows them, and the rest is simulated

@@ -26,8 +26,8 @@ from plink.features.diagnose.run import examine as examine
 from plink.features.elastic.request import ElasticRequest as ElasticRequest
 from plink.features.elastic.run import ElasticObserver as ElasticObserver
 from plink.features.elastic.run import run_elastic as run_elastic
-from plink.features.launch.recording import RecordRequest as RecordRequest
 from plink.features.launch.run import LaunchRequest as LaunchRequest
+from plink.features.launch.run import RecordRequest as RecordRequest
 from plink.features.launch.run import dry_run as dry_run
 from plink.features.launch.run import launch as launch
 from plink.features.measure.request import ProbeRequest as ProbeRequest
@@ -36,12 +36,12 @@ from plink.features.order.request import OrderRequest as OrderRequest
 from plink.features.order.run import reorder as reorder
 from plink.features.pipeline.assess import assess_pipeline as assess_pipeline
 from plink.features.pipeline.plan import plan_pipeline as plan_pipeline
+from plink.features.pipeline.plan import simulate_pipeline as simulate_pipeline
 from plink.features.pipeline.plan import verify_pipeline as verify_pipeline
 from plink.features.pipeline.request import PipelineProfileRequest as PipelineProfileRequest
 from plink.features.pipeline.request import PipelineRequest as PipelineRequest
 from plink.features.pipeline.request import PipelineSimulationRequest as PipelineSimulationRequest
 from plink.features.pipeline.request import PipelineTrainingRequest as PipelineTrainingRequest
-from plink.features.pipeline.simulate import simulate_pipeline as simulate_pipeline
 from plink.features.pipeline.train import profile_pipeline as profile_pipeline
 from plink.features.pipeline.train import train_pipeline as train_pipeline
 from plink.features.plan.request import PlanRequest as PlanRequest
@@ -82,7 +82,7 @@ from plink.model.network import read_network as read_network
 from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
 from plink.model.pipeline.plan import PipelinePlan as PipelinePlan
-from plink.model.pipeline.plan_file import read_pipeline as read_pipeline
+from plink.model.pipeline.plan import read_pipeline as read_pipeline
 from plink.model.pipeline.profile import ModelProfile as ModelProfile
 from plink.model.pipeline.profile import read_profile as read_profile
 from plink.model.plan import Plan as Plan
@@ -90,13 +90,13 @@ from plink.model.plan import read_plan as read_plan
 from plink.model.schedule_file import read_schedule as read_schedule
 from plink.model.spot.market_file import read_market_file as read_market_file
 from plink.model.spot.price_files import read_spot_histories as read_spot_histories
-from plink.runtime.metric import report_metric as report_metric
-from runners.job.job import Job as Job
+from plink.runtime.step_report import report_metric as report_metric
+from runners.job.placement import PlacementError as PlacementError
 from runners.job.placement import RankLocation as RankLocation
-from runners.job.result import PlacementError as PlacementError
-from runners.job.result import RunResult as RunResult
+from runners.job.placement import RunResult as RunResult
+from runners.job.runner import Job as Job
 from runners.job.runner import RunObserver as RunObserver
-from runners.spot.release import release_spot as release_spot
+from runners.spot.process import release_spot as release_spot
 from runners.spot.status import spot_status as spot_status
 
 __version__: str

@@ -10,9 +10,7 @@ from typing import Any
 from plink.errors import PlinkError, UnknownHost
 from plink.model.hosts import Hosts
 from plink.model.network_file import MachineIdentity
-from plink.transport.connector import Connector
-from plink.transport.fleet import Fleet
-from plink.transport.peers import sample_peers
+from plink.transport.fleet import Connector, Fleet, sample_peers
 from plink.transport.program import AgentProgram
 from probes.disjoint_pairs import all_rounds
 from probes.measurements import Measurements

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from plink.errors import HostError
+from plink.errors import HostError, UsageError
 from plink.model.hosts import Host
 from plink.transport.program import BOOTSTRAP
 
@@ -111,9 +112,13 @@ def start(
     try:
         # In a session of its own: Ctrl-C is for plink, which ends the ranks in order.
         process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
-            stderr=None if end_timeout_s is None else subprocess.PIPE, env=environment,
-        )  # fmt: skip
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            stderr=None if end_timeout_s is None else subprocess.PIPE,
+            env=environment,
+        )
     except OSError as error:
         raise HostError(host.name, f"cannot start {argv[0]}: {error.strerror}") from None
     return ChildConnection(process, end_timeout_s)
@@ -125,3 +130,19 @@ class LocalConnector:
     def open(self, host: Host) -> ChildConnection:
         """Start the bootstrap with this interpreter."""
         return start(host, [sys.executable, "-c", BOOTSTRAP])
+
+
+class ExecConnector:
+    """Connector by ``kubectl exec``, whose standard input and output are the connection.
+
+    :raises UsageError: where kubectl is not installed.
+    """
+
+    def __init__(self) -> None:
+        if shutil.which("kubectl") is None:
+            raise UsageError("--runner kubernetes: kubectl is not installed here")
+
+    def open(self, host: Host) -> ChildConnection:
+        """Start an agent in the pod of the host's name."""
+        argv = ("kubectl", "exec", "--stdin", "--quiet", host.name, "--", "python3", "-c", BOOTSTRAP)
+        return start(host, argv, _END_TIMEOUT_S)

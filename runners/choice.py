@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 from plink.errors import no_choice
 from plink.model.hosts import Hosts
-from plink.transport.connector import Connector
+from plink.transport.fleet import Connector
 from runners.child import LocalConnector
-from runners.job.fleet_runner import FleetRunner
+from runners.job.fleet_runner import FleetRunner, TorchrunRunner
 from runners.job.runner import Runner
-from runners.job.torchrun_runner import TorchrunRunner
 from runners.launchers.external_runner import ExternalLauncherRunner
 from runners.launchers.slurm import Slurm
 
@@ -28,17 +27,17 @@ def _local(connect: Callable[[], Connector]) -> Runner:
 
 
 def _torchrun(connect: Callable[[], Connector]) -> Runner:
-    return TorchrunRunner(connect())
+    return TorchrunRunner("torchrun", connect())
 
 
 def _mpirun(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.which_mpi import mpirun
+    from runners.launchers.mpi import mpirun
 
     return ExternalLauncherRunner(mpirun(_over_ssh(connect)))
 
 
 def _mpich(connect: Callable[[], Connector]) -> Runner:
-    from runners.launchers.which_mpi import mpich
+    from runners.launchers.mpi import mpich
 
     return ExternalLauncherRunner(mpich(_over_ssh(connect)))
 

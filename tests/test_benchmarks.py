@@ -27,7 +27,7 @@ from benchmarks.stragglers import DisruptedMachine, Pattern, PowerLaw, SlowWorke
 from plink.model.hosts import read_hosts
 from plink.model.spot.market_file import read_market_file
 from plink.pictures import PAGE
-from solvers.spot.scaling import Application, Scaling
+from solvers.spot.footprint import Application, Scaling
 
 
 def test_metric_passes_or_misses_its_bar() -> None:

@@ -26,7 +26,7 @@ def compile_pipelines() -> None:
     """Plan a small model on few hosts and on more."""
     from plink.features.pipeline.plan import plan_pipeline
     from plink.features.pipeline.request import PipelineRequest
-    from plink.model.pipeline.pipedream_graph import profile_from_graph
+    from plink.model.pipeline.exports import profile_from_graph
 
     profile = profile_from_graph(_GRAPH, "graph.txt", 64)
     for number in _HOSTS:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from plink.runtime.pipeline.app import PipelineApp
-from plink.runtime.pipeline.tensor_counter import AllocatorCounter, TensorCounter, counter_of
+from plink.runtime.pipeline.layer_memory import AllocatorCounter, TensorCounter, counter_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # ranks import the examples too
 from examples.ddp_vgg import CLASSES, SIDE, network

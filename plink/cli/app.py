@@ -70,11 +70,11 @@ GROUPS = {
     },
     "Jobs": {
         "submit": (
-            "launch.submit:submit",
+            "launch.command:submit",
             "Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.",
         ),
         "manifests": (
-            "launch.manifests:manifests",
+            "launch.command:manifests",
             "Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.",
         ),
         "runs": ("runs.command:app", "List the jobs that `plink launch` ran here, the latest first."),

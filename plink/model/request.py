@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
-from typing import Annotated, Any, get_args
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from plink.errors import UsageError, no_choice
 from plink.model.units import parse_bytes, parse_limit, typed_seconds
@@ -83,7 +84,7 @@ class Field:
         if self.option.choices:
             return Choices(self.option.choices)
         numbers = {int: "N", float: "X"}
-        kinds = {kind for kind in get_args(self.type) or (self.type,) if kind is not type(None)}
+        kinds = set(_kinds(self.type))
         named = self.option.metavar or (self.text and self.text.metavar)
         name = named or next((word for kind, word in numbers.items() if kind in kinds), None)
         least, most = self.option.least, self.option.most
@@ -96,12 +97,14 @@ class Field:
 class FeatureRequest:
     """Request to a feature, checked as it is made.
 
-    :raises UsageError: for a value that is out of range or no choice.
+    :raises UsageError: for a value that is out of range or no choice, and for one text instead of several.
     """
 
     def __post_init__(self) -> None:
         for field in fields_of(type(self)):
             value = getattr(self, field.name)
+            if isinstance(value, str) and all(get_origin(kind) in (tuple, list) for kind in _kinds(field.type)):
+                raise UsageError(f"{field.names[0]} {value}: give a tuple of texts, not one text")
             if value is not None:
                 field.option.check(field.names[0], value)
 
@@ -116,6 +119,12 @@ def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
             text = next((note for note in notes if isinstance(note, Text)), None)
             fields.append(Field(field.name, get_args(field.type)[0], option, text))
     return tuple(fields)
+
+
+def _kinds(annotation: Any) -> tuple[Any, ...]:
+    """Return the types that a value can have, but for None."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return tuple(kind for kind in kinds if kind is not type(None))
 
 
 def typed_words(request: FeatureRequest) -> list[str]:

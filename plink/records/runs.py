@@ -109,7 +109,7 @@ class Record:
         self._logs.line(rank, stream, line)
 
     def finish(self, result: JsonObject) -> None:
-        """Record the result, as of :meth:`runners.job.result.RunResult.to_json`, and close the logs."""
+        """Record the result, as of :meth:`runners.job.placement.RunResult.to_json`, and close the logs."""
         self._logs.close()
         try:
             write_document(self.folder / _FILE, self._request | result | {"id": self.folder.name})

@@ -34,8 +34,18 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
-from plink.runtime.membership import Registration, folded, missing, refusal, registration_from
-from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
+from plink.runtime.membership import (
+    Registration,
+    digest,
+    find_self,
+    folded,
+    is_loopback,
+    missing,
+    numeric,
+    read_roster,
+    refusal,
+    registration_from,
+)
 from plink.transport.addresses import canonical, family_of, local_addresses, source_address_for
 
 PORT = 29500  # torchrun's default
@@ -349,9 +359,13 @@ def _serve(address: str, port: int, timeout_s: float) -> TCPStore | None:
         sock.listen(_BACKLOG)
         host, bound = sock.getsockname()[:2]
         return TCPStore(
-            {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), bound, is_master=True,
-            timeout=timedelta(seconds=timeout_s), wait_for_workers=False, master_listen_fd=sock.detach(),
-        )  # fmt: skip
+            {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host),
+            bound,
+            is_master=True,
+            timeout=timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+            master_listen_fd=sock.detach(),
+        )
     except OSError as error:
         sock.close()
         if error.errno == errno.EADDRINUSE:

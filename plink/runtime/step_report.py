@@ -1,15 +1,32 @@
 """Report of a training step: what all-reduces of a group tell rank 0 of its bytes and its seconds, as one line."""
 
 import itertools
+import json
+import math
 import re
 import statistics
 import time
 from collections import Counter, deque
 
+METRIC_KEY = "plink_metric"
+
+
 _MAX_CALLS = 4096
 _MIN_STEPS = 4
 _MIN_SHARE = 0.01  # of all bytes: smaller all-reduces (losses, metrics) begin no step
 _LINE = re.compile(r"plink: (\d+) steps of (\d+\.\d+) s, each all-reduces (\d+) bytes")
+
+
+def report_metric(value: float, unit: str = "s") -> None:
+    """Print a metric of the program, such as the seconds of a step, as a line of JSON that ``plink compare`` reads.
+
+    Call it as often as you like, on any rank; the median of the first rank that calls it counts.
+
+    :raises ValueError: for a value that is not above 0 and finite.
+    """
+    if not 0 < value < math.inf:
+        raise ValueError(f"a metric must be above 0 and finite, not {value!r}")
+    print(json.dumps({METRIC_KEY: value, "unit": unit}), flush=True)
 
 
 class StepCounter:

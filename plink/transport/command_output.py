@@ -24,9 +24,13 @@ class TooMuchOutput(subprocess.SubprocessError):
 
 
 def run_to_end(
-    argv: Sequence[str], timeout_s: float, stdin: bytes | None = None, env: Mapping[str, str] | None = None,
-    cwd: str | None = None, renew: Callable[[], None] | None = None,
-) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    argv: Sequence[str],
+    timeout_s: float,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    renew: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
     """Run a command, in a session of its own, until it has ended and closed its output.
 
     Its whole process group is killed when it prints or takes too much, and when anything is raised here, also by
@@ -38,9 +42,18 @@ def run_to_end(
     """
     deadline, null, pipe = time.monotonic() + timeout_s, subprocess.DEVNULL, subprocess.PIPE
     out, err, rest = bytearray(), bytearray(), memoryview(stdin or b"")
-    with subprocess.Popen(
-        argv, stdin=null if stdin is None else pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=env, cwd=cwd
-    ) as process, selectors.DefaultSelector() as selector:  # fmt: skip
+    with (
+        subprocess.Popen(
+            argv,
+            stdin=null if stdin is None else pipe,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+            env=env,
+            cwd=cwd,
+        ) as process,
+        selectors.DefaultSelector() as selector,
+    ):
         try:
             if process.stdin is not None:
                 selector.register(process.stdin, selectors.EVENT_WRITE)

@@ -6,17 +6,19 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from plink.errors import HostError, ProtocolError
 from plink.model.hosts import Host
-from plink.transport.connector import AgentConnection, Connector
-from plink.transport.json_lines import LineBuffer, encode_line
 from plink.transport.program import AgentProgram
-from plink.transport.stdio_channel import HELLO
+from plink.transport.stdio_channel import HELLO, LineBuffer, decode_line, encode_line
+
+# What is under way ("connecting", "measuring", "fitting"), how much of it is done, and of how much.
+Progress = Callable[[str, int, int], None]
+
 
 LEASE_S = 30.0
 _RENEWALS_PER_LEASE = 5
@@ -37,14 +39,45 @@ _POLL_S = 0.2
 _TICK_S = 0.5
 _MIN_PAUSE_S = 2.0  # more than that is a pause
 _OVERDUE_S = 1.0
+_MAX_PEERS = 8  # some may be this very host under other names, or names that it cannot look up
+
+
+class AgentConnection(Protocol):
+    """The controller's end of the connection to one agent; one thread may read while another writes."""
+
+    def read(self) -> bytes:
+        """Return the next bytes from the agent; empty at the end."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to the agent.
+
+        :raises OSError: when the connection is closed.
+        """
+
+    def exit_reason(self) -> str:
+        """Return the last line that the remote end wrote to standard error, or its exit status; after the end only."""
+
+    def close(self) -> None:
+        """Close the connection; the agent then ends. May be called twice, and from another thread."""
+
+
+class Connector(Protocol):
+    """A way to reach hosts."""
+
+    def open(self, host: Host) -> AgentConnection:
+        """Run :data:`plink.transport.program.REMOTE_COMMAND` on the host.
+
+        :raises HostError: when the host cannot be reached; says why in one line.
+        """
 
 
 @dataclass(frozen=True)
 class AgentMessage:
-    """One message of an agent; ``body`` is None when the agent is lost, and ``error`` then says why."""
+    """One message of an agent, as its program declares it; ``body`` is None when the agent is lost, and ``error`` then
+    says why."""
 
     host: str
-    body: dict[str, Any] | None
+    body: Any
     error: HostError | None = None
 
 
@@ -182,13 +215,13 @@ class Fleet:
         while True:
             try:
                 for text in buffer.lines(data):
-                    body = self._program.messages.decode(text)
-                    if body is None:
+                    body = decode_line(text)
+                    if body is None or "type" not in body:
                         junk_bytes += len(text) + 1
                         if junk_bytes > MAX_JUNK_BYTES:
                             raise ProtocolError(f"it sent more than {MAX_JUNK_BYTES >> 20} MiB that is no message")
                     elif body["type"] != "alive":
-                        self._put(AgentMessage(host.name, body))
+                        self._put(AgentMessage(host.name, self._program.checked(body)))
                 if len(buffer) > MAX_LINE_BYTES:
                     raise ProtocolError(f"it sent more than {MAX_LINE_BYTES >> 20} MiB without the end of a line")
             except ProtocolError as error:
@@ -349,3 +382,18 @@ def _handshake(host: Host, connection: AgentConnection, bundle: bytes) -> bytes:
     finally:
         alarm.cancel()
     return buffer.split(hello, 1)[1]
+
+
+def sample_peers(addresses: Sequence[str]) -> dict[str, list[str]]:
+    """Return for each address up to eight different ones of others, for
+    :func:`plink.transport.addresses.own_address_towards`.
+
+    Not all of them: N hosts would be sent N^2 addresses. They are spread over the list, because neighbours in it may
+    all be one machine; the first is among them. Where all hosts have the same address it is that one; a single host
+    has no peers.
+    """
+    if len(addresses) < 2:
+        return {own: [] for own in addresses}
+    distinct = list(dict.fromkeys(addresses))
+    sample = distinct[:: -(-len(distinct) // (_MAX_PEERS + 1))]
+    return {own: [peer for peer in sample if peer != own][:_MAX_PEERS] or sample for own in distinct}

@@ -10,11 +10,13 @@ import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from plink.errors import UsageError
-from plink.transport.message_schema import ANY_MESSAGE, MessageSchema
+import msgspec
 
-CHANNEL_MODULES = ("plink.transport.json_lines", "plink.transport.stdio_channel")
+from plink.errors import ProtocolError, UsageError
+
+CHANNEL_MODULES = ("plink.transport.stdio_channel",)
 
 # Makes the modules (and bare packages above them) in the order given; calls main().
 _RUN = """\
@@ -74,11 +76,23 @@ _MAX_ARGUMENT_BYTES = 1 << 17  # MAX_ARG_STRLEN of Linux: one argument, with the
 class AgentProgram:
     """Source modules of a program that runs on hosts; the last one's ``main(**settings)`` is what runs.
 
-    :param messages: schema of what it sends; the controller gives a host up that sends anything invalid.
+    :param messages: union of the Structs that it sends, tagged by ``type``; the controller gives a host up that sends
+        anything else. None: it sends objects of any type.
     """
 
     modules: tuple[str, ...]
-    messages: MessageSchema = ANY_MESSAGE
+    messages: Any = None
+
+    def checked(self, message: dict[str, Any]) -> Any:
+        """Return a message of the program, as a Struct where there is one for it.
+
+        :raises ProtocolError: the message is invalid.
+        """
+        try:
+            msgspec.convert(message["type"], str)
+            return message if self.messages is None else msgspec.convert(message, self.messages)
+        except msgspec.ValidationError as error:
+            raise ProtocolError(f"invalid message: {error}") from None
 
     def bundle(self, settings: dict[str, object]) -> bytes:
         """Return what is written to the agent's standard input before any message."""

@@ -28,6 +28,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+LOW_PRIORITY = "PLINK_LOW_PRIORITY"  # if set, a program starts at low priority until it has work
+_FILE = "/proc/self/autogroup"
+_NICE = b"10"  # a tenth of what others get; with 19 a host that is busy with something else never lets it begin
+# The kernel lets such changes through ten times a second, of all users together. Lowering is worth a wait of a second;
+# raising must get through even where a hundred others try.
+_TRIES, _RETRY_S = {True: 10, False: 100}, 0.1
+
+
 GRACE_S = 2.0
 NOT_STARTED = 127
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -37,9 +45,34 @@ _PARENT_CHECK_S = 0.5
 _HELPERS_GRACE_S = 1.0  # for helpers of libraries to end after the program
 _SAME_SIGNAL_WINDOW_S = 1.0  # within which a signal may come both directly and by the supervisor
 _MAX_NAMED = 4
-
 # By signal: deliveries that came by one path only so far (which path, when).
 _unmatched: dict[int, deque[tuple[int, float]]] = {}
+
+
+def set_low_priority(enabled: bool) -> None:
+    """Lower the CPU priority of this process's session, which must be plink's own, or restore it.
+
+    A process that starts beside a running job takes only the cores that the job leaves free.
+
+    Only root may take back a nice value of a process, but anybody that of a session (sched(7), "The autogroup
+    feature"). Where there are no autogroups nothing changes.
+    """
+    try:
+        file = os.open(_FILE, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        for _ in range(_TRIES[enabled]):
+            try:
+                os.write(file, _NICE if enabled else b"0")
+            except BlockingIOError:
+                time.sleep(_RETRY_S)
+            else:
+                break
+    except OSError:
+        pass
+    finally:
+        os.close(file)
 
 
 def become_subreaper() -> bool:
@@ -207,9 +240,10 @@ class ProcessTree:
         deadline = time.monotonic() + _HELPERS_GRACE_S
         while self._is_subreaper and self._collect():
             orphans = [
-                f"{process.name} (process {pid})" for pid, process in _processes().items()
+                f"{process.name} (process {pid})"
+                for pid, process in _processes().items()
                 if process.parent == os.getpid() and pid not in self._codes and process.state != "Z"
-            ]  # fmt: skip
+            ]
             if not orphans or time.monotonic() >= deadline:
                 more = [f"{len(orphans) - _MAX_NAMED} more"] if len(orphans) > _MAX_NAMED else []
                 return ", ".join([*orphans[:_MAX_NAMED], *more]) or None

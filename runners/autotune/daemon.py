@@ -4,18 +4,175 @@ It runs in the launcher, between messages of the ranks, and never waits.
 """
 
 import base64
+import contextlib
 import json
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, TextIO, TypedDict
 
-from plink.errors import PlinkError
+import numpy as np
+from msgspec import Meta
+
+from plink.errors import InputError, PlinkError, UsageError
+from plink.model.codec import convert
 from plink.model.schedule import Schedule, forward_and_reverse
-from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
-from runners.autotune.log import TuningLog, stretch_from
-from solvers.autotune.observed import MasterAssignment
-from solvers.autotune.trajectory import WAIT, WATCH, AutotuneSettings, TuningDecision, TuningTrajectory, decide
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic
+from solvers.autotune.trajectory import (
+    WAIT,
+    WATCH,
+    AutotuneSettings,
+    ObservedInterval,
+    TuningDecision,
+    TuningTrajectory,
+    decide,
+    imbalance,
+)
 from solvers.schedules.hierarchical import two_level_reduce_scatter
+
+# Log of Autotune, ``plink.autotune/1``: JSON lines, a head and one line for each stretch of the job.
+#
+# It has all measurements, so that the decisions can be replayed from it.
+
+
+SCHEMA = "plink.autotune/1"
+NAME = "autotune.jsonl"
+_MAX_LINE_CHARS = 1 << 28
+RankId = Annotated[int, Meta(ge=0, lt=1 << 20)]
+Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Figure = Annotated[float, Meta(ge=0, lt=1 << 62)]
+
+
+class StretchEntry(TypedDict):
+    """One stretch as rank 0 reports it."""
+
+    epoch: Total
+    """Number of the assignment that the job aggregated by."""
+    jobs: Total
+    """All-reduces."""
+    bytes: Total
+    """What they reduced."""
+    seconds: Annotated[float, Meta(gt=0, lt=1e9)]
+    """How long it took."""
+    seen: list[tuple[RankId, RankId, Figure, Figure, Figure]]
+    """Of each pair of ranks that exchanged something: from, to, bytes, busy seconds, round trip in seconds."""
+
+
+class MastersEntry(TypedDict):
+    """Who aggregates, as the head of the log has it."""
+
+    groups: list[list[RankId]]
+    """The ranks of each group."""
+    local_masters: Annotated[list[list[RankId]], Meta(min_length=1)]
+    """For each chunk the rank that aggregates it in each group."""
+    global_group: list[RankId]
+    """For each chunk the group whose local master aggregates it for all."""
+
+
+class TuningLog:
+    """Log that is written while the job runs, a line at a time."""
+
+    def __init__(self, path: Path, assignment: MasterAssignment, settings: AutotuneSettings, hosts: list[str]) -> None:
+        """:param hosts: the host of each rank. :raises PlinkError: when it cannot be written."""
+        try:
+            self._file: TextIO = path.open("w")
+        except OSError as error:
+            raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+        self._write(schema=SCHEMA, hosts=hosts, settings=asdict(settings), **assignment_to_json(assignment))
+
+    def add(self, at_s: float, entry: dict[str, Any], decision: TuningDecision) -> None:
+        """Add one interval and the decision on it."""
+        new = {} if decision.assignment is None else assignment_to_json(decision.assignment)
+        self._write(at_s=round(at_s, 3), **entry, action=decision.action, reason=decision.reason, **new)
+
+    def _write(self, **line: Any) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        with contextlib.suppress(OSError):  # what could not be written before
+            self._file.close()
+
+
+def assignment_to_json(assignment: MasterAssignment) -> dict[str, Any]:
+    """As it stands in the log."""
+    return {
+        "groups": [[int(rank) for rank in group] for group in assignment.groups],
+        "local_masters": assignment.local_masters.tolist(),
+        "global_group": assignment.global_group.tolist(),
+        "imbalance": round(imbalance(assignment), 4),
+    }
+
+
+def stretch_from(value: object, ranks: int, location: str) -> ObservedInterval:
+    """What rank 0 reports of one stretch.
+
+    :raises InputError: when it is no such report. :raises UsageError: when the rates are no measurements.
+    """
+    report = convert(StretchEntry, value, location)
+    sent, busy = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
+    rtt = np.full((ranks, ranks), np.nan)
+    for i, j, *figures in report["seen"]:
+        if max(i, j) >= ranks:
+            raise InputError(f"{location}: seen", f"expected ranks from 0 to {ranks - 1}, got {max(i, j)}")
+        sent[i, j], busy[i, j], rtt[i, j] = figures
+    # Unknown where the kernel's clock is too coarse to see anything under way.
+    rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
+    observed = ObservedTraffic(np.where(busy > 0, sent, 0.0), rate, rtt)
+    return ObservedInterval(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
+
+
+def read_log(
+    path: Path,
+) -> tuple[MasterAssignment, AutotuneSettings, Iterator[tuple[dict[str, Any], ObservedInterval]]]:
+    """The masters at first, the settings, and each line with its stretch.
+
+    :raises InputError: naming the invalid line.
+    """
+    lines = _lines(path)
+    location = f"{path}: line 1"
+    head = next(lines, None)
+    if head is None or head.get("schema") != SCHEMA:
+        raise InputError(location, f"not the first line of an Autotune log ({SCHEMA})")
+    settings = convert(AutotuneSettings, head.get("settings"), location, "settings")
+    masters = convert(MastersEntry, head, location)
+    try:
+        local, of_chunk = (np.array(masters[key], dtype=np.int32) for key in ("local_masters", "global_group"))
+        assignment = MasterAssignment(masters["groups"], local, of_chunk)
+    except (ValueError, UsageError) as error:
+        raise InputError(location, str(error)) from None
+    return assignment, settings, _stretches(path, lines, assignment.ranks)
+
+
+def _stretches(
+    path: Path, lines: Iterator[dict[str, Any]], ranks: int
+) -> Iterator[tuple[dict[str, Any], ObservedInterval]]:
+    for number, line in enumerate(lines, 2):
+        location = f"{path}: line {number}"
+        convert(float, line.get("at_s", 0.0), location, "at_s")
+        try:
+            yield line, stretch_from(line, ranks, location)
+        except UsageError as error:
+            raise InputError(location, str(error)) from None
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open() as file:
+            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_CHARS), ""), 1):
+                if not text.endswith("\n"):
+                    return  # the job ended in the middle of it
+                try:
+                    line = json.loads(text)
+                except (ValueError, RecursionError):
+                    line = None
+                if not isinstance(line, dict):
+                    raise InputError(f"{path}: line {number}", "no JSON object")
+                yield line
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), getattr(error, "strerror", None) or "not a text file") from None
 
 
 class Daemon:
@@ -54,6 +211,8 @@ class Daemon:
         return [] if decision.assignment is None else [self._answer(decision.assignment)]
 
     def _answer(self, assignment: MasterAssignment) -> str:
+        from plink.runtime.allreduce.aggregation import Aggregation, SizeClass  # needs torch
+
         schedule = schedule_for(assignment)
         data = Aggregation((SizeClass(None, schedule.algo, schedule),)).to_bytes()
         return json.dumps({"epoch": self._trajectory.epoch, "plan": base64.b64encode(data).decode()})

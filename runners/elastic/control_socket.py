@@ -9,7 +9,7 @@ from typing import Any
 
 from plink.errors import PlinkError
 from plink.records.scratch import ScratchFolder
-from plink.transport.json_lines import decode_line, encode_line, is_own_user
+from plink.transport.stdio_channel import decode_line, encode_line, is_own_user
 
 _REPLY_TIMEOUT_S = 120.0
 _LONG_REPLY_TIMEOUT_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint

@@ -15,17 +15,16 @@ from plink.errors import PlinkError, ProtocolError, UsageError
 from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import Hello, NodeMessage, OtherVersion
 from plink.model.hosts import Host, Hosts
-from plink.transport.connector import Connector
-from plink.transport.fleet import MAX_JUNK_BYTES, Fleet
-from plink.transport.low_priority import VARIABLE as LOW_PRIORITY
+from plink.transport.fleet import MAX_JUNK_BYTES, Connector, Fleet
+from plink.transport.supervisor import LOW_PRIORITY
 from runners.elastic.compatibility import refuse
 from runners.elastic.control_socket import Answer
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_runner import PROGRAM, rank_environments
-from runners.job.job import Job
-from runners.job.output import Sink
-from runners.job.placement import RankLocation, assign_ranks, verify_placement
-from runners.job.result import check_placement
+from runners.job.messages import RankLine
+from runners.job.monitor import Sink
+from runners.job.placement import RankLocation, assign_ranks, check_placement, verify_placement
+from runners.job.runner import Job
 from runners.job.setup import set_up_hosts
 from solvers.elastic.failures import ENDED
 from solvers.elastic.member import Member
@@ -89,13 +88,13 @@ class Group:
         assignments = assign_ranks(self._hosts, machines or {})
         alone = len(setups) == 1 and not beside and machines is not None  # others may come: not the loopback
         self.addresses = {
-            self._numbers[name]: setup["identity"]["address"] if alone else setup["address"]
+            self._numbers[name]: pool.identities[name].address if alone else setup.address
             for name, setup in setups.items()
         }
         for assignment, env in rank_environments(pool, assignments, setups):
             setup = setups[assignment.host]
             task = {"rank": assignment.rank, "env": env | ({LOW_PRIORITY: "1"} if beside else {}), "channel": True}
-            fleet.send(assignment.host, method="start", ranks=[task], argv=setup["argv"], workdir=setup["workdir"])
+            fleet.send(assignment.host, method="start", ranks=[task], argv=setup.argv, workdir=setup.workdir)
         locations = verify_placement(assignments, pool.rank_reports())
         if machines is None:
             locations = [replace(location, problem=None) for location in locations]
@@ -140,13 +139,13 @@ class Group:
             if message.body is None:
                 assert message.error is not None
                 self._lost(number, message.error.reason)
-            elif message.body["type"] == "line":
-                self._handle_node_message(number, message.body["text"])
+            elif isinstance(message.body, RankLine):
+                self._handle_node_message(number, message.body.text)
             else:
                 try:
-                    for rank, code in self._pool.handle(message):
-                        self._pool.output.finish(rank)
-                        self._lost(number, f"{ENDED} {code}")
+                    if (exited := self._pool.handle(message)) is not None:
+                        self._pool.output.finish(exited.rank)
+                        self._lost(number, f"{ENDED} {exited.code}")
                 except PlinkError as error:
                     self._lost(number, str(error))
 

@@ -19,16 +19,15 @@ from plink.model.elastic.reports import Failed, Hello, Log, NodeMessage, Notice,
 from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.transport.connector import Connector
+from plink.transport.fleet import Connector
 from runners.elastic.compatibility import refuse, warning
 from runners.elastic.control_socket import Answer, ControlSocket
 from runners.elastic.controller import ControllerProcess, RequestLine, decode, encode
 from runners.elastic.group import LATE, PROGRAM_LOAD_TIMEOUT_S, Adding, Group, NodeLauncher, last_word
 from runners.elastic.log_followers import CostTracker, LoggedHosts
-from runners.job.job import Job
-from runners.job.output import Sink
-from runners.job.placement import RankLocation
-from runners.job.result import TIMED_OUT
+from runners.job.monitor import Sink
+from runners.job.placement import TIMED_OUT, RankLocation
+from runners.job.runner import Job
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
 from solvers.elastic.placement.partitions import partition_count

@@ -11,10 +11,14 @@ import re
 import shutil
 import socket
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plink.transport.addresses import family_of, interface_of, own_address_towards
 from plink.transport.command_output import run_to_end
+
+if TYPE_CHECKING:
+    from plink.model.hosts import Hosts
+    from runners.job.placement import RankAssignment
 
 _VERSIONS = """
 import json, sys
@@ -33,7 +37,7 @@ _PYTHON = re.compile(r"python[0-9.]*")
 def resolve_execution(request: dict[str, Any]) -> dict[str, Any]:
     """Return what this host would run, or the problems that keep it from running.
 
-    :param request: ``program``, ``args``, ``workdirs`` and ``pythons`` as in :class:`runners.job.job.Job`; ``peers``,
+    :param request: ``program``, ``args``, ``workdirs``, ``pythons`` as in :class:`runners.job.runner.Job`; ``peers``,
         addresses or names of the other hosts, this one's own may be among them; ``interface``, the one to use, None for
         the one that leads to them; ``port``, where this host would serve the rendezvous, 0 for any free port.
     """
@@ -133,3 +137,36 @@ def _versions(python: str, problems: list[str]) -> dict[str, str | None] | None:
         if all(version is None or isinstance(version, str) for version in known_versions.values())
         else None
     )
+
+
+def rank_environment(
+    assignment: RankAssignment, group: int, hosts: Hosts, master: tuple[str, object]
+) -> dict[str, str]:
+    """Return the variables that torchrun sets for a rank (PyTorch's documentation, "torchrun").
+
+    :param group: index of its host. :param master: address and port of the rendezvous, on rank 0's host.
+    """
+    slots = hosts.members[group].slots
+    env = {
+        "RANK": str(assignment.rank),
+        "LOCAL_RANK": str(assignment.local_rank),
+        "WORLD_SIZE": str(sum(host.slots for host in hosts)),
+        "LOCAL_WORLD_SIZE": str(slots),
+        "GROUP_RANK": str(group),
+        "GROUP_WORLD_SIZE": str(sum(host.slots > 0 for host in hosts)),
+        "MASTER_ADDR": master[0],
+        "MASTER_PORT": str(master[1]),
+        "PYTHONUNBUFFERED": "1",  # lines are shown when they are printed
+        "PYTHONFAULTHANDLER": "1",  # a hung job is asked for its stacks by SIGABRT
+    }
+    if slots > 1:
+        env["OMP_NUM_THREADS"] = "1"  # as torchrun does: ranks of one host would fight over its cores
+    if assignment.hub is not None:
+        env["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # torch warns of a store that ends with the job
+    return env
+
+
+def interface_environment(interface: str) -> dict[str, str]:
+    """Return the variables that make Gloo and NCCL use an interface of this host (or several, ``eth0,eth1``)."""
+    # "=": these very names, not every name that begins so.
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": "=" + interface}

@@ -21,31 +21,86 @@ import json
 import os
 import resource
 import selectors
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tarfile
+import threading
 import time
 from typing import Any
 
 from plink.transport import flows
 from plink.transport.addresses import host_identity, local_addresses, reachable_address
-from plink.transport.low_priority import VARIABLE as LOW_PRIORITY
-from plink.transport.low_priority import set_low_priority
+from plink.transport.command_output import run_to_end
 from plink.transport.start_barrier import StartBarrier
 from plink.transport.stdio_channel import AgentStdioChannel, ControllerLost
-from plink.transport.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output, supervise
+from plink.transport.supervisor import (
+    GRACE_S,
+    LOW_PRIORITY,
+    ProcessTree,
+    exec_program,
+    on_signal,
+    redirect_output,
+    set_low_priority,
+    supervise,
+)
 from runners.job.connectivity import connection_error, open_listener
 from runners.job.execution_environment import resolve_execution
 from runners.job.rank_channel import VARIABLE as RANK_CHANNEL
 from runners.job.rank_channel import RankChannel
-from runners.job.stacks import stacks
 from runners.job.workspace_cache import WorkspaceCache
+
+_SPY_TIMEOUT_S = 10.0
+
 
 _READ = 1 << 16
 _MAX_DRAIN_READS = 1024
 _TICK_S = 0.05
 _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def stacks(pids: list[int]) -> dict[int, str]:
+    """Return py-spy's dumps of these processes, by process id; Python programs without a dump are sent SIGABRT.
+
+    py-spy reads them without touching the program (https://github.com/benfred/py-spy). Where it is missing or not
+    permitted, SIGABRT makes a Python program started with PYTHONFAULTHANDLER=1 print the stack of every thread, and end
+    ("faulthandler", Python's documentation).
+
+    Other programs are left alone.
+    """
+    pythons = {pid: exe for pid in pids if "python" in os.path.basename(exe := _exe(pid))}
+    dumps: dict[int, str] = {}
+
+    def dump(pid: int, exe: str) -> None:
+        spy = shutil.which("py-spy", path=os.pathsep.join([os.path.dirname(exe), os.environ.get("PATH", os.defpath)]))
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = run_to_end([spy, "dump", "--pid", str(pid)], _SPY_TIMEOUT_S) if spy is not None else None
+            if done is not None and done.returncode == 0 and done.stdout:
+                dumps[pid] = done.stdout
+
+    spies = [threading.Thread(target=dump, args=each) for each in pythons.items()]  # at once: a host may have many
+    for spy in spies:
+        spy.start()
+    for spy in spies:
+        spy.join()
+    for pid in pythons:
+        if pid not in dumps:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGABRT)
+    return dumps
+
+
+def _exe(pid: int) -> str:
+    """Return the path by which a process was started: the venv's python, not the link's target."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            program = os.fsdecode(file.read().split(b"\0")[0])
+        if "/" in program:
+            return program
+        return os.readlink(f"/proc/{pid}/exe")
+    return ""
 
 
 class HostedRank:
@@ -290,8 +345,12 @@ def _run_rank(
         set_low_priority(True)
     redirect_output(out, err)
     environment = dict(os.environ, **env)
-    location = {"rank": int(environment["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
-                "addresses": local_addresses()}  # fmt: skip
+    location = {
+        "rank": int(environment["RANK"]),
+        "pid": os.getpid(),
+        "hostname": socket.gethostname(),
+        "addresses": local_addresses(),
+    }
     os.write(report, json.dumps(location).encode() + b"\n")
     if barrier.wait():
         exec_program(argv, workdir, environment)

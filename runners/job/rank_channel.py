@@ -11,7 +11,7 @@ import secrets
 import select
 import socket
 
-from plink.transport.json_lines import LineBuffer, is_own_user
+from plink.transport.stdio_channel import LineBuffer, is_own_user
 
 VARIABLE = "PLINK_LINE"
 _READ = 1 << 16

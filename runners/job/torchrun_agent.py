@@ -20,8 +20,7 @@ import time
 from collections import deque
 from typing import Any
 
-from plink.transport.json_lines import LineBuffer, encode_line, is_own_user
-from plink.transport.stdio_channel import AgentStdioChannel
+from plink.transport.stdio_channel import AgentStdioChannel, LineBuffer, encode_line, is_own_user
 from plink.transport.supervisor import die_with
 from runners.job.rank_agent import HostedRank, RankAgent
 from runners.job.rank_agent import main as serve
@@ -81,10 +80,15 @@ class TorchrunAgent(RankAgent):
         try:
             # "python -m" imports from the folder it is started in, which must not be the user's.
             self._torchrun = subprocess.Popen(
-                argv, cwd="/", env={**os.environ, **message["env"], BARRIER_SOCKET: name},
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                argv,
+                cwd="/",
+                env={**os.environ, **message["env"], BARRIER_SOCKET: name},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
                 preexec_fn=die_with_agent,
-            )  # fmt: skip
+            )
         except OSError as error:
             self._fail(f"cannot start {python}: {error.strerror}")
             return

@@ -68,8 +68,12 @@ def _run_program(connection: socket.socket, task: dict[str, Any], outputs: list[
     """Report in the child, wait at the start barrier, and become the user's program, in a process group of its own."""
     os.setpgid(0, 0)
     redirect_output(*outputs)
-    location = {"rank": int(os.environ["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
-           "addresses": local_addresses()}  # fmt: skip
+    location = {
+        "rank": int(os.environ["RANK"]),
+        "pid": os.getpid(),
+        "hostname": socket.gethostname(),
+        "addresses": local_addresses(),
+    }
     connection.sendall((json.dumps(location) + "\n").encode())
     if connection.recv(1) == GO:
         exec_program(task["argv"], task["workdir"], os.environ, _FORWARDED_SIGNALS)

@@ -7,22 +7,37 @@ sources read (mpi-operator, master of July 2026; training-operator 1.9; JobSet a
 
 import json
 import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plink.errors import UsageError
 from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
-from plink.transport.program import AgentProgram
-from runners.job.job import Job
-from runners.job.runner import RunContext
-from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
+from plink.transport.program import START, AgentProgram
+from runners.job.runner import Job, RunContext
+from runners.kubernetes.inside.ranks import NODE, POD
 from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings, check_nodes
-from runners.kubernetes.text import as_json, as_yaml
 
-_MODULES = ("plink.transport.addresses", "plink.transport.command_output", "plink.transport.start_barrier",
-            "runners.job.execution_environment", "runners.job.rank_environment",
-            "plink.transport.supervisor", "runners.kubernetes.inside.rendezvous", "runners.kubernetes.inside.ranks",
-            "runners.kubernetes.inside.assignment")  # fmt: skip
+# Text in every version of YAML: no number, date, yes or no.
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*([./-][A-Za-z0-9]+)*")
+_YAML_KEYWORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+
+LABEL, ROLE = "plink-job", "plink-role"
+RANKS = "ranks"
+FOLDER = "/etc/plink"  # where the ConfigMap is
+SHARED = "/dev/shm"
+PORT = 29399  # of the bootstrap rendezvous; one below torchrun's, which a program may use
+_MODULES = (
+    "plink.transport.addresses",
+    "plink.transport.command_output",
+    "plink.transport.start_barrier",
+    "plink.transport.supervisor",
+    "runners.job.execution_environment",
+    "runners.kubernetes.inside.rendezvous",
+    "runners.kubernetes.inside.ranks",
+)
 POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
 MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))
 # Nodes may have to be started and images of many gigabytes be fetched before the last pod is there.
@@ -31,16 +46,149 @@ _NODE = "node"
 _TRAINER_LABEL = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 _MAX_CONFIG_BYTES = 1_000_000  # a ConfigMap's limit is 1 MiB
 _MAX_OBJECT_BYTES = 1_400_000  # etcd takes 1.5 MiB in a request
+Manifest = dict[str, Any]
+"""A Kubernetes object, or a part of one, as kubectl reads it."""
 
 
-def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: str) -> list[dict[str, Any]]:
+def escaped(text: str) -> str:
+    """Return a text as it has to be in ``command``, ``args`` and ``env``.
+
+    Kubernetes reads ``$(NAME)`` as a variable there, and ``$$`` as one ``$`` (reference of Container, "args").
+    """
+    return text.replace("$", "$$")
+
+
+def as_yaml(objects: Sequence[Manifest]) -> str:
+    """Return one YAML document an object."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Dumper that quotes what might be read as a number, a date, yes or no; texts of several lines are literal."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        plain = _PLAIN.fullmatch(value) and value.lower() not in _YAML_KEYWORDS
+        style = "|" if value.endswith("\n") and value.count("\n") > 1 else None if plain else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump_all(
+        objects, Dumper=Dumper, sort_keys=False, allow_unicode=True, explicit_start=True, width=1 << 20
+    )
+
+
+def as_json(objects: Sequence[Manifest]) -> str:
+    """Return one ``List``, as ``kubectl get -o json`` prints it and ``kubectl apply`` takes it."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"
+
+
+def metadata(name: str, settings: PodSettings) -> Manifest:
+    """Return the metadata of an object of the job."""
+    namespace = {"namespace": settings.namespace} if settings.namespace else {}
+    return {"name": name, **namespace, "labels": {LABEL: name}}
+
+
+def config_map(name: str, settings: PodSettings, files: Mapping[str, str]) -> Manifest:
+    """Return the pods' program and the order, as files that cannot change while the job runs."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {**metadata(name, settings), "name": config_name(name)},
+        "immutable": True,
+        "data": dict(files),
+    }
+
+
+def config_name(name: str) -> str:
+    """Return the name of the job's ConfigMap."""
+    return f"{name}-plink"
+
+
+def template(
+    name: str, settings: PodSettings, container: str, nodes: Sequence[str], arguments: Sequence[str], **env: str
+) -> Manifest:
+    """Return a pod that runs ``arguments`` by plink's program on one of ``nodes``, and not two of a job on one node.
+
+    :param nodes: empty: anywhere.
+    """
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        **({"affinity": _affinity(name, nodes)} if nodes else {}),
+        "containers": [
+            {
+                "name": container,
+                "image": settings.image,
+                # It has no "$".
+                "command": ["python3", f"{FOLDER}/{START}"],
+                "args": [escaped(argument) for argument in arguments],
+                "env": [
+                    _field_reference(NODE, "spec.nodeName"),
+                    _field_reference(POD, "metadata.name"),
+                    *({"name": key, "value": value} for key, value in env.items()),
+                ],
+                **({"resources": _resources(settings.resources)} if settings.resources and nodes else {}),
+                "volumeMounts": [
+                    {"name": "plink", "mountPath": FOLDER, "readOnly": True},
+                    {"name": "shared-memory", "mountPath": SHARED},
+                ],
+            }
+        ],
+        "volumes": [
+            {"name": "plink", "configMap": {"name": config_name(name)}},
+            # A container has 64 MiB of it otherwise, too little for NCCL and for PyTorch's data loaders.
+            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        ],
+    }
+    return {"metadata": {"labels": {LABEL: name, ROLE: RANKS if nodes else container}}, "spec": spec}
+
+
+def _affinity(name: str, nodes: Sequence[str]) -> Manifest:
+    """Return the affinity to nodes by their names, as the DaemonSet controller has it.
+
+    The label ``kubernetes.io/hostname`` is another name on some clouds. A field takes one value, so there is a term a
+    node, any of which may hold.
+    """
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes
+                ]
+            }
+        },
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {LABEL: name, ROLE: RANKS}}, "topologyKey": "kubernetes.io/hostname"}
+            ]
+        },
+    }
+
+
+def _field_reference(variable: str, path: str) -> Manifest:
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _resources(requests: Mapping[str, str]) -> Manifest:
+    """What is requests for is also the limit, but not of the processor: that would only throttle the ranks."""
+    limits = {name: quantity for name, quantity in requests.items() if name != "cpu"}
+    return {"requests": dict(requests), **({"limits": limits} if limits else {})}
+
+
+def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: str) -> list[Manifest]:
     """Return the objects for ``kubectl apply``.
 
     :raises UsageError: for a job that this kind cannot express.
     """
     make_objects = {
-        JOB: _indexed_job, JOB_SET: _job_set, TRAIN_JOB: _train_job, MPI_JOB: _mpi_job, PYTORCH_JOB: _pytorch_job,
-    }[settings.kind]  # fmt: skip
+        JOB: _indexed_job,
+        JOB_SET: _job_set,
+        TRAIN_JOB: _train_job,
+        MPI_JOB: _mpi_job,
+        PYTORCH_JOB: _pytorch_job,
+    }[settings.kind]
     program_settings: dict[str, object] = {
         "bootstrap": {
             "job": run_id,
@@ -76,9 +224,7 @@ def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: st
     return documents
 
 
-def _indexed_job(
-    name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any
-) -> list[dict[str, Any]]:
+def _indexed_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -98,7 +244,7 @@ def _indexed_job(
     return [config_map(name, settings, files), service, document]
 
 
-def _indexed_spec(job: Job, hosts: Hosts, pods: dict[str, Any]) -> dict[str, Any]:
+def _indexed_spec(job: Job, hosts: Hosts, pods: Manifest) -> Manifest:
     return {
         "completionMode": "Indexed",
         "completions": len(hosts),
@@ -109,7 +255,7 @@ def _indexed_spec(job: Job, hosts: Hosts, pods: dict[str, Any]) -> dict[str, Any
     }
 
 
-def _job_set(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[dict[str, Any]]:
+def _job_set(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
     document = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -119,7 +265,7 @@ def _job_set(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_s
     return [_job_set_config(name, settings, program_settings), document]
 
 
-def _train_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[dict[str, Any]]:
+def _train_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
     """A runtime of the job's own has its JobSet: a cluster's runtimes know neither its nodes nor its program."""
     version = "trainer.kubeflow.org/v1alpha1"
     runtime = {
@@ -143,13 +289,13 @@ def _train_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program
     return [_job_set_config(name, settings, program_settings), runtime, document]
 
 
-def _job_set_config(name: str, settings: PodSettings, program_settings: Any) -> dict[str, Any]:
+def _job_set_config(name: str, settings: PodSettings, program_settings: Any) -> Manifest:
     return config_map(name, settings, _files(POD_PROGRAM, program_settings, f"{name}-{_NODE}-0-0.{name}"))
 
 
 def _job_set_spec(
     name: str, job: Job, hosts: Hosts, settings: PodSettings, labels: dict[str, str] | None = None
-) -> dict[str, Any]:
+) -> Manifest:
     """Return a JobSet of one Indexed Job, called as Kubeflow's trainer wants it; JobSet makes the headless Service."""
     pods = template(name, settings, _NODE, hosts.names, [job.program, *job.args])
     return {
@@ -168,13 +314,11 @@ def _job_set_spec(
     }
 
 
-def _pytorch_job(
-    name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any
-) -> list[dict[str, Any]]:
+def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
     arguments = [job.program, *job.args]
     first, others = hosts.names[:1], hosts.names[1:]
 
-    def replicas(nodes: list[str], listens: str) -> dict[str, Any]:
+    def replicas(nodes: list[str], listens: str) -> Manifest:
         pods = template(name, settings, "pytorch", nodes, arguments, PLINK_RENDEZVOUS_HOST=listens)
         del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
         return {"replicas": len(nodes), "restartPolicy": "Never", "template": pods}
@@ -198,10 +342,10 @@ def _pytorch_job(
     return [config_map(name, settings, files), document]
 
 
-def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[dict[str, Any]]:
+def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
     arguments = [job.program, *job.args]
 
-    def replica(count: int, role: str, nodes: list[str]) -> dict[str, Any]:
+    def replica(count: int, role: str, nodes: list[str]) -> Manifest:
         pods = template(name, settings, role, nodes, [role, *arguments])
         del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
         return {"replicas": count, "restartPolicy": "Never", "template": pods}
@@ -235,7 +379,7 @@ def _deadline(job: Job) -> dict[str, int]:
     return {} if job.timeout_s is None else {"activeDeadlineSeconds": max(1, math.ceil(job.timeout_s))}
 
 
-def _json(document: dict[str, Any]) -> bytes:
+def _json(document: Manifest) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from msgspec import structs
 
@@ -25,20 +24,28 @@ from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.addresses import local_addresses
 from plink.transport.program import AgentProgram
-from runners.job.host_checks import check_hosts
-from runners.job.job import Job
+from runners.job.execution_environment import rank_environment
 from runners.job.monitor import STOP_TIMEOUT_S
-from runners.job.placement import RankAssignment, RankLocation, assign_ranks
-from runners.job.rank_environment import rank_environment
-from runners.job.result import RunResult
-from runners.job.runner import RunContext
-from runners.launchers import environment_passthrough
+from runners.job.placement import RankAssignment, RankLocation, RunResult, assign_ranks
+from runners.job.runner import Job, RunContext
+from runners.job.setup import check_hosts
 from runners.launchers.frames import REPORT
-from runners.launchers.launcher import Launcher
-from runners.launchers.monitor import MAX_LAUNCHER_LINES, REPORT_TIMEOUT_S, LauncherMonitor, verified_locations
-from runners.launchers.output_parser import OutputParser
-from runners.launchers.process import LauncherProcess
-from runners.launchers.shim import ExpectedPlacement, RankEnvironments
+from runners.launchers.launcher import Launcher, LauncherProcess
+from runners.launchers.monitor import (
+    MAX_LAUNCHER_LINES,
+    REPORT_TIMEOUT_S,
+    LauncherMonitor,
+    OutputParser,
+    ShimReport,
+    verified_locations,
+)
+from runners.launchers.shim import (
+    MAX_VARIABLE_BYTES,
+    USER_ENVIRONMENT,
+    ExpectedPlacement,
+    RankEnvironments,
+    pack_environment,
+)
 
 PROGRAM = AgentProgram(
     (
@@ -48,12 +55,13 @@ PROGRAM = AgentProgram(
         "plink.transport.supervisor",
         "runners.job.execution_environment",
         "runners.launchers.frames",
-        "runners.launchers.environment_passthrough",
-        "runners.launchers.start_barrier",
-        "runners.launchers.rank_supervisor",
         "runners.launchers.shim",
     )
 )
+
+
+Reports = Mapping[int, ShimReport]
+Env = dict[str, str]
 
 
 class ExternalLauncherRunner:
@@ -90,26 +98,23 @@ class ExternalLauncherRunner:
             except OSError as error:
                 raise PlinkError(f"cannot write {path}: {error.strerror}") from None
         with self._launcher.allocation(hosts, job, folder, context) as env:
-            yield _Launch(self._launcher, job, hosts, context, files, env)
+            yield _Launch(self._launcher, (job, hosts, context), files, env)
 
 
 class _Launch:
     """One launch of a job: the commands of its dry run and of the job itself."""
 
-    def __init__(
-        self, launcher: Launcher, job: Job, hosts: Hosts, context: RunContext, files: dict[str, str],
-        env: dict[str, str],
-    ) -> None:  # fmt: skip
+    def __init__(self, launcher: Launcher, run: tuple[Job, Hosts, RunContext], files: Env, env: Env) -> None:
+        self._launcher, (self._job, hosts, context) = launcher, run
+        self._hosts, self._context = hosts, context
         assert context.folder is not None
-        self._launcher, self._job, self._hosts, self._context = launcher, job, hosts, context
         self._folder, self.files, self._env = context.folder.absolute(), files, env
         self._token = secrets.token_hex(8)
         self.assignments = [_with_local_identity(rank, hosts) for rank in assign_ranks(hosts, context.host_identities)]
 
     def _command(
-        self, environments: list[dict[str, str]], common: dict[str, str], placement: ExpectedPlacement | None,
-        runs_program: bool,
-    ) -> LaunchCommand:  # fmt: skip
+        self, environments: list[Env], common: Env, placement: ExpectedPlacement | None, runs_program: bool
+    ) -> LaunchCommand:
         job = self._job
         user_env = job.env if placement else {}
         request = {
@@ -137,7 +142,7 @@ class _Launch:
         command = self._launcher.command(self._hosts, job, self._folder, arguments, tuple(forwarded))
         return structs.replace(command, env={**forwarded, **command.env, **self._env})
 
-    def dry_run(self) -> dict[int, dict[str, Any]]:
+    def dry_run(self) -> Reports:
         """Return every rank's report from a job that does nothing else.
 
         :raises PlinkError: when ranks do not report, or a host cannot run the program.
@@ -145,16 +150,14 @@ class _Launch:
         _forwarded(self._job.env)  # refuses what is too long before anything is started
         return self._collect_reports(self._command([{}] * len(self.assignments), {}, None, False))
 
-    def check_barrier(self, reports: dict[int, dict[str, Any]]) -> None:
+    def check_barrier(self, reports: Reports) -> None:
         """Run the job without the program, up to the start barrier.
 
         :raises PlinkError: when ranks cannot connect. :raises PlacementError: when one is not where it was.
         """
         self._collect_reports(self.job_command(reports, runs_program=False), reports)
 
-    def _collect_reports(
-        self, command: LaunchCommand, earlier: Mapping[int, dict[str, Any]] = MappingProxyType({})
-    ) -> dict[int, dict[str, Any]]:
+    def _collect_reports(self, command: LaunchCommand, earlier: Reports = MappingProxyType({})) -> Reports:
         clock, parser = self._context.clock, OutputParser(self._launcher)
         reports = parser.reports
         other_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
@@ -171,20 +174,17 @@ class _Launch:
                         deadline, ending = clock() + STOP_TIMEOUT_S, True
                         break
             code = process.end(STOP_TIMEOUT_S)
-        if any(report["moved"] for report in reports.values()):
+        if any(report.moved for report in reports.values()):
             verified_locations(self.assignments, {**earlier, **reports})
-        self._check_reports(reports, other_lines, code)
+        self._check_reports(reports, other_lines, code, "nothing was run")
         return reports
 
-    def _check_reports(
-        self, reports: Mapping[int, dict[str, Any]], lines: Sequence[str], code: int,
-        consequence: str = "nothing was run",
-    ) -> None:  # fmt: skip
+    def _check_reports(self, reports: Reports, lines: Sequence[str], code: int, consequence: str) -> None:
         """:raises PlinkError: a host cannot run the program, or a rank has not reported."""
         by_host = [(rank.host, reports.get(rank.rank)) for rank in self.assignments]
-        invalid = [(host, report["problems"]) for host, report in by_host if report and report["problems"]]
-        invalid += [("a host", report["problems"]) for rank, report in reports.items() if rank < 0]
-        check_hosts(invalid, {host: (report or {}).get("versions") for host, report in by_host}, self._job)
+        invalid = [(host, report.problems) for host, report in by_host if report and report.problems]
+        invalid += [("a host", report.problems) for rank, report in reports.items() if rank < 0]
+        check_hosts(invalid, {host: None if report is None else report.versions for host, report in by_host}, self._job)
         missing = [rank for rank in self.assignments if rank.rank not in reports]
         if missing:
             last = "; ".join([text.strip() for text in lines if text.strip(" -=")][-3:]) or f"exit code {code}"
@@ -193,15 +193,17 @@ class _Launch:
                 f"{missing[0].rank} on {missing[0].host}): {last}; {consequence}"
             )
 
-    def job_command(self, reports: dict[int, dict[str, Any]], runs_program: bool = True) -> LaunchCommand:
+    def job_command(self, reports: Reports, runs_program: bool = True) -> LaunchCommand:
         """Return the command of the job itself, by the reports of the dry run."""
         groups = {name: group for group, name in enumerate(self._hosts.names)}
         master = reports[0]
-        environments = [rank_environment(rank, groups[rank.host], self._hosts, master) for rank in self.assignments]
-        common = {"PLINK_ADDRESSES": ",".join(reports[rank.rank]["address"] for rank in self.assignments)}
-        identities = [{key: reports[rank.rank][key] for key in ("hostname", "addresses")} for rank in self.assignments]
+        at = master.address, master.port
+        environments = [rank_environment(rank, groups[rank.host], self._hosts, at) for rank in self.assignments]
+        common = {"PLINK_ADDRESSES": ",".join(reports[rank.rank].address for rank in self.assignments)}
+        ordered = [reports[rank.rank] for rank in self.assignments]
+        identities = [{"hostname": report.hostname, "addresses": report.addresses} for report in ordered]
         first, token = self._hosts.names[0], self._token
-        barrier = {"address": master["address"], "port": master["port"], "host": first, "token": token}
+        barrier = {"address": master.address, "port": master.port, "host": first, "token": token}
         placement = ExpectedPlacement(identities, barrier if len(self._hosts) > 1 else None)
         return self._command(environments, common, placement, runs_program)
 
@@ -217,9 +219,9 @@ class _Launch:
         return monitor.result(self._context.run_id, monitor.locations)
 
 
-def _is_stuck(reports: Mapping[int, dict[str, Any]]) -> bool:
+def _is_stuck(reports: Reports) -> bool:
     """Return whether others would wait in vain at the barrier for a rank that has reported. Hydra does not end them."""
-    return any(report["moved"] or report["problems"] for report in reports.values())
+    return any(report.moved or report.problems for report in reports.values())
 
 
 def _forwarded(user_env: dict[str, str]) -> dict[str, str]:
@@ -229,11 +231,11 @@ def _forwarded(user_env: dict[str, str]) -> dict[str, str]:
     """
     if not user_env:
         return {}
-    name, value = environment_passthrough.VARIABLE, environment_passthrough.pack(user_env)
-    if len(name) + len(value) + 2 > environment_passthrough.MAX_BYTES:
+    name, value = USER_ENVIRONMENT, pack_environment(user_env)
+    if len(name) + len(value) + 2 > MAX_VARIABLE_BYTES:
         raise UsageError(
             f"--env: these variables take {len(value)} bytes, compressed; a launcher forwards at most "
-            f"{environment_passthrough.MAX_BYTES} (`--runner ssh` has no such limit)"
+            f"{MAX_VARIABLE_BYTES} (`--runner ssh` has no such limit)"
         )
     return {name: value}
 

@@ -1,14 +1,26 @@
 """Protocol of an external launcher (mpirun, srun, ...)."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from types import TracebackType
+from typing import IO, Protocol
 
+from plink.errors import PlinkError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
-from runners.job.job import Job
-from runners.job.runner import RunContext
+from runners.job.runner import Job, RunContext
+
+_POLL_S = 0.2
+_MAX_QUEUED_LINES = 10_000
+_MAX_LINE_BYTES = 1 << 20  # a longer one comes in pieces
+_PR_SET_PDEATHSIG = 1
 
 
 class Launcher(Protocol):
@@ -50,3 +62,100 @@ class Launcher(Protocol):
 
     def first_failure(self, own_lines: Sequence[str]) -> tuple[int, int] | None:
         """Return (rank, exit code) of the first rank that failed, by the launcher's own lines; None if unknown."""
+
+
+# Process of an external launcher: its lines as they come, and its end.
+
+
+class LauncherProcess:
+    """A child process in a session of its own; a context manager that ends it. It also ends when plink does."""
+
+    def __init__(self, command: LaunchCommand) -> None:
+        """:raises PlinkError: when it cannot be started."""
+        try:
+            self._child = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                cwd=command.workdir,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as error:
+            raise PlinkError(f"cannot start {command.argv[0]}: {error.strerror}") from None
+        except subprocess.SubprocessError as error:
+            raise PlinkError(f"cannot start {command.argv[0]}: {error}") from None
+        self._open_streams = 2
+        self._ending = threading.Event()
+        self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_MAX_QUEUED_LINES)
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        for stream, pipe in (("out", self._child.stdout), ("err", self._child.stderr)):
+            threading.Thread(target=self._read, args=(stream, pipe), daemon=True, name=f"plink-{stream}").start()
+
+    def _read(self, stream: str, pipe: IO[bytes]) -> None:
+        # Bytes that are no UTF-8 travel as lone surrogates and come out as they went in.
+        with pipe:
+            for line in iter(lambda: pipe.readline(_MAX_LINE_BYTES), b""):
+                self._put((stream, line.rstrip(b"\n").decode("utf-8", "surrogateescape")))
+        self._put(None)
+
+    def _put(self, item: tuple[str, str] | None) -> None:
+        # Dropped once nobody reads lines: a launcher that cannot write does not end in order.
+        while not self._ending.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(item, timeout=_POLL_S)
+                return
+
+    @property
+    def open(self) -> bool:
+        """Return whether there may be more lines."""
+        return self._open_streams > 0
+
+    def lines(self, clock: Callable[[], float], deadline: float | None) -> Iterator[tuple[str, str]]:
+        """Yield (stream, line) until both streams end, or the deadline passes; may be called again then."""
+        while self.open and (deadline is None or clock() < deadline):
+            try:
+                item = self._queue.get(timeout=_POLL_S)
+            except queue.Empty:
+                continue
+            if item is None:
+                self._open_streams -= 1
+            else:
+                yield item
+
+    def end(self, grace_s: float) -> int:
+        """Return its exit code, as a shell has it; SIGTERM, then SIGKILL, if it still runs after so long.
+
+        Drops what it prints from now on. What it leaves in its process group gets SIGTERM.
+        """
+        self._ending.set()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                self._child.wait(timeout=grace_s)
+                break
+            except subprocess.TimeoutExpired:
+                if number == signal.SIGTERM:
+                    self._child.terminate()
+                else:
+                    os.killpg(self._child.pid, number)
+        code = self._child.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGTERM)
+        return code if code >= 0 else 128 - code
+
+    def __enter__(self) -> "LauncherProcess":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child.poll() is None:
+            self._child.terminate()
+            self.end(5.0)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

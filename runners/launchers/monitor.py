@@ -1,19 +1,27 @@
 """Monitor of a job under an external launcher, from its start to its end, by what ranks write through its output."""
 
+import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
-from runners.job.monitor import STOP_TIMEOUT_S, JobMonitor
-from runners.job.output import RankOutput
-from runners.job.placement import RankAssignment, RankLocation, verify_placement
-from runners.job.result import Failure, PlacementError, check_placement
+from msgspec import Struct, convert
+
+from runners.job.messages import Versions
+from runners.job.monitor import STOP_TIMEOUT_S, JobMonitor, RankOutput
+from runners.job.placement import (
+    Failure,
+    Located,
+    PlacementError,
+    RankAssignment,
+    RankLocation,
+    check_placement,
+    verify_placement,
+)
 from runners.job.runner import RunContext
-from runners.launchers.frames import ERR, EXIT, REPORT
-from runners.launchers.launcher import Launcher
-from runners.launchers.output_parser import OutputParser
-from runners.launchers.process import LauncherProcess
+from runners.launchers.frames import ERR, EXIT, OUT, REPORT, FrameDecoder
+from runners.launchers.launcher import Launcher, LauncherProcess
 
 REPORT_TIMEOUT_S = 120.0
 # That are kept. After the first failure, which they name first, there may be one of each node.
@@ -21,22 +29,79 @@ MAX_LAUNCHER_LINES = 10_000
 # Ranks that ran out of time show their stacks and are held for 3 s (rank_supervisor.py).
 _STACKS_TIMEOUT_S = 10.0
 _MAX_LAST_LINES = 10
+Message = TypeVar("Message")
 
-Reports = Mapping[int, Mapping[str, Any]]
+
+class ShimReport(Struct, frozen=True):
+    """What a rank reports before it becomes the program (:mod:`runners.launchers.shim`); a message with less was cut
+    short, or is not of plink."""
+
+    rank: int
+    pid: int
+    hostname: str
+    addresses: list[str]
+    moved: bool
+    problems: list[str]
+    port: int
+    address: str
+    versions: Versions | None
 
 
-def rank_locations(assignments: Sequence[RankAssignment], reports: Reports) -> list[RankLocation]:
+class RankExit(Struct, frozen=True):
+    """How a rank ended."""
+
+    code: int
+    signalled: bool
+    timed_out: bool
+
+
+class OutputParser:
+    """Parser of one job's output; keeps the ranks' reports and exits, by rank."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self._decoders: dict[tuple[int, str], FrameDecoder] = {}
+        self.reports: dict[int, ShimReport] = {}
+        self.exits: dict[int, RankExit] = {}
+
+    def parse_line(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
+        """Yield (rank, kind, text) of all frames that a line completes; rank None: the launcher itself."""
+        for rank, origin, part in self._launcher.parse_output_line(stream, line):
+            default = ERR if origin == "err" else OUT
+            if rank is None:
+                yield None, default, part
+                continue
+            for kind, text in self._decoders.setdefault((rank, origin), FrameDecoder()).add(part):
+                if kind == REPORT and (report := _message(text, ShimReport)) is not None:
+                    self.reports[report.rank] = report
+                    yield report.rank, kind, text
+                elif kind == EXIT and (end := _message(text, RankExit)) is not None:
+                    self.exits[rank] = end
+                    yield rank, kind, text
+                elif kind not in (REPORT, EXIT):
+                    yield rank, kind or default, text if kind else text + "\n"
+
+
+def _message(text: str, kind: type[Message]) -> Message | None:
+    """Return what a rank sent; None where the launcher lost a part of it."""
+    try:
+        return convert(json.loads(text), kind)
+    except (ValueError, RecursionError):  # ValidationError is a ValueError
+        return None
+
+
+def rank_locations(assignments: Sequence[RankAssignment], reports: Mapping[int, Located]) -> list[RankLocation]:
     """Return the verified locations; a rank that has moved since its dry run is misplaced for that alone."""
-    locations = verify_placement(list(assignments), {rank: (None, dict(report)) for rank, report in reports.items()})
+    locations = verify_placement(assignments, {rank: (None, report) for rank, report in reports.items()})
     return [
         replace(location, problem="is not where it was found just before")
-        if reports[location.rank].get("moved") and location.problem is None
+        if getattr(reports[location.rank], "moved", False) and location.problem is None
         else location
         for location in locations
     ]
 
 
-def verified_locations(assignments: Sequence[RankAssignment], reports: Reports) -> list[RankLocation]:
+def verified_locations(assignments: Sequence[RankAssignment], reports: Mapping[int, Located]) -> list[RankLocation]:
     """Return the locations of all ranks. :raises PlacementError: one is on another host than assigned."""
     return check_placement(rank_locations(assignments, reports))
 
@@ -49,9 +114,13 @@ class LauncherMonitor(JobMonitor):
     """
 
     def __init__(
-        self, launcher: Launcher, assignments: Sequence[RankAssignment], context: RunContext,
-        timeout_s: float | None, locations: list[RankLocation],
-    ) -> None:  # fmt: skip
+        self,
+        launcher: Launcher,
+        assignments: Sequence[RankAssignment],
+        context: RunContext,
+        timeout_s: float | None,
+        locations: list[RankLocation],
+    ) -> None:
         super().__init__(assignments, RankOutput(context.observer.on_line), context.clock)
         self._launcher, self._on_line, self._timeout_s = launcher, context.observer.on_line, timeout_s
         self.locations = locations
@@ -83,9 +152,8 @@ class LauncherMonitor(JobMonitor):
                     break
                 self._on_timeout()
         if self._moved:
-            dry_run_reports = {location.rank: {"hostname": location.hostname, "addresses": location.addresses,
-                                     "pid": location.pid} for location in self.locations}  # fmt: skip
-            reports = {**dry_run_reports, **self.parser.reports}
+            reports: dict[int, Located] = {location.rank: location for location in self.locations}
+            reports |= self.parser.reports
             raise PlacementError(rank_locations(self.assignments, reports), "the job was ended")
 
     def finish(self, code: int) -> None:
@@ -116,9 +184,9 @@ class LauncherMonitor(JobMonitor):
             self._on_report(rank)
         elif kind == EXIT:
             end = self.parser.exits[rank]
-            if end["timed_out"] and not self.is_stopping:
+            if end.timed_out and not self.is_stopping:
                 self._on_timeout()
-            if self.record_exit(rank, end["code"], by_itself=not end["signalled"] and not end["timed_out"]):
+            if self.record_exit(rank, end.code, by_itself=not end.signalled and not end.timed_out):
                 # The launcher ends the others, and is ended where it does not.
                 self.stop_at = self.clock() + STOP_TIMEOUT_S
         else:
@@ -126,10 +194,10 @@ class LauncherMonitor(JobMonitor):
 
     def _on_report(self, rank: int) -> None:
         report = self.parser.reports[rank]
-        if report["moved"]:
+        if report.moved:
             # Its program does not run, and the launcher ends the others'; they may still report.
             self._moved, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
-        elif report["problems"] and not self._has_problems:
+        elif report.problems and not self._has_problems:
             # The others would wait for it at the start barrier: Hydra does not end them.
             self._has_problems, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
         if self._moved or self._has_problems or not self._all_reported():

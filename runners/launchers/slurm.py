@@ -7,6 +7,7 @@ and they are released when the job or plink has ended, however that was.
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,14 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from plink.errors import PlinkError, UsageError
+from plink.errors import HostError, PlinkError, UsageError
 from plink.model.dry_run import LaunchCommand
-from plink.model.hosts import Hosts
+from plink.model.hosts import Host, Hosts
 from plink.transport.command_output import run_to_end
-from runners.hostfiles.slurm import node_per_task
-from runners.job.job import Job
-from runners.job.runner import RunContext
-from runners.launchers.process import LauncherProcess
+from plink.transport.program import BOOTSTRAP
+from runners.child import ChildConnection, start
+from runners.hostfiles import node_per_task
+from runners.job.runner import Job, RunContext
+from runners.launchers.launcher import LauncherProcess
 
 _HOSTFILE = "slurm-hostfile"
 _CONTROL_TIMEOUT_S = 15.0
@@ -38,6 +40,20 @@ _STEP_OPTIONS = re.compile(
 )
 # Waits until plink closes the pipe or has ended, and then cancels the allocation. The name is plink's own.
 _RELEASE_SCRIPT = 'cat; exec scancel --quiet --name="$1"'
+
+
+_SUBMIT_TIMEOUT_S = 60.0
+_SQUEUE_TIMEOUT_S = 15.0
+_END_TIMEOUT_S = 5.0
+_AGENT_OPTIONS = (
+    "--nodes=1",
+    "--ntasks=1",
+    "--overlap",
+    "--unbuffered",
+    "--mpi=none",
+    "--cpu-bind=none",
+    "--job-name=plink",
+)
 
 
 class Slurm:
@@ -183,3 +199,103 @@ def job_numbers(text: str) -> list[str]:
     """
     lines = (line.strip() for line in text.splitlines())
     return [line for line in lines if line.isascii() and line.isdigit() and len(line) < 19 and int(line)]
+
+
+def batch_script(hosts: Hosts, options: Sequence[str], command: Sequence[str]) -> str:
+    """Return the script.
+
+    :param options: of srun. :param command: what it runs on the first node.
+
+    :raises UsageError: for an option of several lines, and for hosts whose names are no node names.
+    """
+    node_per_task(hosts, "--runner slurm")
+    directives = [
+        "--job-name=plink",
+        *allocation_options(options),
+        f"--nodes={len(hosts)}",
+        # For every node as many as for the one with most ranks: sbatch has no other way to say it in a script.
+        f"--ntasks-per-node={max(host.slots for host in hosts)}",
+        f"--nodelist={','.join(hosts.names)}",
+    ]
+    for directive in directives:
+        if "\n" in directive:
+            raise UsageError(f"--launcher-args {directive!r}: an option in a batch script is one line")
+    lines = "".join(f"#SBATCH {shlex.quote(directive)}\n" for directive in directives)
+    return f"#!/bin/sh\n{lines}exec {shlex.join(command)}\n"
+
+
+def submit_batch(script: Path) -> str:
+    """Submit it with sbatch; return the job's number.
+
+    :raises PlinkError: when Slurm rejects it.
+    """
+    try:
+        done = run_to_end(("sbatch", "--parsable", str(script)), _SUBMIT_TIMEOUT_S)
+    except OSError as error:
+        raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
+    except subprocess.SubprocessError as error:
+        raise PlinkError(f"sbatch was ended: {error}; check with `squeue` whether it has the job") from None
+    if done.returncode:
+        raise PlinkError(f"Slurm rejected the job: {'; '.join(done.stderr.split(chr(10)))}")
+    return done.stdout.strip().split(";")[0]
+
+
+class StepConnector:
+    """Connector by ``srun``, whose standard input and output are the connection.
+
+    A host may be a node of any of the user's running jobs: an elastic job may have its reliable hosts from one of them
+    and its transient ones from others.
+
+    :raises UsageError: where Slurm is not installed.
+    """
+
+    def __init__(self) -> None:
+        for name in ("srun", "squeue"):
+            if shutil.which(name) is None:
+                raise UsageError(
+                    f"--runner slurm: {name} is not installed here; run plink where jobs are submitted from"
+                )
+
+    def open(self, host: Host) -> ChildConnection:
+        """Start a step on the node of the host's name.
+
+        :raises HostError: when none of the user's running jobs has that node.
+        """
+        argv = (
+            "srun",
+            f"--jobid={_job_of(host)}",
+            f"--nodelist={host.name}",
+            *_AGENT_OPTIONS,
+            "python3",
+            "-c",
+            BOOTSTRAP,
+        )
+        # The job that plink itself may run in has other resources (memory, devices) than this one, and the agent does
+        # not run below the user's SSH connection.
+        excluded = ("SLURM_", "SRUN_", "SSH_CONNECTION")
+        env = {key: value for key, value in os.environ.items() if not key.startswith(excluded)}
+        slurm_conf = {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
+        return start(host, argv, _END_TIMEOUT_S, env | slurm_conf)
+
+
+def _job_of(host: Host) -> str:
+    """Return a running job that has the node: the one that this runs in, or else the latest."""
+    argv = (
+        "squeue",
+        "--noheader",
+        "--states=RUNNING",
+        f"--user={os.getuid()}",
+        f"--nodelist={host.name}",
+        "--format=%A",
+    )
+    try:
+        done = run_to_end(argv, _SQUEUE_TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostError(host.name, f"squeue: {error}") from None
+    if done.returncode:
+        raise HostError(host.name, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "squeue failed")
+    job_ids = job_numbers(done.stdout)
+    if not job_ids:
+        raise HostError(host.name, "no running job of yours has this node; allocate it with salloc or sbatch")
+    own = os.environ.get("SLURM_JOB_ID")
+    return own if own in job_ids else max(job_ids, key=int)

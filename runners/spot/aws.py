@@ -21,8 +21,7 @@ from plink.model.spot.journal import InstanceEnd
 from plink.model.spot.market_file import AwsTable
 from plink.model.spot.prices import LINUX
 from plink.model.units import parse_moment
-from runners.spot.child_command import run_command
-from runners.spot.commands import PriceAnswer
+from runners.spot.commands import PriceAnswer, run_command
 from runners.spot.provider import (
     LEASE_TAG,
     RUN_TAG,
@@ -36,13 +35,14 @@ from runners.spot.provider import (
 
 _ENV = {"AWS_RETRY_MODE": "adaptive", "AWS_MAX_ATTEMPTS": "6", "AWS_PAGER": ""}  # exponential back-off with jitter
 _CODE = re.compile(r"An error occurred \((?P<code>[A-Za-z.]+)\)")
-_FAILURES: dict[str, ProviderFailure] = {
-    "InsufficientInstanceCapacity": "capacity", "InsufficientCapacity": "capacity", "SpotMaxPriceTooLow": "capacity",
-    "Unsupported": "capacity", "MaxSpotInstanceCountExceeded": "limit", "InstanceLimitExceeded": "limit",
-    "VcpuLimitExceeded": "limit", "RequestLimitExceeded": "throttled", "Throttling": "throttled",
-    "ExpiredToken": "credentials", "ExpiredTokenException": "credentials", "RequestExpired": "credentials",
-    "AuthFailure": "credentials", "UnauthorizedOperation": "credentials", "InvalidClientTokenId": "credentials",
-}  # fmt: skip
+_CODES: dict[ProviderFailure, str] = {
+    "capacity": "InsufficientInstanceCapacity InsufficientCapacity SpotMaxPriceTooLow Unsupported",
+    "limit": "MaxSpotInstanceCountExceeded InstanceLimitExceeded VcpuLimitExceeded",
+    "throttled": "RequestLimitExceeded Throttling",
+    "credentials": "ExpiredToken ExpiredTokenException RequestExpired AuthFailure UnauthorizedOperation "
+    "InvalidClientTokenId",
+}
+_FAILURES = {code: failure for failure, codes in _CODES.items() for code in codes.split()}
 _IN_DOUBT = ("InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "IdempotentParameterMismatch")
 _INVALID = re.compile("Invalid|Missing|Malformed|Unknown|Unsupported|OptInRequired|PendingVerification")
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
@@ -97,18 +97,19 @@ class AwsProvider:
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the spot price history of the types since then; the command joins its pages."""
-        answer = self._ec2(
-            "describe-spot-price-history", "--start-time", datetime.fromtimestamp(since_s, UTC).isoformat(),
-            "--instance-types", *self.types, "--product-descriptions", self.product,
-        )  # fmt: skip
+        start = datetime.fromtimestamp(since_s, UTC).isoformat()
+        selection = ("--instance-types", *self.types, "--product-descriptions", self.product)
+        answer = self._ec2("describe-spot-price-history", "--start-time", start, *selection)
         points = []
         for entry in _rows(answer, "SpotPriceHistory"):
             try:
                 point = {
-                    "zone": entry["AvailabilityZone"], "type": entry["InstanceType"],
-                    "product": entry["ProductDescription"], "since_s": parse_moment(entry["Timestamp"]),
+                    "zone": entry["AvailabilityZone"],
+                    "type": entry["InstanceType"],
+                    "product": entry["ProductDescription"],
+                    "since_s": parse_moment(entry["Timestamp"]),
                     "price": float(entry["SpotPrice"]),
-                }  # fmt: skip
+                }
                 points.append(convert(PriceAnswer, point, "").point)
             except (KeyError, TypeError, ValueError, OverflowError, InputError, UsageError):
                 raise ProviderError("unavailable", f"aws printed no price: {ascii(entry)[:80]}") from None
@@ -117,24 +118,24 @@ class AwsProvider:
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Request instances of one market, transient or on demand; EC2 may grant fewer."""
         table, zone = self.table, order.market.zone
-        tags = {"Name": f"plink {self.run}", RUN_TAG: self.run, TOKEN_TAG: order.token,
-                LEASE_TAG: str(int(order.lease_until_s))}  # fmt: skip
-        spot = {"MaxPrice": f"{order.bid:.6f}", "SpotInstanceType": "one-time",
-                "InstanceInterruptionBehavior": "terminate"}  # fmt: skip
+        tags = {"Name": f"plink {self.run}", RUN_TAG: self.run, TOKEN_TAG: order.token}
+        tags[LEASE_TAG] = str(int(order.lease_until_s))
+        spot = {"MaxPrice": f"{order.bid:.6f}", "SpotInstanceType": "one-time"}
+        spot["InstanceInterruptionBehavior"] = "terminate"
+        market = ("--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}))
         script = _LEASE_SCRIPT.format(until_s=int(order.lease_until_s), tag=LEASE_TAG) + _inner(self.start_up)
         words = (
-            "--client-token", order.token, "--count", f"1:{order.count}",
-            "--image-id", table.image, "--instance-type", order.market.type,
-            "--placement", f"AvailabilityZone={zone}",
-            *(() if order.market.is_on_demand
-              else ("--instance-market-options", json.dumps({"MarketType": "spot", "SpotOptions": spot}))),
-            "--instance-initiated-shutdown-behavior", "terminate",
-            "--metadata-options", "HttpTokens=required,InstanceMetadataTags=enabled",
-            "--tag-specifications", json.dumps([{"ResourceType": "instance", "Tags": _pairs(tags)}]),
+            *("--client-token", order.token, "--count", f"1:{order.count}"),
+            *("--image-id", table.image, "--instance-type", order.market.type),
+            *("--placement", f"AvailabilityZone={zone}"),
+            *(() if order.market.is_on_demand else market),
+            *("--instance-initiated-shutdown-behavior", "terminate"),
+            *("--metadata-options", "HttpTokens=required,InstanceMetadataTags=enabled"),
+            *("--tag-specifications", json.dumps([{"ResourceType": "instance", "Tags": _pairs(tags)}])),
             *(("--key-name", table.key_name) if table.key_name else ()),
             *(("--security-group-ids", *table.security_groups) if table.security_groups else ()),
             *(("--subnet-id", table.subnets[zone]) if zone in table.subnets else ()),
-        )  # fmt: skip
+        )
         try:
             with tempfile.NamedTemporaryFile("w", prefix="plink-") as file:  # arguments are seen by everybody
                 file.write(script)
@@ -166,9 +167,14 @@ class AwsProvider:
                 shown = _REASON_TIME.search(entry.get("StateTransitionReason") or "")
                 until = None if shown is None else max(since, parse_moment(shown[1]))
             instance = {
-                "id": entry["InstanceId"], "token": tags.get(TOKEN_TAG, ""), "since_s": since, "address": address,
-                "until_s": until, "end": end, "run": tags.get(RUN_TAG),
-            }  # fmt: skip
+                "id": entry["InstanceId"],
+                "token": tags.get(TOKEN_TAG, ""),
+                "since_s": since,
+                "address": address,
+                "until_s": until,
+                "end": end,
+                "run": tags.get(RUN_TAG),
+            }
             return convert(ListedInstance, instance, "")
         except (KeyError, TypeError, ValueError, AttributeError, InputError, UsageError):
             raise ProviderError("unavailable", f"aws printed no instance: {ascii(entry)[:80]}", False) from None

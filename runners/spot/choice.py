@@ -10,25 +10,16 @@ from typing import Any, Literal
 from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.spot.journal import JournalOpened
-from plink.model.spot.market_file import (
-    AnyProvider,
-    AwsTable,
-    CommandTable,
-    MarketFile,
-    ReplayTable,
-    read_market_file,
-)
+from plink.model.spot.market_file import AnyProvider, AwsTable, CommandTable, MarketFile, ReplayTable, read_market_file
 from plink.model.spot.price_files import read_spot_histories
 from plink.model.spot.prices import LINUX, Prices
 from plink.model.storage import read_text
 from plink.model.units import parse_moment
 from runners.spot.aws import AwsProvider
-from runners.spot.child_command import COMMAND_TIMEOUT_S
-from runners.spot.commands import COMMANDS, CommandProvider
+from runners.spot.commands import COMMAND_TIMEOUT_S, COMMANDS, CommandProvider
 from runners.spot.journal import FOLDER, MARKET_COPY
-from runners.spot.provider import ListedInstance, Provider, ProviderError
+from runners.spot.provider import ListedInstance, Provider, ProviderError, elapsed_s
 from runners.spot.replay import ReplayProvider, ReplaySettings
-from runners.spot.steady_clock import elapsed_s
 from solvers.spot.ledger import Ledger, RentedInstance
 from solvers.spot.reconciling import DriverTiming
 
@@ -83,9 +74,12 @@ def choose_provider(market_file: MarketFile, run: str, folder: Path, purpose: Pu
             timing = timing if table.renew else replace(timing, doubt_s=_DOUBT_S)
             commands = {method: getattr(table, method) for method in COMMANDS if getattr(table, method)}
             return ChosenProvider(
-                CommandProvider(run, commands), time.time, timing, has_leases=table.renew is not None,
+                CommandProvider(run, commands),
+                time.time,
+                timing,
+                has_leases=table.renew is not None,
                 has_on_demand=table.on_demand,
-            )  # fmt: skip
+            )
         case ReplayTable():
             return _replay(table, market_file, run, folder, purpose)
 
@@ -171,18 +165,27 @@ def _replay(table: ReplayTable, market_file: MarketFile, run: str, folder: Path,
         except UsageError as error:
             raise InputError(f"{market_file.path}: provider.start", str(error)) from None
     settings = ReplaySettings(
-        tuple(hosts.names) if hosts is not None else (), speed, start, table.notice or (), table.end or (),
+        tuple(hosts.names) if hosts is not None else (),
+        speed,
+        start,
+        table.notice or (),
+        table.end or (),
         _REPLAY_DRAIN_S * speed,
-    )  # fmt: skip
+    )
     is_observer = purpose in ("dry run", "status")
     provider = ReplayProvider(run, settings, histories, folder, is_observer=is_observer)
     timing = DriverTiming(
-        poll_s=_REPLAY_POLL_S * speed, price_s=0.0, request_timeout_s=4 * _REPLAY_POLL_S * speed,
-        listing_delay_s=4 * _REPLAY_POLL_S * speed, clock_tolerance_s=60 * speed,
-        start_s=_REPLAY_START_S * speed, drain_s=_REPLAY_DRAIN_S * speed, notice_s=2 * _REPLAY_DRAIN_S * speed,
+        poll_s=_REPLAY_POLL_S * speed,
+        price_s=0.0,
+        request_timeout_s=4 * _REPLAY_POLL_S * speed,
+        listing_delay_s=4 * _REPLAY_POLL_S * speed,
+        clock_tolerance_s=60 * speed,
+        start_s=_REPLAY_START_S * speed,
+        drain_s=_REPLAY_DRAIN_S * speed,
+        notice_s=2 * _REPLAY_DRAIN_S * speed,
         renewal_lead_s=2.5 * _REPLAY_DRAIN_S * speed,
         lease_s=table.lease_s or max(1800.0, 120 * speed),
-    )  # fmt: skip
+    )
     return ChosenProvider(provider, provider.clock, timing, speed, hosts)
 
 
@@ -197,9 +200,13 @@ def host_maker(market_file: MarketFile, chosen: ChosenProvider) -> Callable[[Ren
             return replace(own[listed.host], tier="transient", price=None)
         kind = market_file.type_of(instance.market)
         return Host(
-            listed.host or f"spot-{instance.id}", listed.address or listed.host or "",
-            slots=max(1, int(kind.cores)) if kind else 1, tier="transient", user=table.user,
-            port=table.port, key=key,
-        )  # fmt: skip
+            listed.host or f"spot-{instance.id}",
+            listed.address or listed.host or "",
+            slots=max(1, int(kind.cores)) if kind else 1,
+            tier="transient",
+            user=table.user,
+            port=table.port,
+            key=key,
+        )
 
     return host_of

@@ -11,13 +11,10 @@ from dataclasses import replace
 from plink.model.spot import journal
 from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S
-from runners.spot.driver_parts import DriverParts
+from runners.spot.driver_parts import DriverParts, RepeatedNotes
 from runners.spot.elastic_job import JobView
-from runners.spot.provider import ListedInstance, ProviderError
-from runners.spot.recorded_prices import RecordedPrices
-from runners.spot.repeated_notes import RepeatedNotes
-from runners.spot.requests import DriverRecords, Requests
-from runners.spot.steady_clock import SteadyClock
+from runners.spot.provider import ListedInstance, ProviderError, SteadyClock
+from runners.spot.requests import DriverRecords, RecordedPrices, Requests
 from solvers.spot.ledger import Ledger, RentedInstance, worst_cost
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
@@ -31,9 +28,13 @@ class Driver:
     """
 
     def __init__(
-        self, parts: DriverParts, limits: Limits, timing: DriverTiming, opened: journal.JournalOpened,
+        self,
+        parts: DriverParts,
+        limits: Limits,
+        timing: DriverTiming,
+        opened: journal.JournalOpened,
         entries: Iterable[journal.JournalEntry],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._parts, self._limits, self._timing = parts, limits, timing
         self.ledger = Ledger.of(entries)
         self._clock = SteadyClock(parts.clock, parts.steady, self.ledger.at_s)
@@ -183,8 +184,9 @@ class Driver:
             self._requests.decide_now()  # an eviction is a decision point
         self._drain(
             [each for each in self.ledger.held if each.id in returned and not each.is_leaving],
-            "it was not listed for a while, and others may be in its place", now,
-        )  # fmt: skip
+            "it was not listed for a while, and others may be in its place",
+            now,
+        )
         if names := foreign(self.ledger, listing):
             self._warnings.warn("foreign", f"listed, but not of this run, and left alone: {', '.join(names)}", now)
         if names := unrequested(self.ledger, listing):
@@ -309,9 +311,10 @@ class Driver:
         held = {self._host_in_job(each) for each in self.ledger.held}
         ended = {self._host_in_job(each) for each in self.ledger.instances.values() if not each.is_held}
         names = [
-            host for host in sorted(view.hosts & ended - held)
+            host
+            for host in sorted(view.hosts & ended - held)
             if now - self._removed_at.get(host, -math.inf) >= 2 * self._timing.drain_s
-        ]  # fmt: skip
+        ]
         if names:
             self._removed_at |= dict.fromkeys(names, now)
             self._parts.note(f"{', '.join(names)}: removed from the job, for the instance has ended")

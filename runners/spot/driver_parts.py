@@ -1,16 +1,18 @@
 """What a driver works with: a provider, a job, a brain, a journal, clocks."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from plink.model.hosts import Host
 from plink.model.spot import journal
-from runners.spot.brain import Brain
+from runners.spot.brain import Brain, OnDemandFallback
 from runners.spot.elastic_job import DrivenJob
-from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, Provider
 from solvers.spot.ledger import RentedInstance
+
+REPEAT_S = 60.0  # a warning that still holds is repeated
 
 
 class JournalWriter(Protocol):
@@ -40,3 +42,22 @@ class DriverParts:
     fallback: OnDemandFallback | None = None
     release_is_requested: Callable[[], bool] = lambda: False
     history_from_s: float | None = None
+
+
+class RepeatedNotes:
+    """Warnings by what they are about."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._latest: dict[str, tuple[str, float]] = {}
+
+    def warn(self, about: str, text: str, now: float, repeat_s: float = REPEAT_S) -> None:
+        """Note a problem at once, and again every minute while it lasts."""
+        before, at = self._latest.get(about, ("", -math.inf))
+        if text != before or now - at >= repeat_s:
+            self._latest[about] = (text, now)
+            self._note(text)
+
+    def forget(self, about: str) -> None:
+        """Let the next warning be a new one."""
+        self._latest.pop(about, None)

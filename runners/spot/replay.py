@@ -17,7 +17,7 @@ from typing import Any
 from plink.errors import PlinkError
 from plink.model.spot.prices import Market, Prices
 from plink.model.storage import read_document, write_document
-from runners.spot.child_command import run_command
+from runners.spot.commands import run_command
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 
 _FILE, _LOCK = "cloud.json", "cloud.lock"
@@ -148,9 +148,16 @@ class ReplayProvider:
             granted: dict[str, Any] = {}
             for host in hosts:
                 granted[f"r-{len(rented) + len(granted)}"] = {
-                    "token": order.token, "market": market, "bid": order.bid, "since_s": now, "host": host,
-                    "lease_s": order.lease_until_s, "warned": False, "end": None, "until_s": None,
-                }  # fmt: skip
+                    "token": order.token,
+                    "market": market,
+                    "bid": order.bid,
+                    "since_s": now,
+                    "host": host,
+                    "lease_s": order.lease_until_s,
+                    "warned": False,
+                    "end": None,
+                    "until_s": None,
+                }
             rented.update(granted)
         return [_listed(name, entry) for name, entry in granted.items()]
 
@@ -185,6 +192,4 @@ def _filled(argv: Sequence[str], entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _listed(name: str, entry: Mapping[str, Any]) -> ListedInstance:
-    return ListedInstance(
-        name, entry["token"], entry["since_s"], None, entry["host"], entry["until_s"], entry["end"]
-    )  # fmt: skip
+    return ListedInstance(name, entry["token"], entry["since_s"], None, entry["host"], entry["until_s"], entry["end"])

@@ -17,8 +17,7 @@ from plink.model.document import UNSET
 from plink.model.pipeline.document import ComparedWay, PipelineConstraints, PipelinePrediction, StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths
-from plink.model.pipeline.versions import delay_of, minibatches_per_update
+from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths, delay_of, minibatches_per_update
 from plink.model.units import format_bytes
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import (
@@ -106,11 +105,7 @@ class _Planner:
 
     def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
         search = search_partitions(
-            model,
-            space,
-            self._request.seed,
-            moves or self._moves,
-            watch=self._show if moves is None else None,
+            model, space, self._request.seed, moves or self._moves, watch=self._show if moves is None else None
         )
         if not self._ways.has_equal_hosts:
             return search

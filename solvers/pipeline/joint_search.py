@@ -145,9 +145,7 @@ def _shapes_in(model: PeriodModel, space: SearchSpace) -> Iterator[Shape]:
                     yield (0, *inner, layers), tuple(b - a for a, b in itertools.pairwise(edges))
 
 
-def _distinct(
-    candidates: Iterable[PartitionCandidate],
-) -> tuple[PartitionCandidate, ...]:
+def _distinct(candidates: Iterable[PartitionCandidate]) -> tuple[PartitionCandidate, ...]:
     """Return the best of each partition and replication, the best first; ties go to fewer workers, earlier cuts."""
     best: dict[tuple[bytes, bytes], PartitionCandidate] = {}
     for candidate in candidates:

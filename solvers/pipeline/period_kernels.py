@@ -272,7 +272,7 @@ def first_trained(model: Any, cuts: Any) -> Any:
 def versions_of(model: Any, starts: Any, depths: Any, frozen: Any, s: Any) -> Any:
     """Return the versions of its parameters that a replica of a stage has, the current one among them.
 
-    The rule, also with vertical sync, is that of :func:`plink.model.pipeline.versions.most_versions`.
+    The rule, also with vertical sync, is that of :func:`plink.model.pipeline.shape.most_versions`.
     """
     if s < frozen:
         return 1

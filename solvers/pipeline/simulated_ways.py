@@ -11,8 +11,16 @@ from plink.model.hosts import Hosts
 from plink.model.pipeline.document import PipelineStage, StageAllReduce, StageBoundary
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.shape import ACCUMULATING, Kind, PipelineShape, ReduceMode, base_depths, minibatches_to_prove
-from plink.model.pipeline.versions import delay_of, learning_rate_scale
+from plink.model.pipeline.shape import (
+    ACCUMULATING,
+    Kind,
+    PipelineShape,
+    ReduceMode,
+    base_depths,
+    delay_of,
+    learning_rate_scale,
+    minibatches_to_prove,
+)
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import traffic_of
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition

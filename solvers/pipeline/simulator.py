@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.errors import UsageError
+from plink.model.pipeline.results import TimedAction
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, PipelineShape
-from plink.model.pipeline.timeline import TimedAction
 from solvers.pipeline.training_job import PlacedPipeline, TrainingJob, Watch
 from solvers.simulation.job import Vector
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
-from plink.model.pipeline.shape import PipelineShape
-from plink.model.pipeline.versions import most_versions
+from plink.model.pipeline.shape import PipelineShape, most_versions
 
 DEFAULT_BUCKET_BYTES = 1 << 20
 """As the executor's (:mod:`plink.runtime.pipeline.replicas`)."""

@@ -18,8 +18,7 @@ import numpy as np
 
 from plink.model.pipeline.actions import PipelineAction, actions_of
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.shape import PipelineShape
-from plink.model.pipeline.versions import backward_peer, forward_peer, own_of_update, replica_of
+from plink.model.pipeline.shape import PipelineShape, backward_peer, forward_peer, own_of_update, replica_of
 from solvers.pipeline.stage_costs import StageCosts, keeps_versions
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective

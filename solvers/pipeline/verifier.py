@@ -5,7 +5,7 @@ Checked in this sequence; later checks assume earlier ones:
 1. every rank processes its own minibatches once forward and once backward, in ascending sequence, and makes every
    update once, after its last backward pass of it. Who sends what to whom follows: the replica of a stage that
    processes a minibatch is the same function of its number on both sides of a boundary;
-2. every forward pass finds the version that :func:`plink.model.pipeline.versions.version_of` names, and no rank has
+2. every forward pass finds the version that :func:`plink.model.pipeline.shape.version_of` names, and no rank has
    more minibatches in flight or more versions than its generated actions have;
 3. all ranks end: generated actions of most depths by proof (:func:`never_locks`), for any number of minibatches.
    Others are executed abstractly, each action as soon as what it waits for is done. Sends never block, as in the
@@ -18,8 +18,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from plink.model.pipeline.actions import ActionKind, PipelineAction, actions_of, use_of
-from plink.model.pipeline.shape import Kind, PipelineShape, minibatches_to_prove
-from plink.model.pipeline.versions import own_of_update, replica_of, update_of, updates_of, version_of
+from plink.model.pipeline.shape import (
+    Kind,
+    PipelineShape,
+    minibatches_to_prove,
+    own_of_update,
+    replica_of,
+    update_of,
+    updates_of,
+    version_of,
+)
 
 MAX_REPORTED_ERRORS = 20
 

@@ -9,7 +9,7 @@ import statistics
 from collections import deque
 from dataclasses import dataclass, field
 
-from solvers.spot.scaling import Scaling
+from solvers.spot.footprint import Scaling
 
 UNMEASURED_SHARE = 0.5  # of the time: the fallback begins then, where nothing says what an iteration takes
 _SAMPLES = 9  # iterations whose median is taken: one may have waited for hosts that came or went

@@ -9,25 +9,25 @@ so that they differ in price and risk only; the limits below end growth, and so 
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.spot.market_file import Limits
-from plink.model.spot.prices import HOUR_S, Floats, Market
+from plink.model.spot.market_file import Limits, Machines
+from plink.model.spot.prices import HOUR_S, Floats, Market, on_demand_market
 from solvers.spot.billing import Evictions
-from solvers.spot.footprint import Outlook, Prospect, columns, cost_per_core_hour, expected_work, reliable
-from solvers.spot.hazard import ExponentialEvictions
-from solvers.spot.odds import EvictionOdds
-from solvers.spot.odds_kernels import cost_per_work, costs_with
-from solvers.spot.scaling import Application
+from solvers.spot.footprint import Application, Outlook, Prospect, columns, cost_per_core_hour, expected_work, reliable
+from solvers.spot.odds import EvictionOdds, ExponentialEvictions, cost_per_work, costs_with
 
 MAX_PRICE_AGE_S = 15 * 60.0
 MAX_SHOWN_CANDIDATES = 10
 Risk = EvictionOdds | ExponentialEvictions
+
+
+NO_EVICTIONS = ExponentialEvictions(0.0)
 
 
 @dataclass(frozen=True)
@@ -222,9 +222,13 @@ def _with_second_market_first(footprint: Footprint, book: OfferBook, costs: Floa
 
 
 def decide(
-    footprint: Footprint, book: OfferBook, quotes: Sequence[Quote], limits: Limits, now: float,
+    footprint: Footprint,
+    book: OfferBook,
+    quotes: Sequence[Quote],
+    limits: Limits,
+    now: float,
     excluded: Mapping[int, str] | None = None,
-) -> Decision:  # fmt: skip
+) -> Decision:
     """Return whether to acquire something now, and what.
 
     :param quotes: of each offer's market. Markets whose price is older than 15 minutes are left out. :param excluded:
@@ -271,9 +275,16 @@ def _candidate(
     work = expected_work([*held, added], book.application, changed=True)
     bid = price + delta if isinstance(offer.risk, EvictionOdds) else offer.on_demand
     return Candidate(
-        offer.market, int(count), float(bid), float(price), beta, evicted / beta * HOUR_S if beta > 0 else None,
-        float(added.cost), work - work_before, cost,
-    )  # fmt: skip
+        offer.market,
+        int(count),
+        float(bid),
+        float(price),
+        beta,
+        evicted / beta * HOUR_S if beta > 0 else None,
+        float(added.cost),
+        work - work_before,
+        cost,
+    )
 
 
 def _no_candidate(rows: Floats, refused: Sequence[str], limits: Limits) -> str:
@@ -296,3 +307,47 @@ def should_renew(
     keep = cost_per_core_hour([*others, renewed], book.application, changed=False)
     end = cost_per_core_hour(others, book.application, changed=True)
     return not end < keep, keep, end
+
+
+def on_demand_offers(machines: Machines, zones: Iterable[str]) -> tuple[Offer, ...]:
+    """Return the offers of on-demand machines in these zones, in order."""
+    kind = machines.type
+    return tuple(
+        Offer(on_demand_market(zone, kind.name), kind.cores, kind.on_demand, NO_EVICTIONS) for zone in sorted({*zones})
+    )
+
+
+def on_demand_rows(book: OfferBook) -> frozenset[int]:
+    """Return the rows of the offers that are on demand."""
+    return frozenset(number for number, offer in enumerate(book.offers) if offer.market.is_on_demand)
+
+
+def working_cores(footprint: Footprint, book: OfferBook) -> float:
+    """Return the cores that work."""
+    held = sum(each.count * book.offers[each.offer].cores for each in footprint.allocations)
+    return held + footprint.anchors.count * footprint.anchors.cores
+
+
+def cheaper_on_demand(
+    footprint: Footprint,
+    book: OfferBook,
+    quotes: Sequence[Quote],
+    limits: Limits,
+    now: float,
+    excluded: Mapping[int, str],
+) -> Candidate | None:
+    """Return the on-demand machines to add, where they cost less per work than every transient market; else None.
+
+    Beyond the thesis, whose BidBrain waits while all markets are dear. On-demand machines are a market of their own, at
+    a fixed price and without evictions, compared with each transient market as an addition of the same size.
+
+    :param limits: ``max_cores``: up to which on-demand machines are added. :param excluded: as of
+        :func:`solvers.spot.deciding.decide`. Without a price that is younger than 15 minutes there is no comparison.
+    """
+    certain = on_demand_rows(book)
+    is_known = any(quote.age_s <= MAX_PRICE_AGE_S for number, quote in enumerate(quotes) if number not in certain)
+    if not is_known or working_cores(footprint, book) >= limits.max_cores:
+        return None
+    limits = replace(limits, chunk_cores=min(limits.chunk_cores, limits.max_cores))
+    candidates = decide(footprint, book, quotes, limits, now, excluded).candidates
+    return candidates[0] if candidates and candidates[0].market.is_on_demand else None

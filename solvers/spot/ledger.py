@@ -105,8 +105,10 @@ class Ledger:
                 )
                 market = self.requests[token].entry.market
                 scopes: dict[journal.PenaltyScope, Market | MarketKind] = {
-                    "market": market, "kind": _kind(market), "all": "all",
-                }  # fmt: skip
+                    "market": market,
+                    "kind": _kind(market),
+                    "all": "all",
+                }
                 self._penalise(scopes[entry.scope], entry.penalised_until_s)
             case journal.RequestsPaused():
                 self._penalise("all", entry.penalised_until_s)

@@ -10,20 +10,97 @@ The time to eviction from a start of segment s is spread evenly over [T_s - b, T
 piecewise linear in h and has its bends at those ends: the curve is kept by its bends, and quantiles are read off it.
 
 Starts count where an eviction would be seen: up to the longest horizon before a hole or the end of what is known.
+
+Where no bid decides (today's clouds), capacity is taken back at a rate per instance-hour: the mean of a Gamma
+distribution, with a prior from what the provider publishes, worth 24 instance-hours, updated by own interruptions and
+by availability histories.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from plink.model.spot.prices import HOUR_S, Floats, PriceTrace
-from solvers.spot.odds_kernels import first_exceedances, odds_within
+from plink.model.spot.prices import HOUR_S, AvailabilityTrace, Floats, PriceTrace
+from solvers.compilation import njit, njit_inner
+from solvers.ordering.move_kernels import copy_into
+
+HOURS_OF_MONTH = 730.0
+PRIOR_HOURS = 24.0
+# Shares of a month by bucket of the Spot Instance Advisor: < 5, 5-10, 10-15, 15-20, > 20 %; the middle of each.
+ADVISOR_SHARES = (0.025, 0.075, 0.125, 0.175, 0.30)
+
 
 # Bids above the market price, in money per hour: none, and those of the thesis, $0.0001 to $0.4.
 DELTAS: Floats = np.concatenate([[0.0], np.geomspace(0.0001, 0.4, 24)])
 HORIZON_S = HOUR_S
 _GRID = 120  # intervals of the horizon in a table
+
+
+def advisor_rate(bucket: int) -> float:
+    """Return the interruptions per instance-hour of a bucket (0 to 4) of the Spot Instance Advisor."""
+    return -math.log1p(-ADVISOR_SHARES[bucket]) / HOURS_OF_MONTH
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """How often instances were taken back: ``count`` in ``hours`` instance-hours."""
+
+    count: float
+    hours: float
+
+    def __add__(self, other: "Interruptions") -> "Interruptions":
+        return Interruptions(self.count + other.count, self.hours + other.hours)
+
+    @property
+    def rate(self) -> float:
+        """Per instance-hour; 0 where nothing was held."""
+        return self.count / self.hours if self.hours > 0 else 0.0
+
+
+def prior(rate: float) -> Interruptions:
+    """Return what a published rate counts for."""
+    return Interruptions(rate * PRIOR_HOURS, PRIOR_HOURS)
+
+
+def observed(trace: AvailabilityTrace, instances: int | None = None) -> Interruptions:
+    """Return the interruptions in an availability history of those who hold all that there is, up to ``instances``
+    instances: each fall of the count takes that many."""
+    counts = trace.counts if instances is None else np.minimum(trace.counts, instances)
+    falls = np.maximum(0, -np.diff(counts)).sum()
+    return Interruptions(float(falls), float(counts[:-1].sum()) * trace.gap_s / HOUR_S)
+
+
+@dataclass(frozen=True)
+class Spells:
+    """``share``: of the time in which instances could be held; ``hours``: how long each spell lasted."""
+
+    share: float
+    hours: tuple[float, ...]
+
+
+def spells(trace: AvailabilityTrace, instances: int = 1) -> Spells:
+    """Return the spells in which ``instances`` instances could be held, the unfinished last one included."""
+    held = np.concatenate([[False], trace.counts >= instances, [False]])
+    edges = np.flatnonzero(held[1:] != held[:-1])
+    lengths = (edges[1::2] - edges[::2]) * trace.gap_s / HOUR_S
+    return Spells(float((trace.counts >= instances).mean()), tuple(lengths.tolist()))
+
+
+@dataclass(frozen=True)
+class ExponentialEvictions:
+    """Evictions at a constant rate per hour: T ~ Exp(rate)."""
+
+    rate: float
+
+    def within(self, hours: float) -> tuple[float, float]:
+        """Return P(T < hours), and E[T; T < hours] in hours."""
+        if self.rate <= 0:
+            return 0.0, 0.0
+        x = self.rate * hours
+        return -math.expm1(-x), (-math.expm1(-x) - x * math.exp(-x)) / self.rate
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,3 +223,110 @@ def mean_hours_to_eviction(traces: Sequence[PriceTrace], bid_of: Sequence[float]
         hours += float(((trace.ends - trace.times) * below).sum()) / HOUR_S
         exceeded += float((below[:-1] & ~below[1:]).sum())
     return hours / exceeded if exceeded else 720.0
+
+
+@njit(cache=True)
+def first_exceedances(times: Any, prices: Any, ends: Any, deltas: Any, limit: Any) -> Any:
+    """Return when each start is evicted, shape (S, D): the first change after segment s, at most ``limit`` seconds
+    after its end and before a hole, to a price above that of s by more than the delta; infinite where there is none.
+
+    ``times``, ``prices``, ``ends``, shape (S,): where segments begin, what they cost, where they end; ``deltas``, shape
+    (D,): increasing.
+    """
+    segments, count = len(times), len(deltas)
+    result = np.full((segments, count), np.inf)
+    for s in range(segments):
+        place = 0
+        following = s + 1
+        while place < count and following < segments:
+            if ends[following - 1] < times[following] or times[following] > ends[s] + limit:
+                break
+            while place < count and prices[following] > prices[s] + deltas[place]:
+                result[s, place] = times[following]
+                place += 1
+            following += 1
+    return result
+
+
+@njit(cache=True)
+def next_above(times: Any, prices: Any, start: Any, bid: Any) -> Any:
+    """Return the first time after ``start`` at which the price is above ``bid``; infinite where it never is."""
+    for place in range(np.searchsorted(times, start, side="right"), len(times)):
+        if prices[place] > bid:
+            return times[place]
+    return np.inf
+
+
+@njit(cache=True)
+def odds_within(deltas: Any, table: Any, step_s: Any, delta: Any, seconds: Any) -> Any:
+    """Return beta, and beta times the median time to eviction in seconds, for a bid of price + delta.
+
+    ``table``, shape (2, D, T): beta and that product at steps of ``step_s`` seconds; linear between, and ends hold
+    beyond them.
+    """
+    row = min(max(delta, 0.0), deltas[-1])
+    high = min(max(1, np.searchsorted(deltas, row)), len(deltas) - 1)
+    upper = (row - deltas[high - 1]) / (deltas[high] - deltas[high - 1])
+    place = min(max(0.0, seconds / step_s), table.shape[2] - 1.0)
+    column = min(int(place), table.shape[2] - 2)
+    later = place - column
+    pair = np.zeros(2)
+    for k in range(2):
+        low_row = table[k, high - 1, column] * (1 - later) + table[k, high - 1, column + 1] * later
+        high_row = table[k, high, column] * (1 - later) + table[k, high, column + 1] * later
+        pair[k] = low_row * (1 - upper) + high_row * upper
+    return pair[0], pair[1]
+
+
+@njit(cache=True)
+def cost_per_work(held: Any, application: Any, pause_h: Any) -> Any:
+    """Return the expected cost per unit of work of a footprint (Harlap thesis, eq. 4.4); infinite without work.
+
+    ``held``, shape (4, n): expected cost, useful hours, probability to survive, cores; ``application``: as of
+    :meth:`solvers.spot.offers.Application.numbers`; ``pause_h``: hours lost to a change of the footprint.
+    """
+    survival = 1.0
+    cores = 0.0
+    cost = 0.0
+    for i in range(held.shape[1]):
+        cost += held[0, i]
+        survival *= held[2, i]
+        cores += held[3, i]
+    lost = (1 - survival) * application[4] + pause_h
+    hours = 0.0
+    for i in range(held.shape[1]):
+        hours += held[3, i] * max(0.0, held[1, i] - lost)
+    work = hours * _efficiency(cores, application)
+    return cost / work if work > 0 else np.inf
+
+
+@njit_inner()
+def _efficiency(cores: Any, application: Any) -> Any:
+    """Return the share of linear scaling that is left with so many cores: b / (b + a n + c n^2)."""
+    a, b, c = application[0], application[1], application[2]
+    return b / (b + a * cores + c * cores * cores)
+
+
+@njit(cache=True)
+def costs_with(held: Any, application: Any, book: Any, market_of: Any, rows: Any) -> Any:
+    """Return the cost per work of the footprint with each candidate added, shape (C,); infinite where it cannot be.
+
+    ``book``, shape (4, C): of one instance in its first hour, the cost for a price of 1, useful hours, probability to
+    survive, and how much is bid above the price; ``market_of``, shape (C,): rows of ``rows``; ``rows``, shape (M, 4):
+    price, count, cores of an instance, highest bid. A count of 0 leaves a market out.
+    """
+    n = held.shape[1]
+    added = np.empty((4, n + 1))
+    for row in range(4):
+        copy_into(held[row], added[row])
+    result = np.full(book.shape[1], np.inf)
+    for c in range(book.shape[1]):
+        price, count, cores, max_bid = rows[market_of[c]]
+        if count <= 0 or price + book[3, c] > max_bid:
+            continue
+        added[0, n] = book[0, c] * price * count
+        added[1, n] = book[1, c]
+        added[2, n] = book[2, c]
+        added[3, n] = count * cores
+        result[c] = cost_per_work(added, application, application[3])
+    return result

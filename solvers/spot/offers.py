@@ -4,15 +4,12 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from plink.errors import NoAnswer
-from plink.model.spot.availability import AvailabilityTrace
 from plink.model.spot.market_file import InstanceType, MarketFile
-from plink.model.spot.prices import Market, Prices
+from plink.model.spot.prices import AvailabilityTrace, Market, Prices
 from solvers.spot.billing import BILLINGS
 from solvers.spot.deciding import Anchors, Offer, OfferBook, offer_book
-from solvers.spot.footprint import Outlook
-from solvers.spot.hazard import ExponentialEvictions, advisor_rate, observed, prior
-from solvers.spot.odds import DELTAS, eviction_curves, odds_table
-from solvers.spot.scaling import Application, Scaling
+from solvers.spot.footprint import Application, Outlook, Scaling
+from solvers.spot.odds import DELTAS, ExponentialEvictions, advisor_rate, eviction_curves, observed, odds_table, prior
 from solvers.spot.strategies import replacing
 
 # What a market is taken for of which neither the provider nor a history says anything: 10 to 15 % a month.
@@ -88,9 +85,12 @@ def _type_of(market_file: MarketFile, market: Market) -> InstanceType:
 
 
 def market_book(
-    market_file: MarketFile, prices: Prices, availability: Mapping[Market, AvailabilityTrace],
-    application: Application, others: Sequence[Offer] = (),
-) -> OfferBook:  # fmt: skip
+    market_file: MarketFile,
+    prices: Prices,
+    availability: Mapping[Market, AvailabilityTrace],
+    application: Application,
+    others: Sequence[Offer] = (),
+) -> OfferBook:
     """Return the candidates of all markets by what decides on evictions where they are billed, and ``others``.
 
     By prices capacity is expected to be replaced. By a rate it would be taken again, at the same rate: there it is not.

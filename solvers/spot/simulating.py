@@ -2,7 +2,7 @@
 
 What a decision assumes is what happens here: instances work ``start_s`` after they are granted; after allocations are
 added or removed nothing progresses for ``add_s``, after an eviction for ``evict_s``; both are those of the
-:class:`~solvers.spot.scaling.Application`. A job that keeps its state in checkpoints instead loses what it did since
+:class:`~solvers.spot.offers.Application`. A job that keeps its state in checkpoints instead loses what it did since
 the last one, and pays for writing them.
 
 An allocation is evicted when the market price exceeds its bid, all of its instances at once. Warnings two minutes
@@ -22,8 +22,8 @@ from typing import Literal, Protocol
 from plink.model.spot.prices import HOUR_S, PriceTrace
 from solvers.spot.billing import Billing, End, Stay
 from solvers.spot.deciding import Allocation, Anchors, Footprint
-from solvers.spot.odds_kernels import next_above
-from solvers.spot.scaling import Application
+from solvers.spot.footprint import Application
+from solvers.spot.odds import next_above
 
 DECISION_INTERVAL_S = 120.0
 RENEWAL_LEAD_S = 60.0  # before an hour ends it is decided whether another begins
@@ -160,9 +160,13 @@ class _Held:
 
 
 def simulate_job(
-    markets: SimulatedMarkets, strategy: Strategy, application: Application, start: Start, work: float,
+    markets: SimulatedMarkets,
+    strategy: Strategy,
+    application: Application,
+    start: Start,
+    work: float,
     fallback: DeadlineFallback | None = None,
-) -> SimulationOutcome:  # fmt: skip
+) -> SimulationOutcome:
     """Return how one job goes.
 
     :param work: seconds of one core that scales linearly.
@@ -171,9 +175,13 @@ def simulate_job(
 
 
 def trace_job(
-    markets: SimulatedMarkets, strategy: Strategy, application: Application, start: Start, work: float,
+    markets: SimulatedMarkets,
+    strategy: Strategy,
+    application: Application,
+    start: Start,
+    work: float,
     fallback: DeadlineFallback | None = None,
-) -> tuple[SimulationOutcome, tuple[tuple[float, float], ...]]:  # fmt: skip
+) -> tuple[SimulationOutcome, tuple[tuple[float, float], ...]]:
     """Return how one job goes, as :func:`simulate_job`, and the work that was done at each of its events."""
     job = _Job(markets, strategy, application, start, work, fallback)
     job.progress = [(start.time, 0.0)]
@@ -184,9 +192,14 @@ class _Job:
     """One job in progress: what it holds and how far it is."""
 
     def __init__(
-        self, markets: SimulatedMarkets, strategy: Strategy, application: Application, start: Start, work: float,
+        self,
+        markets: SimulatedMarkets,
+        strategy: Strategy,
+        application: Application,
+        start: Start,
+        work: float,
         fallback: DeadlineFallback | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._markets, self._strategy, self._application = markets, strategy, application
         self._fallback, self._fallback_since, self._fallback_ready_at = fallback, math.inf, math.inf
         self._start, self._now, self._until, self._work = start.time, start.time, start.until, work
@@ -352,8 +365,9 @@ class _Job:
             begin = held.start + (now - held.start) // HOUR_S * HOUR_S
             price = self._markets.traces[held.market].price_at(begin)
             allocations.append(Allocation(held.market, held.count, held.bid, held.start, price))
-        return Footprint(Anchors(self._anchors.count, self._anchors.price, self._anchors.cores, self._start),
-                         tuple(allocations))  # fmt: skip
+        return Footprint(
+            Anchors(self._anchors.count, self._anchors.price, self._anchors.cores, self._start), tuple(allocations)
+        )
 
     def _end(self, held: _Held, how: End) -> None:
         self._held.remove(held)
@@ -376,9 +390,18 @@ class _Job:
             money, refunded, free = money + charge.money, refunded + charge.refunded, free + charge.free_s
             held_s += each.stay.count * each.stay.seconds
         return SimulationOutcome(
-            seconds, money + anchor_money, anchor_money, refunded, anchor_s, held_s - free, free,
-            self._evictions, tuple(self._stays), finished, self._fallback_since if fell_back else None,
-        )  # fmt: skip
+            seconds,
+            money + anchor_money,
+            anchor_money,
+            refunded,
+            anchor_s,
+            held_s - free,
+            free,
+            self._evictions,
+            tuple(self._stays),
+            finished,
+            self._fallback_since if fell_back else None,
+        )
 
 
 def work_of(hours: float, cores: float, application: Application) -> float:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from plink.features.compare.metrics import detected_metric
-from plink.runtime.metric import report_metric
+from plink.features.compare.run import detected_metric
+from plink.runtime.step_report import report_metric
 from tests.conftest import typed
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plink.model.pipeline.plan_file import read_pipeline
+from plink.model.pipeline.plan import read_pipeline
 from tests.cli.files import listing
 from tests.conftest import typed
 from tests.model.schemas import complaints

@@ -11,7 +11,7 @@ import torch
 
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.document import PipelinePrediction
-from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.model.pipeline.plan import pipeline_from_json, read_pipeline
 from plink.model.pipeline.profile import LayerProfile, ModelProfile, read_profile
 from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram

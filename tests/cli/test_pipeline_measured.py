@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plink.model.pipeline.plan_file import read_pipeline
+from plink.model.pipeline.plan import read_pipeline
 from tests.cli.files import listing
 from tests.conftest import typed
 from tests.docs.samples import write_samples

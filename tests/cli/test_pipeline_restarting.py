@@ -9,9 +9,10 @@ from plink.features.launch.pipeline_job import restartable
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import LaunchRequest
 from plink.model.hosts import Host, Hosts
+from plink.model.pipeline.rank_report import RankReport
 from plink.records.pipeline_log import PipelineLog
 from plink.runtime.pipeline import CHECKPOINT_VARIABLE, RESTORE_VARIABLE
-from runners.job.job import Job
+from runners.job.runner import Job
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,11 @@ def test_interrupt_says_how_to_go_on(
     env = {CHECKPOINT_VARIABLE: "kept"} | ({RESTORE_VARIABLE: restored} if restored else {})
 
     def interrupted(*_: Any) -> None:
-        log.latest = {rank: {"begin": begin, "checkpoint": number} for rank, number in enumerate(written)}
+        for rank, number in enumerate(written):
+            log.latest[rank] = RankReport(
+                type="checkpoint", plan="ab", rank=rank, host="a", stage=0, replica=0, at_s=1.0, minibatches=1,
+                sent_bytes=0, received_bytes=0, versions=1, begin=begin, checkpoint=number,
+            )  # fmt: skip
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launching, "launch", interrupted)

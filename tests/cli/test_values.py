@@ -116,7 +116,7 @@ def test_completion_imports_nothing_heavy(folder: Path) -> None:
 def test_the_words_are_those_that_the_commands_take() -> None:
     """They stand in the module so that nothing has to be imported for them."""
 
-    from plink.features.launch.manifests import KINDS as OBJECT_KINDS
+    from plink.features.launch.command import KINDS as OBJECT_KINDS
     from plink.features.launch.request import RUNNERS as LAUNCH_RUNNERS
     from plink.features.launch.request import launch_settings
     from plink.model.schedule import COLLECTIVES

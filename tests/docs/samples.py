@@ -11,7 +11,7 @@ from typing import Any
 from plink.features.pipeline.plan import plan_pipeline
 from plink.features.pipeline.request import PipelineRequest
 from plink.model.hosts import read_hosts
-from plink.model.pipeline.pipedream_graph import profile_from_graph
+from plink.model.pipeline.exports import profile_from_graph
 from plink.model.pipeline.plan import PipelinePlan
 from tests.runtime.pipeline.apps import plan_of
 

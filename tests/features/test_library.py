@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -192,6 +192,9 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
 
     for call, named in (
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
+        (lambda: plink.SpotSimulationRequest(strategies="all"), "--strategies all: give a tuple"),
+        (lambda: plink.SpotSimulationRequest(hours=0), "--hours 0: it takes 0.01 to 1000"),
+        (lambda: plink.make_spot_prices(cast(Any, None), plink.MadePricesRequest()), "--made DAYS"),
         (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: unknown host"),
         (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
         (

@@ -13,15 +13,13 @@ from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.transport.fleet import AgentMessage, Fleet
-from plink.transport.message_schema import MessageSchema
+from plink.transport.stdio_channel import decode_line
 from runners.elastic.compatibility import refuse
 from runners.elastic.controller import Controller
-from runners.job.agent_pool import AgentPool
-from runners.job.fleet_monitor import run_to_end
-from runners.job.fleet_runner import AGENT_MESSAGES, _start_ranks
-from runners.job.job import Job
+from runners.job.agent_pool import AgentPool, run_to_end
+from runners.job.fleet_runner import PROGRAM, FleetRunner
 from runners.job.placement import assign_ranks
-from runners.job.runner import RunContext, RunObserver
+from runners.job.runner import Job, RunContext, RunObserver
 from runners.job.setup import set_up_hosts
 from solvers.elastic import events
 from solvers.elastic.member import Member
@@ -67,7 +65,9 @@ class Crewmates:
     def send(self, host: str, **body: Any) -> None:
         """To one; of an archive's shards, which go ahead of answers, h0 says what it should."""
         if host == "h1" or body["method"] == "upload_part":
-            self._messages += [AgentMessage(host, message) for message in answers(HOSTS.names.index(host), body)]
+            self._messages += [
+                AgentMessage(host, PROGRAM.checked(message)) for message in answers(HOSTS.names.index(host), body)
+            ]
         elif body["method"] != "extract" or not self._unpacked:
             self._unpacked |= body["method"] == "extract"
             for _ in body.get("ranks", (None,)):
@@ -75,7 +75,7 @@ class Crewmates:
 
     def _say_next(self) -> None:
         if self._lines and not self._gone:
-            message, reason = decoded(self._lines.pop(0), AGENT_MESSAGES)
+            message, reason = decoded(self._lines.pop(0))
             if message is not None:
                 self._messages.append(AgentMessage("h0", message))
             elif reason:
@@ -93,10 +93,11 @@ class Crewmates:
         """Nobody needs to."""
 
 
-def decoded(line: bytes, words: MessageSchema) -> tuple[dict[str, Any] | None, str]:
+def decoded(line: bytes) -> tuple[Any, str]:
     """The message on a line, and why it is none that is listened to any longer."""
     try:
-        return words.decode(line), ""
+        message = decode_line(line)
+        return (PROGRAM.checked(message), "") if message and "type" in message else (None, "")
     except ProtocolError as error:
         return None, str(error)
 
@@ -147,7 +148,7 @@ def run_agents(data: bytes) -> None:
     pool = AgentPool(cast(Fleet, fleet), HOSTS, job, lambda *line: None, fleet.clock, lambda text: [])
     setups = set_up_hosts(pool, lambda *done: None)
     assignments = assign_ranks(HOSTS, {})
-    _start_ranks(pool, assignments, setups)
+    FleetRunner("x", cast(Any, None)).start(pool, assignments, setups, "id")
     result = run_to_end(pool, assignments, pool.rank_reports(), RunContext(RunObserver(), fleet.clock))
     json.dumps(result.to_json())
     assert set(result.exits) <= {0, 1, 2}

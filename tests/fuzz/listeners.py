@@ -130,7 +130,7 @@ def short_message(data: bytes) -> None:
 
 def gate(data: bytes) -> None:
     """The first rank's, at the port of the rendezvous: it opens when all have come, and strangers hear nothing."""
-    from runners.launchers import start_barrier
+    from plink.transport import start_barrier
 
     words = tuple(f"token {rank}\n".encode() for rank in (1, 2))
     quick = patch.multiple(start_barrier, _DISCONNECT_TIMEOUT_S=0.0, _BARRIER_TIMEOUT_S=_WITHIN_S)
@@ -255,7 +255,7 @@ def sealed() -> bytes:
 
 def worker(data: bytes) -> None:
     """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
-    from plink.transport.json_lines import LineBuffer
+    from plink.transport.stdio_channel import LineBuffer
     from runners.job.torchrun_agent import valid_message
 
     for message in LineBuffer().messages(data + b"\n"):

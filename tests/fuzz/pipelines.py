@@ -44,7 +44,7 @@ def profile(data: bytes) -> None:
 def pipeline(data: bytes) -> None:
     """``plink.pipeline/1``: read again, it is the same; what it is, is printed."""
     from plink.features.pipeline.show import plan_lines
-    from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+    from plink.model.pipeline.plan import pipeline_from_json, read_pipeline
     from plink.model.storage import parse_document, render_document
 
     plan = read_pipeline(_file(data, "pipeline.json"))
@@ -55,7 +55,7 @@ def pipeline(data: bytes) -> None:
 
 def pipedream_graph(data: bytes) -> None:
     """``graph.txt`` of PipeDream's profiler."""
-    from plink.model.pipeline.pipedream_graph import read_pipedream_graph
+    from plink.model.pipeline.exports import read_pipedream_graph
 
     assert read_pipedream_graph(_file(data, "graph.txt"), 64).layers
 

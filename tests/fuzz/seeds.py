@@ -255,7 +255,7 @@ def _elastic_log() -> bytes:
 def _autotune_log(stretch: dict[str, Any]) -> bytes:
     from dataclasses import asdict
 
-    from runners.autotune.log import SCHEMA, assignment_to_json
+    from runners.autotune.daemon import SCHEMA, assignment_to_json
     from solvers.autotune.trajectory import AutotuneSettings
     from tests.solvers.ranks_on_paper import GROUPS, equal_assignment
 

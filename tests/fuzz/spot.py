@@ -74,7 +74,7 @@ def market_file(data: bytes) -> None:
 def histories(data: bytes) -> None:
     """Price and availability histories of every form: written and read again, they are the same."""
     from plink.model.spot.price_files import read_spot_histories
-    from solvers.spot.hazard import observed
+    from solvers.spot.odds import observed
 
     read = read_spot_histories([_file(data, "us-east-1a_v100_1.json")])
     if read.prices:
@@ -134,7 +134,7 @@ def _ask_all(data: bytes, provider: Any) -> None:
 
     order = RentalOrder("run1-1", Market("zone-a", "small"), 3, 0.1, 2e9)
     with mock.patch(
-        "runners.spot.child_command.run_to_end", lambda argv, *_, **__: subprocess.CompletedProcess(argv, 0, text, "")
+        "runners.spot.commands.run_to_end", lambda argv, *_, **__: subprocess.CompletedProcess(argv, 0, text, "")
     ):
         for method, words in ((provider.prices, (0.0,)), (provider.acquire, (order,)), (provider.listing, ())):
             _tried(lambda method=method, words=words: ask(method, *words))  # type: ignore[misc]

@@ -202,7 +202,7 @@ def elastic_log(data: bytes) -> None:
 
 def autotune_log(data: bytes) -> None:
     """The log of Autotune, decided again."""
-    from runners.autotune.log import read_log
+    from runners.autotune.daemon import read_log
     from solvers.autotune.trajectory import TuningTrajectory, decide
 
     assignment, settings, lines = read_log(_file(data, "autotune.jsonl"))
@@ -309,7 +309,7 @@ def lab(data: bytes) -> None:
 
 def known_hosts(data: bytes) -> None:
     """Keys of hosts."""
-    from runners.ssh.known_hosts import REVOKED, keys_of, marked
+    from runners.ssh.host_keys import REVOKED, keys_of, marked
 
     path = _file(data, "known_hosts")
     keys_of("a", [path])
@@ -318,8 +318,7 @@ def known_hosts(data: bytes) -> None:
 
 def ssh_config(data: bytes) -> None:
     """The user's SSH configuration, where OpenSSH is not installed: that would run what is in it."""
-    from runners.ssh.configuration import ParamikoConfig
-    from runners.ssh.settings import settings_for
+    from runners.ssh.settings import ParamikoConfig, settings_for
 
     config = ParamikoConfig(_file(data, "config"))
     with contextlib.suppress(ValueError):  # which whoever connects turns into an error of that host
@@ -341,7 +340,7 @@ def iperf3(data: bytes) -> None:
 
 def figure(data: bytes) -> None:
     """What a user's program printed of its speed."""
-    from plink.features.compare.metrics import detected_metric, metric_from
+    from plink.features.compare.run import detected_metric, metric_from
 
     lines = _text(data).splitlines()
     for pattern in ("step_s", r"loss (\S+)"):
@@ -352,7 +351,7 @@ def figure(data: bytes) -> None:
 
 def launched(data: bytes) -> None:
     """What ranks and launchers print, mixed and cut."""
-    from runners.launchers.output_parser import OutputParser
+    from runners.launchers.monitor import OutputParser
     from runners.launchers.slurm import Slurm
 
     parser = OutputParser(Slurm())
@@ -366,9 +365,9 @@ def environment(data: bytes) -> None:
     """The user's environment on its way through a launcher."""
     import os
 
-    from runners.launchers.environment_passthrough import VARIABLE, unpack_environment
+    from runners.launchers.shim import USER_ENVIRONMENT, unpack_environment
 
-    os.environ[VARIABLE] = _text(data).replace("\0", "0")
+    os.environ[USER_ENVIRONMENT] = _text(data).replace("\0", "0")
     result = unpack_environment()
     assert result is None or all(isinstance(value, str) for value in result.values())
 

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plink.errors import PlinkError
+from plink.transport.start_barrier import serve_barrier, wait_at_barrier
 from runners.elastic.control_socket import ControlSocket, ask
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
-from runners.launchers.start_barrier import serve_barrier, wait_at_barrier
 
 INVALID = [
     b"\n",

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from runners.job.fleet_runner import FleetRunner
-from runners.job.job import Job
 from runners.job.placement import RankLocation
-from runners.job.runner import RunContext, RunObserver
+from runners.job.runner import Job, RunContext, RunObserver
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector
 from tests.conftest import Lab, plink

@@ -14,8 +14,7 @@ from plink.model.hosts import Hosts
 from probes.methods import ProbeSettings
 from probes.session import ProbeProgress, measure_all
 from runners.job.fleet_runner import FleetRunner
-from runners.job.job import Job
-from runners.job.runner import RunContext, RunObserver
+from runners.job.runner import Job, RunContext, RunObserver
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity

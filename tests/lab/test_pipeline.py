@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.model.pipeline.plan_file import read_pipeline
+from plink.model.pipeline.plan import read_pipeline
 from tests.conftest import Lab, plink
 from tests.lab.jobs import write_hosts
 

@@ -24,10 +24,10 @@ from tests.runtime.torchruns import Ended, Torchruns
 BROKEN = """
 import sys
 from plink.cli.entry import run
-from runners.job import torchrun_runner
-real = torchrun_runner.torchrun_commands
+from runners.job import fleet_runner
+real = fleet_runner.torchrun_commands
 swap = {"--node-rank=1": "--node-rank=2", "--node-rank=2": "--node-rank=1"}
-torchrun_runner.torchrun_commands = lambda *args: (
+fleet_runner.torchrun_commands = lambda *args: (
     (name, [swap.get(word, word) for word in words], env) for name, words, env in real(*args))
 sys.exit(run(sys.argv[1:]))
 """

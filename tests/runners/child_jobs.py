@@ -8,10 +8,8 @@ from typing import Any
 
 from plink.model.hosts import Host, Hosts
 from runners.job.fleet_runner import FleetRunner
-from runners.job.job import Job
-from runners.job.placement import RankLocation
-from runners.job.result import RunResult
-from runners.job.runner import RunContext, RunObserver
+from runners.job.placement import RankLocation, RunResult
+from runners.job.runner import Job, RunContext, RunObserver
 from tests.child_hosts import ChildHosts
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from plink.errors import HostError, UsageError
 from plink.model.hosts import Host
-from plink.transport.connector import Connector
-from plink.transport.fleet import Fleet
+from plink.transport.fleet import Connector, Fleet
 from plink.transport.program import AgentProgram
-from runners.kubernetes.exec import ExecConnector
-from runners.launchers.slurm_steps import StepConnector
+from runners.child import ExecConnector
+from runners.launchers.slurm import StepConnector
 from tests.child_hosts import ends
 
 ECHO = AgentProgram(("tests.transport.fleet_agent",))
@@ -121,7 +120,7 @@ def test_a_pod_without_python(calls: Path) -> None:
 def test_command_without_input_is_ended(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its silence nor a full pipe keeps plink waiting, and nothing of it stays."""
     monkeypatch.setattr("plink.transport.fleet.HELLO_S", 1.0)
-    monkeypatch.setattr("runners.kubernetes.exec._END_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("runners.child._END_TIMEOUT_S", 1.0)
     line = ExecConnector().open(Host("deaf", "10.0.0.1"))
 
     def write() -> None:

@@ -11,7 +11,7 @@ import pytest
 from plink.transport import addresses
 from runners.job import execution_environment as module
 from runners.job.execution_environment import resolve_execution
-from runners.job.fleet_runner import AGENT_MESSAGES
+from runners.job.fleet_runner import PROGRAM
 
 # Documentation addresses (RFC 5737): this host is the first, the others are elsewhere.
 OWN, OTHER = "192.0.2.1", "192.0.2.2"
@@ -117,4 +117,4 @@ def test_an_interpreter_that_answers_something_else(says: str, versions: object,
     os.chmod(tmp_path / "other", 0o755)
     here = ask("train.py", pythons=["./other"], workdirs=[str(tmp_path)])
     assert (here["versions"], here["problems"]) == (versions, [])
-    assert AGENT_MESSAGES.problem({"type": "set_up", **here}) is None
+    assert PROGRAM.checked({"type": "set_up", **here}).problems == []

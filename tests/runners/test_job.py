@@ -10,8 +10,8 @@ import pytest
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.transport.addresses import local_addresses
-from runners.job.job import Job
-from runners.job.result import PlacementError
+from runners.job.placement import PlacementError
+from runners.job.runner import Job
 from tests.runners.child_jobs import ChildJobs
 
 PRINT_ARGUMENTS = "import json, sys; print(json.dumps(sys.argv[1:]))"

@@ -11,7 +11,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
-from runners.job.job import Job
+from runners.job.runner import Job
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 

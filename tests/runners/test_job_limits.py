@@ -11,9 +11,10 @@ import pytest
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from runners.job.fleet_runner import FleetRunner
-from runners.job.host_checks import check_connectivity, check_hosts
+from runners.job.messages import Versions
 from runners.job.placement import RankLocation
 from runners.job.runner import RunContext, RunObserver
+from runners.job.setup import check_connectivity, check_hosts
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 
@@ -69,8 +70,8 @@ def test_an_interface_that_is_not_there(jobs: ChildJobs) -> None:
 
 
 def test_hosts_with_other_versions_are_named(jobs: ChildJobs) -> None:
-    same = {"python": "3.11", "torch": "2.13.0"}
-    versions = {"a": same, "b": same, "c": {"python": "3.11", "torch": "2.12.0"}, "d": {"python": "3.9", "torch": None}}
+    same = Versions("3.11", "2.13.0", None)
+    versions = {"a": same, "b": same, "c": Versions("3.11", "2.12.0", None), "d": Versions("3.9", None, None)}
     with pytest.raises(PlinkError) as refused:
         check_hosts([], versions, jobs.job("train.py"))
     assert str(refused.value) == (
@@ -78,7 +79,7 @@ def test_hosts_with_other_versions_are_named(jobs: ChildJobs) -> None:
         "Python 3.9 without PyTorch on d; nothing was run (--set allow-version-mismatch=yes runs it)"
     )
     check_hosts([], versions, replace(jobs.job("train.py"), allow_version_mismatch=True))
-    check_hosts([], {"a": same, "b": None, "c": dict(same)}, jobs.job("train.py"))
+    check_hosts([], {"a": same, "b": None, "c": same}, jobs.job("train.py"))
 
 
 def test_hosts_that_cannot_reach_the_first_are_named_by_their_reasons() -> None:

@@ -8,8 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from runners.ssh.host_keys import HostKeyCheck
-from runners.ssh.known_hosts import keys_of
+from runners.ssh.host_keys import HostKeyCheck, keys_of
 from runners.ssh.settings import SshSettings
 
 KEYS = [

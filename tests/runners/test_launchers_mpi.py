@@ -7,11 +7,9 @@ import pytest
 
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
-from runners.job.job import Job
+from runners.job.runner import Job
 from runners.launchers.launcher import Launcher
-from runners.launchers.mpich import Mpich
-from runners.launchers.openmpi import OpenMpi
-from runners.launchers.which_mpi import mpich, mpirun
+from runners.launchers.mpi import Mpich, OpenMpi, mpich, mpirun
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
 

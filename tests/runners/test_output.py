@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.job.output import RankOutput
+from runners.job.monitor import RankOutput
 
 CHARACTERS = st.text(st.sampled_from("ab \r\té\n\n"), max_size=60)
 Shown = list[tuple[int, str, str]]

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 from plink.model.hosts import Host, Hosts
-from runners.job.placement import RankLocation, assign_ranks, verify_placement
+from runners.job.messages import PlacementReport
+from runners.job.placement import Located, RankLocation, assign_ranks, verify_placement
 
-Reports = dict[int, tuple[str, dict[str, Any]]]
+Reports = dict[int, tuple[str | None, Located]]
 
 
-def report(hostname: str, *addresses: str) -> dict[str, Any]:
+def report(hostname: str, *addresses: str) -> PlacementReport:
     """What a rank says."""
-    return {"hostname": hostname, "addresses": list(addresses), "pid": 1}
+    return PlacementReport(0, 1, hostname, list(addresses))
 
 
 HOSTS = Hosts((Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))

@@ -18,7 +18,7 @@ from tests.marked import Marked, parent_of
 START = (
     "import os, sys\n"
     "from plink.transport.supervisor import supervise\n"
-    "from runners.launchers.rank_supervisor import FORWARDED_SIGNALS, RankSupervisor\n"
+    "from runners.launchers.shim import FORWARDED_SIGNALS, RankSupervisor\n"
     "supervise(FORWARDED_SIGNALS, ends_with_parent=True)\n"
     "os._exit(RankSupervisor(sys.argv[1:], os.getcwd(), dict(os.environ)).run(None))\n"
 )

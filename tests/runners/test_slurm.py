@@ -9,13 +9,11 @@ import pytest
 from plink.errors import UsageError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Host, Hosts
-from runners.job.job import Job
 from runners.job.placement import RankAssignment
-from runners.job.runner import RunContext, RunObserver
+from runners.job.runner import Job, RunContext, RunObserver
+from runners.launchers.launcher import LauncherProcess
 from runners.launchers.monitor import LauncherMonitor
-from runners.launchers.process import LauncherProcess
-from runners.launchers.slurm import Slurm, allocation_options
-from runners.launchers.slurm_batch import batch_script
+from runners.launchers.slurm import Slurm, allocation_options, batch_script
 
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
 JOB = Job("train.py", (), ("/work",), launcher_args=("--partition=fast", "--mpi=none"))

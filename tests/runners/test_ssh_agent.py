@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.ssh.agent import ChosenKeys, public_part
+from runners.ssh.connector import ChosenKeys, public_part
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.ssh.certificates import InvalidCertificate, authority_of, verify
+from runners.ssh.host_keys import InvalidCertificate, authority_of, verify
 from runners.ssh.settings import CA_SIGNATURES
 
 

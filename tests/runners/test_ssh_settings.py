@@ -8,13 +8,22 @@ from pathlib import Path
 
 import pytest
 
-import runners.ssh.configuration
+import runners.ssh.settings
 from plink.errors import HostError, InputError
 from plink.model.hosts import Host, Hosts
-from runners.launchers.ssh_config import ssh_config
-from runners.ssh.configuration import Configuration, OpenSsh, ParamikoConfig, load_config
+from runners.launchers.mpi import ssh_config
 from runners.ssh.connector import SshConnector
-from runners.ssh.settings import Identity, SshSettings, jump_settings, route_to, settings_for
+from runners.ssh.settings import (
+    Configuration,
+    Identity,
+    OpenSsh,
+    ParamikoConfig,
+    SshSettings,
+    jump_settings,
+    load_config,
+    route_to,
+    settings_for,
+)
 
 CONFIG = """
 Host node-*
@@ -212,7 +221,7 @@ def test_what_ssh_refuses_is_refused_in_its_own_words(
 
 
 def test_a_match_exec_that_hangs_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runners.ssh.configuration, "_LIMIT_S", 0.5)
+    monkeypatch.setattr(runners.ssh.settings, "_LIMIT_S", 0.5)
     written(home, 'Match exec "sleep 60"\n Port 7\n')
     with pytest.raises(HostError) as caught:
         SshConnector().settings(Host("a", "a"))

@@ -14,11 +14,12 @@ import pytest
 
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
-from runners.job.job import Job
-from runners.launchers import environment_passthrough, external_runner, start_barrier
-from runners.launchers.mpich import Mpich
-from runners.launchers.openmpi import OpenMpi
-from runners.launchers.start_barrier import BarrierClosed, serve_barrier, wait_at_barrier
+from plink.transport import start_barrier
+from plink.transport.start_barrier import BarrierClosed, serve_barrier, wait_at_barrier
+from runners.job.runner import Job
+from runners.launchers import external_runner
+from runners.launchers.mpi import Mpich, OpenMpi
+from runners.launchers.shim import USER_ENVIRONMENT, pack_environment, unpack_environment
 from runners.ssh.connector import SshConnector
 from tests.runners.test_connectivity import _TIME_WAIT, states
 
@@ -91,7 +92,7 @@ def test_silent_client_is_disconnected(port: int, monkeypatch: pytest.MonkeyPatc
 
 _FEW_DESCRIPTORS = """
 import os, resource, sys, time
-from runners.launchers.start_barrier import serve_barrier
+from plink.transport.start_barrier import serve_barrier
 resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
 error = serve_barrier("127.0.0.1", int(sys.argv[1]), "word", 1)
 print(error, time.process_time() < 2)
@@ -122,10 +123,10 @@ def test_port_in_use_and_port_without_server(port: int, monkeypatch: pytest.Monk
 def test_user_environment_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that are no UTF-8 as well."""
     words = {"A": "a b=c\n", "B": "\udcff", "C": ""}
-    monkeypatch.setenv(environment_passthrough.VARIABLE, environment_passthrough.pack(words))
-    assert environment_passthrough.unpack_environment() == words
-    assert environment_passthrough.VARIABLE not in os.environ
-    assert environment_passthrough.unpack_environment() is None
+    monkeypatch.setenv(USER_ENVIRONMENT, pack_environment(words))
+    assert unpack_environment() == words
+    assert USER_ENVIRONMENT not in os.environ
+    assert unpack_environment() is None
 
 
 def test_user_environment_too_long() -> None:
@@ -137,13 +138,13 @@ def test_user_environment_too_long() -> None:
 def test_launcher_commands_have_names_of_variables_only() -> None:
     hosts, job = Hosts((Host("a", HERE), Host("b", "127.0.0.2"))), Job("x", (), ("/",))
     for launcher, words in (
-        (OpenMpi(SshConnector(), 4), ("-x", environment_passthrough.VARIABLE)),
-        (OpenMpi(SshConnector(), 5), ("-x", environment_passthrough.VARIABLE)),
-        (Mpich(SshConnector()), ("-genvlist", environment_passthrough.VARIABLE)),
+        (OpenMpi(SshConnector(), 4), ("-x", USER_ENVIRONMENT)),
+        (OpenMpi(SshConnector(), 5), ("-x", USER_ENVIRONMENT)),
+        (Mpich(SshConnector()), ("-genvlist", USER_ENVIRONMENT)),
     ):
-        command = launcher.command(hosts, job, Path("/"), ("x",), (environment_passthrough.VARIABLE,))
+        command = launcher.command(hosts, job, Path("/"), ("x",), (USER_ENVIRONMENT,))
         argv = command.argv
-        place = argv.index(environment_passthrough.VARIABLE)
+        place = argv.index(USER_ENVIRONMENT)
         assert argv[place - 1 : place + 1] == words
         assert "-genvnone" not in argv
         # Hydra forgets the last variable of its environment: one of no use stands there.

@@ -14,11 +14,10 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from plink.transport.fleet import AgentMessage, Fleet
 from runners.job.agent_pool import AgentPool
-from runners.job.job import Job
-from runners.job.placement import RankLocation
-from runners.job.result import RunResult
-from runners.job.runner import RunContext, RunObserver
-from runners.job.torchrun_runner import TorchrunRunner
+from runners.job.fleet_runner import TorchrunRunner
+from runners.job.messages import PlacementReport
+from runners.job.placement import RankLocation, RunResult
+from runners.job.runner import Job, RunContext, RunObserver
 from tests.child_hosts import ChildHosts
 
 
@@ -39,7 +38,9 @@ class Jobs:
         with ChildHosts() as connector:
             connector.environment["TMPDIR"] = str(self.folder)
             try:
-                return TorchrunRunner(connector).run(job, Hosts((Host("here", "127.0.0.1", slots=2),)), watch)
+                return TorchrunRunner("torchrun", connector).run(
+                    job, Hosts((Host("here", "127.0.0.1", slots=2),)), watch
+                )
             finally:
                 assert connector.all_end()
 
@@ -65,8 +66,7 @@ def test_an_interpreter_without_pytorch_is_refused(jobs: Jobs) -> None:
 
 def test_a_worker_of_another_order_never_starts(jobs: Jobs) -> None:
     """Ranks that were not asked for are refused before anything of the user's runs."""
-    report = {"type": "rank_report", "hostname": "h", "addresses": [], "pid": 1}
-    messages = [AgentMessage("here", {"rank": 0, **report}), AgentMessage("here", {"rank": 2, **report})]
+    messages = [AgentMessage("here", PlacementReport(rank, 1, "h", [])) for rank in (0, 2)]
     fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: messages.pop(0)))
     hosts = Hosts((Host("here", "127.0.0.1", slots=2),))
     pool = AgentPool(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)

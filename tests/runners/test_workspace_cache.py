@@ -16,11 +16,11 @@ import pytest
 
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
-from runners.job import archive as archive_module
+from runners.job import setup as archive_module
 from runners.job import workspace_cache
-from runners.job.archive import archive_folder
 from runners.job.fleet_runner import FleetRunner
 from runners.job.runner import RunContext, RunObserver
+from runners.job.setup import archive_folder
 from runners.job.workspace_cache import WorkspaceCache
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs

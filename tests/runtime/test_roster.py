@@ -7,8 +7,16 @@ import pytest
 
 from plink.errors import HostError, InputError
 from plink.model.hosts import Host
-from plink.runtime.membership import Registration, missing, refusal
-from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
+from plink.runtime.membership import (
+    Registration,
+    digest,
+    find_self,
+    is_loopback,
+    missing,
+    numeric,
+    read_roster,
+    refusal,
+)
 
 ROSTER = (Host("alpha", "10.0.0.1"), Host("beta.cluster", "10.0.0.2"), Host("gamma", "gamma"), Host("delta", "delta"))
 

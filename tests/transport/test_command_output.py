@@ -8,7 +8,7 @@ import pytest
 
 from plink.model.dry_run import LaunchCommand
 from plink.transport.command_output import MAX_OUTPUT_BYTES, TooMuchOutput, run_to_end
-from runners.launchers.process import LauncherProcess
+from runners.launchers.launcher import LauncherProcess
 from tests.lab.waiting import until
 
 

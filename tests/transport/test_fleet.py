@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from msgspec import Struct, field
 
 import plink.transport.fleet
 from plink.errors import HostError
 from plink.model.hosts import Host
-from plink.transport.connector import AgentConnection
-from plink.transport.fleet import AgentMessage, Fleet
-from plink.transport.message_schema import MessageSchema, text
+from plink.transport.fleet import AgentConnection, AgentMessage, Fleet
 from plink.transport.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
@@ -89,10 +88,15 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
         assert hear(fleet).host == "c"
 
 
+class Echo(Struct, tag_field="type", tag="echo"):
+    """What the agent of these tests sends."""
+
+    message: dict[str, str] = field(name="said")
+
+
 def test_an_agent_with_a_protocol_error_is_lost(children: Callable[..., ChildHosts]) -> None:
     """What it said does not reach anybody, and the others go on."""
-    schema = MessageSchema({"echo": {"said": lambda value: all(map(text, value.values()))}})
-    program = AgentProgram(PROGRAM.modules, schema)
+    program = AgentProgram(PROGRAM.modules, Echo)
     with Fleet(children(), program) as fleet:
         start(fleet, HOSTS[:2])
         fleet.send("a", method="say", text="hello")
@@ -100,7 +104,7 @@ def test_an_agent_with_a_protocol_error_is_lost(children: Callable[..., ChildHos
         fleet.send("a", method="say", text=5)
         gone = hear(fleet)
         assert gone.body is None
-        assert str(gone.error) == "a: its agent is gone: invalid message: 'echo' with said a dict"
+        assert str(gone.error) == "a: its agent is gone: invalid message: Expected `str`, got `int` - at `$.said[...]`"
         assert fleet.alive == ["b"]
 
 

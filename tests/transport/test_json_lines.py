@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.transport.json_lines import LineBuffer, decode_line, encode_line
+from plink.transport.stdio_channel import LineBuffer, decode_line, encode_line
 
 MESSAGES = st.lists(st.dictionaries(st.text(), st.integers() | st.text() | st.none()), max_size=6)
 

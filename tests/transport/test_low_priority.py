@@ -12,7 +12,7 @@ NOBODY = 65534
 FILE = Path("/proc/self/autogroup")
 SCRIPT = """
 import ctypes, os, sys
-from plink.transport.low_priority import set_low_priority  # before the user changes, who may not read it
+from plink.transport.supervisor import set_low_priority  # before the user changes, who may not read it
 if sys.argv[1]:
     os.setuid(int(sys.argv[1]))
     ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE, or /proc/self would be root's
@@ -41,26 +41,26 @@ def test_low_priority_of_a_session_can_be_lifted_by_its_user(user: int | None) -
 
 
 def test_without_autogroups_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from plink.transport import low_priority
+    from plink.transport import supervisor
 
-    monkeypatch.setattr(low_priority, "_FILE", str(tmp_path / "none" / "autogroup"))
-    low_priority.set_low_priority(True)
+    monkeypatch.setattr(supervisor, "_FILE", str(tmp_path / "none" / "autogroup"))
+    supervisor.set_low_priority(True)
     assert not (tmp_path / "none").exists()
 
 
 def test_retries_for_a_second_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The kernel refuses with EAGAIN while others change theirs."""
-    from plink.transport import low_priority
+    from plink.transport import supervisor
 
     waits: list[float] = []
     (tmp_path / "autogroup").touch()
-    monkeypatch.setattr(low_priority, "_FILE", str(tmp_path / "autogroup"))
+    monkeypatch.setattr(supervisor, "_FILE", str(tmp_path / "autogroup"))
 
     def busy(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "write", busy)
     monkeypatch.setattr(time, "sleep", waits.append)
-    low_priority.set_low_priority(True)
+    supervisor.set_low_priority(True)
     assert len(waits) == 10
     assert sum(waits) <= 1.01

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plink.transport.peers import sample_peers
+from plink.transport.fleet import sample_peers
 
 
 @pytest.mark.parametrize("n", [2, 9])

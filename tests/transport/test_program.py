@@ -33,10 +33,17 @@ def test_a_bundle_that_is_cut_short_runs_nothing() -> None:
     assert (done.returncode, done.stdout) == (1, b"")
 
 
-@pytest.mark.parametrize("module", ["probes.session", "runners.job.fleet_runner", "runners.job.torchrun_runner"])
-def test_agents_run_where_nothing_is_installed(module: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("probes.session", "PROGRAM"),
+        ("runners.job.fleet_runner", "PROGRAM"),
+        ("runners.job.fleet_runner", "TORCHRUN_PROGRAM"),
+    ],
+)
+def test_agents_run_where_nothing_is_installed(module: str, name: str) -> None:
     """``-I -S``: no site-packages, no current folder. Every import must be in the bundle or the standard library."""
-    bundle = importlib.import_module(module).PROGRAM.bundle({})
+    bundle = getattr(importlib.import_module(module), name).bundle({})
     sources = json.loads(bundle[12:])["modules"]
     # Import the modules as the bootstrap does; only main() is not called, as it would talk to a controller.
     body = json.dumps({"modules": [*sources, ["last", "def main(**settings): print(settings)"]], "settings": {"a": 1}})

@@ -10,7 +10,7 @@ from plink.features.order.smoothing import RELATIVE, device_for, setting_json, s
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import Agreement, Groups, GroupTier, Names, RandomGroups
 from plink.model.network import Network, to_rows
-from plink.transport.connector import Progress
+from plink.transport.fleet import Progress
 from solvers.embedding.embed import embed as fit_embedding
 from solvers.embedding.fitting import STEPS
 from solvers.embedding.pairs import EmbeddingConstraints

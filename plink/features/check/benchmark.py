@@ -27,10 +27,9 @@ from plink.model.network import Network
 from plink.model.request import parse_settings
 from plink.model.units import format_bytes, format_us
 from plink.records.scratch import scratch_folder
-from plink.transport.connector import Connector, Progress
+from plink.transport.fleet import Connector, Progress
 from runners.choice import runner_named
-from runners.job.job import Job
-from runners.job.runner import RunContext, RunObserver
+from runners.job.runner import Job, RunContext, RunObserver
 from solvers.checking import MIN_SIZES, CollectiveTiming, orders_between
 from solvers.costs.by_name import cost_function_for, model_for, search_model_for
 from solvers.costs.closed_forms import Order

@@ -26,7 +26,7 @@ from plink.model.document import UNSET, Unset
 from plink.model.network import Matrix, Network
 from plink.model.truth import read_truth
 from plink.terminal.junit import Case
-from plink.transport.connector import Progress
+from plink.transport.fleet import Progress
 from runners.choice import connector_for
 from solvers.affinity import paia, triplets
 from solvers.checking import CollectiveTiming, fit_host_costs

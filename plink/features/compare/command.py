@@ -1,9 +1,8 @@
 """``plink compare``."""
 
 from plink.errors import UsageError
-from plink.features.compare.metrics import metric_from
 from plink.features.compare.request import CompareRequest
-from plink.features.compare.run import compare_orders
+from plink.features.compare.run import compare_orders, metric_from
 from plink.features.launch.request import KEEP_HOSTS_ORDER, Arguments, JobRequest, Program
 from plink.features.launch.setup import new_job
 from plink.model.hosts import read_hosts

@@ -21,7 +21,7 @@ from plink.model.diagnosis import Examination, Finding, HostFacts, Severity
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Network
-from plink.transport.connector import Progress
+from plink.transport.fleet import Progress
 from probes.host_flows import FlowSettings
 from probes.inspection import inspect_all
 from probes.interface_flows import measure_interfaces

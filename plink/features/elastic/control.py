@@ -17,7 +17,7 @@ from plink.records import workspace
 from plink.records.elastic_log import NAME
 from plink.terminal.elastic_runs import live_job
 from plink.terminal.screen import say, say_error
-from plink.transport.json_lines import LineBuffer
+from plink.transport.stdio_channel import LineBuffer
 from runners.elastic.control_socket import ask
 
 _JOIN_TIMEOUT_S = 60.0

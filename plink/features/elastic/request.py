@@ -14,7 +14,7 @@ from plink.model.units import parse_rate
 from plink.runtime.elastic.host.preemption import parse_source
 
 if TYPE_CHECKING:
-    from plink.features.launch.recording import RecordRequest
+    from plink.features.launch.run import RecordRequest
     from plink.model.network import Network
 
 RUNNERS = ("ssh", "local", "slurm", "kubernetes")

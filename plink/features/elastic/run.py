@@ -15,7 +15,7 @@ import msgspec
 
 from plink.errors import PlinkError, UsageError, printable
 from plink.features.elastic.request import ElasticRequest
-from plink.features.launch.recording import Recording, RunDescription, recording
+from plink.features.launch.run import Recording, RunDescription, recording
 from plink.model.consistency import parse_rule
 from plink.model.elastic.fields import UpdateCounts
 from plink.model.elastic.status import ElasticStatus, JobControl
@@ -39,16 +39,13 @@ from plink.records.elastic_log import (
 )
 from plink.records.elastic_log import NAME as LOG
 from plink.records.runs import ELASTIC
-from plink.transport.connector import Connector
-from runners.child import LocalConnector
+from plink.transport.fleet import Connector
+from runners.child import ExecConnector, LocalConnector
 from runners.choice import connector_for
 from runners.elastic.supervisor import JobSettingsOverride, Supervisor, SupervisorCallbacks
-from runners.job.job import Job
-from runners.job.placement import RankLocation
-from runners.job.result import new_id
-from runners.job.runner import RunObserver
-from runners.kubernetes.exec import ExecConnector
-from runners.launchers.slurm_steps import StepConnector
+from runners.job.placement import RankLocation, new_id
+from runners.job.runner import Job, RunObserver
+from runners.launchers.slurm import StepConnector
 from solvers.costs.fabric import fabric_of
 
 _ITERATION_NOTES_S = 1.0  # between two lines about iterations

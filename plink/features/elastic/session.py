@@ -14,9 +14,9 @@ from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.features.elastic.request import ElasticRequest
 from plink.features.elastic.run import ElasticObserver, check_program, prepare_elastic, run_elastic
 from plink.features.elastic.show import Screen
-from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import JobRequest
-from plink.features.spot.beside_job import checked_max_hosts, driver_command
+from plink.features.launch.run import RecordRequest
+from plink.features.spot.drive import checked_max_hosts, driver_command
 from plink.features.spot.rented import cost_line
 from plink.features.spot.request import SpotDriveRequest
 from plink.model.hosts import Host, Hosts, read_hosts
@@ -25,8 +25,8 @@ from plink.model.spot.results import SpotStatus
 from plink.records import workspace
 from plink.terminal.screen import print_json, progress, say, say_error
 from runners.choice import KUBERNETES
-from runners.job.job import Job
-from runners.job.result import PlacementError
+from runners.job.placement import PlacementError
+from runners.job.runner import Job
 from runners.spot.process import DriverProcess
 from runners.spot.status import status_if_rented
 

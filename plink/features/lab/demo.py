@@ -20,7 +20,7 @@ from plink.model.request import FeatureRequest, Option, Text
 from plink.model.units import format_bytes, format_gbps, format_us, parse_bytes
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, progress, say
-from plink.transport.connector import Connector
+from plink.transport.fleet import Connector
 from probes.methods import ProbeSettings
 from probes.session import ProbeProgress, measure_all
 from runners.lab import kernel, lifecycle

@@ -9,8 +9,7 @@ from plink.features.launch.order import JobOrder
 from plink.features.launch.request import JobRequest
 from plink.features.launch.session import JobSetup, Restart
 from plink.model.hosts import Host, Hosts, read_hosts
-from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.plan_file import read_pipeline
+from plink.model.pipeline.plan import PipelinePlan, read_pipeline
 from plink.records.pipeline_log import PipelineLog
 from plink.runtime.pipeline import (
     CHECKPOINT_VARIABLE,
@@ -22,8 +21,8 @@ from plink.runtime.pipeline import (
     VARIABLE,
 )
 from plink.terminal.screen import say
-from runners.job.job import Job
-from runners.job.result import RunResult
+from runners.job.placement import RunResult
+from runners.job.runner import Job
 
 _MIN_TIMEOUT_S = 300.0
 _TIMEOUT_PERIODS = 20  # of all minibatches in flight, before a rank that sends nothing is given up
@@ -103,10 +102,7 @@ def pipelined(job: Job, plan: PipelinePlan, options: JobRequest) -> Job:
     if options.restore is not None:
         variables[RESTORE_VARIABLE] = str(options.restore)
     return replace(
-        job,
-        program=job.pythons[0],
-        args=("-m", MODULE, job.program, *job.args),
-        env={**job.env, **variables},
+        job, program=job.pythons[0], args=("-m", MODULE, job.program, *job.args), env={**job.env, **variables}
     )
 
 

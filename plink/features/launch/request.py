@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,16 +16,14 @@ from plink.model.storage import check_folder
 from plink.model.units import parse_duration, parse_limit
 
 if TYPE_CHECKING:
-    from runners.job.job import Job
+    from runners.job.runner import Job
 
-_ORDER, _RUN, _BACKEND, _PIPELINE, _RARE, _OUTPUT = (
-    "Hosts and rank order",
-    "Execution",
-    "All-reduces (--backend)",
-    "Pipelines (--pipeline)",
-    "Rare settings",
-    "Output",
-)
+_order = partial(Option, panel="Hosts and rank order")
+_run = partial(Option, panel="Execution")
+_backend = partial(Option, panel="All-reduces (--backend)")
+_pipeline = partial(Option, panel="Pipelines (--pipeline)")
+_rare = partial(Option, panel="Rare settings")
+_output = partial(Option, panel="Output")
 CHECKPOINT_HELP = "Folder for checkpoints."
 RESTORE_HELP = "Go on from the latest checkpoint in there."
 RUNNERS = ("ssh", "local", "torchrun", "mpirun", "mpich", "slurm")
@@ -39,6 +38,7 @@ _EXTERNAL = ("mpirun", "mpich", "slurm")
 
 Program = Annotated[str, typer.Argument(metavar="PROGRAM", help="A .py file or a command.", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the program.")]
+Seconds = Annotated[float | None, Text("TIME", parse_duration)]
 
 
 @dataclass(frozen=True)
@@ -126,144 +126,108 @@ def _launcher_words(text: str) -> tuple[str, ...]:
         raise UsageError(f"--launcher-args {text}: {error}") from None
 
 
-Seconds = Annotated[float | None, Text("TIME", parse_duration)]
-
-
 @dataclass(frozen=True)
 class JobRequest(FeatureRequest):
     """Request for a job. What a command lacks, or was not typed, is None, False or empty."""
 
     hosts_file: Annotated[
         Path | None,
-        Option(
-            "Hosts file; default: the hosts of .plink/network.json (not for elastic jobs).", ("--hosts",), panel=_ORDER
-        ),
+        _order("Hosts file; default: the hosts of .plink/network.json (not for elastic jobs).", ("--hosts",)),
     ] = None
     order: Annotated[
         str | None,
-        Option(
+        _order(
             "Rank order: an order, a plan, or one host name per line; given: as in the hosts file. Default: "
             ".plink/order.json, else hosts are probed and ordered first.",
             metavar="[FILE|given]",
-            panel=_ORDER,
         ),
     ] = None
     algo: Annotated[
         str | None,
-        Option(
+        _order(
             "Algorithm of the collective to order for; default: that of the last order, or ring.",
             metavar="[ring|2lha|...]",
-            panel=_ORDER,
         ),
     ] = None
-    runner: Annotated[str | None, Option("Launcher of the ranks; default: ssh.", choices=RUNNERS, panel=_RUN)] = None
+    runner: Annotated[str | None, _run("Launcher of the ranks; default: ssh.", choices=RUNNERS)] = None
     slots: Annotated[
         int | None,
-        Option(
+        _run(
             "With --runner local: number of ranks (default: one per core), or hosts of an elastic job (2).",
             least=1,
             most=65536,
-            panel=_RUN,
         ),
     ] = None
     launcher_args: Annotated[
         tuple[str, ...] | None,
         Text("TEXT", _launcher_words),
-        Option("Arguments for mpirun, srun or sbatch, split as in a shell.", panel=_RUN),
+        _run("Arguments for mpirun, srun or sbatch, split as in a shell."),
     ] = None
-    env: Annotated[Environment, Option("Set a variable in every rank's environment; repeatable.", panel=_RUN)] = field(
+    env: Annotated[Environment, _run("Set a variable in every rank's environment; repeatable.")] = field(
         default_factory=dict[str, str]
     )
     python: Annotated[
-        str | None,
-        Option(
-            "Interpreter for .py files; default: this interpreter's path, else python3.", metavar="PYTHON", panel=_RUN
-        ),
+        str | None, _run("Interpreter for .py files; default: this interpreter's path, else python3.", metavar="PYTHON")
     ] = None
     workdir: Annotated[
         str | None,
-        Option(
-            "Working directory on the hosts; default: the current one's path, else the home.", metavar="DIR", panel=_RUN
-        ),
+        _run("Working directory on the hosts; default: the current one's path, else the home.", metavar="DIR"),
     ] = None
     sync: Annotated[
-        Path | None, Option("Copy this folder to hosts that lack it, and run in the copy.", metavar="DIR", panel=_RUN)
+        Path | None, _run("Copy this folder to hosts that lack it, and run in the copy.", metavar="DIR")
     ] = None
     interface: Annotated[
         str | None,
-        Option(
+        _run(
             "Interface for Gloo and NCCL (eth0, or eth0,eth1); default: that of the route to the other hosts.",
             metavar="IFACE",
-            panel=_RUN,
         ),
     ] = None
     timeout_s: Annotated[
-        OptionalDuration,
-        Option(
-            "Terminate the job after this time (2h) and print its ranks' stacks.",
-            ("--timeout",),
-            panel=_RUN,
-        ),
+        OptionalDuration, _run("Terminate the job after this time (2h) and print its ranks' stacks.", ("--timeout",))
     ] = None
     backend: Annotated[
         str | None,
-        Option(
+        _backend(
             "Run PyTorch's all-reduces by this algorithm or schedule file; auto: the cheapest for each size.",
             metavar="[auto|ALGORITHM|FILE]",
-            panel=_BACKEND,
         ),
     ] = None
     autotune: Annotated[
-        bool,
-        Option("With --backend 2lha or flat: move work between ranks when the network changes.", panel=_BACKEND),
+        bool, _backend("With --backend 2lha or flat: move work between ranks when the network changes.")
     ] = False
     pipeline: Annotated[
         Path | None,
-        Option(
+        _pipeline(
             "Plan of a pipeline: hosts, ranks and stages. The program defines make(arguments), which returns a "
             "PipelineApp.",
             metavar="PLAN",
-            panel=_PIPELINE,
         ),
     ] = None
-    checkpoint: Annotated[Path | None, Option(CHECKPOINT_HELP, metavar="DIR", panel=_PIPELINE)] = None
-    restore: Annotated[Path | None, Option(RESTORE_HELP, metavar="DIR", panel=_PIPELINE)] = None
+    checkpoint: Annotated[Path | None, _pipeline(CHECKPOINT_HELP, metavar="DIR")] = None
+    restore: Annotated[Path | None, _pipeline(RESTORE_HELP, metavar="DIR")] = None
     verify_nccl: Annotated[
-        bool,
-        Option("Read what NCCL builds, and fail if its rings and trees do not follow the order.", panel=_RUN),
+        bool, _run("Read what NCCL builds, and fail if its rings and trees do not follow the order.")
     ] = False
     settings: Annotated[
         LaunchSettings,
         Text("NAME=VALUE", launch_settings, repeated=True),
-        Option(
+        _rare(
             "max-network-age=24h, preflight=warn (off, strict: refuse hosts and links slower than measured), "
             "master-port=N, allow-version-mismatch=yes, autotune-every=2s, autotune-threshold=0.2; with --pipeline "
             "message-timeout=5m, checkpoint-every=1000 (minibatches), restarts=0.",
             ("--set",),
-            panel=_RARE,
         ),
     ] = LaunchSettings()
-    accept_new_host_keys: Annotated[
-        bool, Option("Note unknown SSH host keys instead of refusing them.", panel=_RARE)
-    ] = False
+    accept_new_host_keys: Annotated[bool, _rare("Note unknown SSH host keys instead of refusing them.")] = False
     log_dir: Annotated[
-        Path | None,
-        Option(
-            "Folder for each rank's output; default: in the run's folder.",
-            metavar="DIR",
-            panel=_OUTPUT,
-        ),
+        Path | None, _output("Folder for each rank's output; default: in the run's folder.", metavar="DIR")
     ] = None
-    tail: Annotated[
-        int | None, Option("Show only the last N lines of each rank, at the end.", least=0, panel=_OUTPUT)
-    ] = None
-    dry_run: Annotated[
-        bool,
-        Option("Check everything and show the commands, but do not start the program.", panel=_OUTPUT),
-    ] = False
-    as_json: Annotated[
-        bool, Option("Print the result as JSON; the ranks' output goes to stderr.", ("--json",), panel=_OUTPUT)
-    ] = False
+    tail: Annotated[int | None, _output("Show only the last N lines of each rank, at the end.", least=0)] = None
+    dry_run: Annotated[bool, _output("Check everything and show the commands, but do not start the program.")] = False
+    as_json: Annotated[bool, _output("Print the result as JSON; the ranks' output goes to stderr.", ("--json",))] = (
+        False
+    )
 
     def check(self, runner: str, external: bool | None = None) -> None:
         """Refuse invalid combinations before any host is contacted.

@@ -1,36 +1,220 @@
 """Launch a job in a rank order, and verify where its ranks run."""
 
 import contextlib
+import datetime
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from plink.errors import PlinkError
 from plink.features.launch.nccl_proof import NcclLog
-from plink.features.launch.preflight import check_network
-from plink.features.launch.recording import RecordRequest, RunDescription, recording
 from plink.model.dry_run import DryRun
 from plink.model.hosts import Hosts
+from plink.model.network import Network
 from plink.model.order import RankOrder
+from plink.records import workspace
 from plink.records.pipeline_log import PipelineLog, is_report
+from plink.records.runs import Record
 from plink.records.scratch import scratch_folder
 from plink.runtime.step_report import step_of_line
-from runners.autotune.log import NAME, TuningLog
+from runners.autotune.daemon import NAME, Daemon, TuningLog
 from runners.choice import connector_for, runner_named
-from runners.job.job import Job
-from runners.job.placement import RankLocation
-from runners.job.result import PlacementError, RunResult, new_id
-from runners.job.runner import FlowRun, RunContext, Runner, RunObserver
+from runners.job.placement import PlacementError, RankLocation, RunResult, new_id
+from runners.job.runner import Flow, FlowRun, HostIdentities, Job, RunContext, Runner, RunObserver
 from solvers.autotune.trajectory import AutotuneSettings
+from solvers.diagnosis.ring_check import expected_gbps, is_slow, slow_parts
 
 if TYPE_CHECKING:
-    from plink.features.launch.preflight import PreflightRequest
     from solvers.autotune.observed import MasterAssignment
 
+_runs_log = logging.getLogger("plink.runs")
+
+
+_DRAIN_S = 0.2  # what is still queued of the flows before would slow the next ones
+_MAX_NAMED = 4
 _log = logging.getLogger("plink.launch")
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """Keep a run in ``.plink/runs/ID`` of the working folder, where ``plink runs`` finds it. ``log_dir``: where each
+    rank's output is written, None: to the run's folder; ``note``: further keys of the run's document."""
+
+    log_dir: Path | None = None
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """Description of a run for its document. ``identities``: of the hosts, by name, as far as they are known."""
+
+    id: str
+    runner: str
+    job: Job
+    hosts: Hosts
+    identities: HostIdentities
+
+
+@dataclass
+class Recording:
+    """A run that is being recorded. ``folder``: for what a launcher reads; ``record``: None where the run is not kept;
+    ``outcome``: what the record will say of its end."""
+
+    folder: Path
+    record: Record | None
+    outcome: dict[str, Any]
+
+    def line(self, rank: int | None, stream: str, line: str) -> None:
+        """Record one line that a rank, or the launcher (None), printed."""
+        if self.record is not None:
+            self.record.line(rank, stream, line)
+
+
+@contextlib.contextmanager
+def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Recording]:
+    """Record a run and its result: the ``outcome`` that the block sets, or the error that leaves it.
+
+    :param request: None: nothing is kept, and the folder is a temporary one.
+    :raises PlinkError: when ``log_dir`` was asked for and nothing can be written.
+    """
+    record = None if request is None else _new_record(request, run)
+    with _folder_of(record) as folder:
+        current = Recording(folder, record, {"exit_code": 130})  # unless something better is known of it
+        try:
+            yield current
+        except PlacementError as error:
+            current.outcome = error.result.to_json()
+            raise
+        except PlinkError as error:
+            current.outcome = {"exit_code": error.exit_code, "error": str(error)}
+            raise
+        except BrokenPipeError:
+            current.outcome = {
+                "exit_code": 128 + signal.SIGPIPE,
+                "error": "the reader of its output has closed the pipe",
+            }
+            raise
+        except Exception as error:
+            current.outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
+            raise
+        finally:
+            if record is not None:
+                record.finish(current.outcome)
+                if record.write_error is not None:
+                    _runs_log.warning("%s", record.write_error)
+
+
+@contextlib.contextmanager
+def _folder_of(record: Record | None) -> Iterator[Path]:
+    if record is not None:
+        yield record.folder
+        return
+    with scratch_folder() as folder:
+        yield folder
+
+
+def _new_record(request: RecordRequest, run: RunDescription) -> Record | None:
+    """Return a new record, or None and a warning where nothing can be written: the job matters more."""
+    folder, job = workspace.RUNS / run.id, run.job
+    document = {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "runner": run.runner,
+        "program": job.program,
+        "args": list(job.args),
+        "workdir": job.workdirs[0],
+        "workdirs": list(job.workdirs),
+        "pythons": list(job.pythons),
+        "env": job.env,
+        "timeout_s": job.timeout_s,
+        "interface": job.interface,
+        "master_port": job.master_port,
+        "mixed_versions": job.allow_version_mismatch,
+        "launcher_args": list(job.launcher_args),
+        "sync": None if job.sync is None else str(job.sync.absolute()),
+        "hosts": [host.to_json() for host in run.hosts],
+        **({} if run.hosts.lab is None else {"lab": run.hosts.lab}),
+        "machines": {name: run.identities[name] for name in run.hosts.names if name in run.identities},
+        "logs": str(request.log_dir or folder / "logs"),
+        **request.note,
+    }
+    try:
+        workspace.prepare()
+        return Record(folder, document, request.log_dir)
+    except PlinkError as error:
+        if request.log_dir is not None:
+            raise
+        _runs_log.warning("this run is not kept: %s", error)
+        return None
+
+
+@dataclass(frozen=True)
+class PreflightRequest:
+    """What a job's network is compared with: ``network``, which has all of its hosts. ``ring``: their names in the
+    order of the flows; ``strict``: refuse to start the job instead of warning."""
+
+    network: Network
+    ring: tuple[str, ...]
+    strict: bool = False
+
+
+def check_network(run: FlowRun, request: PreflightRequest) -> None:
+    """Run a ring of flows, and again those that are slow or fail; warn of what is slower than half of before.
+
+    :raises PlinkError: with ``strict``, for what is warned of otherwise.
+    """
+    network, ring = request.network, request.ring
+    flows: list[Flow] = list(zip(ring, (*ring[1:], ring[0]), strict=True)) if len(ring) > 1 else []
+    index = {name: host for host, name in enumerate(network.hosts.names)}
+    source, target = np.array([[index[name] for name in flow] for flow in flows], dtype=np.intp).reshape(-1, 2).T
+    expected = expected_gbps(network, source, target)
+    if not np.isfinite(expected).any():
+        message = f"{network.location} has no rates of these hosts to compare with; `plink probe` measures them"
+        if request.strict:
+            raise PlinkError(f"{message}; nothing was run (--set preflight=strict)")
+        _log.debug("no preflight of the network: %s", message)
+        return
+    started = time.monotonic()
+    results = run(flows)
+
+    def rates() -> npt.NDArray[np.float64]:
+        return np.array([rate if isinstance(rate := results[flow], float | int) else np.nan for flow in flows])
+
+    doubtful = [flow for flow, bad in zip(flows, is_slow(rates(), expected) | np.isnan(rates()), strict=True) if bad]
+    if len(doubtful) == len(flows) and np.isnan(rates()).all():
+        _report([], [f"no flow came through between hosts ({results[flows[0]]})"], request.strict)
+        return
+    if doubtful:  # by themselves: hosts that were busy for a moment, or shared cores, are no fault of the network
+        time.sleep(_DRAIN_S)
+        for flow, again in run(doubtful).items():
+            before = results[flow]
+            both = [rate for rate in (before, again) if isinstance(rate, float | int)]
+            results[flow] = max(both) if both else again
+    _log.debug("preflight of %d flows in %.2f s", len(flows), time.monotonic() - started)
+    failed = [
+        f"no flow came through from {a} to {b} ({results[a, b]})" for a, b in flows if isinstance(results[a, b], str)
+    ]
+    _report([str(part) for part in slow_parts(network, source, target, rates(), expected)], failed, request.strict)
+
+
+def _report(slow: list[str], failed: list[str], strict: bool) -> None:
+    for what, problems, advice in (
+        ("slower than when the network was measured", slow, "measure anew (`plink probe`) or leave them out"),
+        ("the network could not be checked", failed, "are ports closed between the hosts?"),
+    ):
+        if not problems:
+            continue
+        more = f" and {len(problems) - _MAX_NAMED} more" if len(problems) > _MAX_NAMED else ""
+        line = f"{what}: {'; '.join(problems[:_MAX_NAMED])}{more}; {advice}"
+        if strict:
+            raise PlinkError(f"{line}; nothing was run (--set preflight=strict)")
+        _log.warning("%s (--set preflight=off skips this check)", line)
 
 
 @dataclass(frozen=True)
@@ -112,9 +296,14 @@ def launch(
 
         recorded = RunObserver(on_line, on_placement, observer.progress)
         context = RunContext(
-            recorded, time.monotonic, current.folder, request.identities, run.id, on_rank_line,
+            recorded,
+            time.monotonic,
+            current.folder,
+            request.identities,
+            run.id,
+            on_rank_line,
             _network_check(request.preflight),
-        )  # fmt: skip
+        )
         try:
             result = runner.run(job, arranged, context)
         except PlacementError as error:
@@ -176,8 +365,6 @@ def _autotuning(
     if request is None:
         yield None
         return
-    from runners.autotune.daemon import Daemon
-
     names = [host.name for host in hosts for _ in range(host.slots)]
     settings = AutotuneSettings(change=request.threshold)
     log = None

@@ -16,10 +16,9 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from plink.model.pipeline.rank_report import table_of_reports
 from plink.terminal.screen import print_json, print_lines, progress, say, say_error
-from runners.job.job import Job
-from runners.job.output import Sink
-from runners.job.result import PlacementError, RunResult
-from runners.job.runner import RunObserver
+from runners.job.monitor import Sink
+from runners.job.placement import PlacementError, RunResult
+from runners.job.runner import Job, RunObserver
 
 _LAST_LINES = 10
 

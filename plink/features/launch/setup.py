@@ -9,17 +9,15 @@ from plink.errors import UsageError
 from plink.features.launch import nccl_proof
 from plink.features.launch.order import JobOrder, Sources, job_order
 from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
-from plink.features.launch.preflight import PreflightRequest
-from plink.features.launch.recording import RecordRequest
 from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplaced
-from plink.features.launch.run import AutotuneRequest, LaunchRequest
+from plink.features.launch.run import AutotuneRequest, LaunchRequest, PreflightRequest, RecordRequest
 from plink.features.launch.session import JobSetup, dry_run_shown
 from plink.model.hosts import HUB, Host, Hosts
 from plink.model.plan import is_plan
 from plink.records.pipeline_log import PipelineLog
 from plink.terminal.screen import say
 from runners.choice import KUBERNETES
-from runners.job.job import Job
+from runners.job.runner import Job
 
 # Pods have folders of their own, and Slurm may give nodes only when their turn comes.
 _UNCHECKED = (KUBERNETES, "slurm")

@@ -16,7 +16,7 @@ from plink.features.measure.shared_links import link_limits, measure_shared_link
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
 from plink.model.units import format_duration
-from plink.transport.connector import Progress
+from plink.transport.fleet import Progress
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.disjoint_pairs import Pair
 from probes.flow_reference import FlowReference

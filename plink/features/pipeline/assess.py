@@ -15,9 +15,8 @@ from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
 from plink.model.pipeline.document import StagePrediction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import RankReport, median_of, seconds_of, training_s
-from plink.model.pipeline.results import AssessedStage, PipelineAssessment, PredictedFigure
+from plink.model.pipeline.results import AssessedStage, PipelineAssessment, PredictedFigure, TimedAction
 from plink.model.pipeline.shape import minibatches_to_prove
-from plink.model.pipeline.timeline import TimedAction
 from plink.model.units import format_bytes, format_time
 from plink.records.pipeline_log import NAME
 

@@ -8,7 +8,6 @@ import typer
 import plink
 from plink.errors import InputError, UsageError
 from plink.features.pipeline.assess import measured_timeline
-from plink.features.pipeline.picture import pipeline_timeline
 from plink.features.pipeline.request import (
     PipelineProfileRequest,
     PipelineRequest,
@@ -17,16 +16,16 @@ from plink.features.pipeline.request import (
 )
 from plink.features.pipeline.show import (
     assessment_lines,
+    pipeline_timeline,
     plan_lines,
     profile_line,
     simulation_lines,
     timeline_lines,
     training_lines,
 )
-from plink.model.pipeline.exports import FORMATS, NEEDS_PROFILE
-from plink.model.pipeline.pipedream_graph import read_pipedream_graph
+from plink.model.pipeline.exports import FORMATS, NEEDS_PROFILE, read_pipedream_graph
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.timeline import chrome_trace
+from plink.model.pipeline.results import chrome_trace
 from plink.model.storage import STANDARD, check_writable, name_of, write_document, write_text
 from plink.pictures import PAPER, check_picture, write_picture
 from plink.records import workspace
@@ -39,7 +38,7 @@ from plink.terminal.screen import print_json, print_lines, progress, say, say_re
 if TYPE_CHECKING:
     from plink.model.pipeline.plan import PipelinePlan
     from plink.model.pipeline.profile import ModelProfile
-    from plink.model.pipeline.timeline import TimedAction
+    from plink.model.pipeline.results import TimedAction
 
 _MIN_RATIO, _MAX_RATIO = 0.9, 1.1  # sum of layers over the whole model
 _PLAN_HELP = "What `plink pipeline plan` wrote; default .plink/pipeline.json."
@@ -121,8 +120,7 @@ def _write_profile(profile: "ModelProfile", output: Path | None, as_json: bool) 
 def plan(
     request: PipelineRequest,
     profile_file: Annotated[
-        Path | None,
-        typer.Argument(metavar="PROFILE", help="A profile of layers; default .plink/profile.json."),
+        Path | None, typer.Argument(metavar="PROFILE", help="A profile of layers; default .plink/profile.json.")
     ] = None,
     network_file: Annotated[
         Path | None,

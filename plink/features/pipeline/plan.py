@@ -3,27 +3,39 @@
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.features.order.algorithms import fabric_from
-from plink.features.pipeline.request import MAX_WORKERS, UNLIMITED_GBPS, PipelineRequest
+from plink.features.pipeline.request import MAX_WORKERS, UNLIMITED_GBPS, PipelineRequest, PipelineSimulationRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network
 from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.results import PipelineVerification
+from plink.model.pipeline.results import (
+    PipelineVerification,
+    SimulatedLink,
+    SimulatedPipeline,
+    SimulatedRank,
+    TimedAction,
+)
 from plink.model.pipeline.shape import minibatches_to_prove
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import BYTES_PER_S_OF_GBPS, JointRequest, MeasuredHosts, requested_stages
 from solvers.pipeline.joint_search import Watch
+from solvers.pipeline.simulator import PipelineSimulation
+from solvers.pipeline.simulator import simulate_pipeline as simulate_placed
+from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.thesis import NetworkLevel
+from solvers.pipeline.training_job import PlacedPipeline
+from solvers.pipeline.training_job import Watch as SimulationWatch
 from solvers.pipeline.verifier import never_locks, verify_actions
+from solvers.simulation.job import SimulatedNetwork
 
 _log = logging.getLogger("plink.pipeline")
 _MAX_EXECUTED_ACTIONS = 2_000_000  # of plans whose depths only an execution proves
@@ -136,10 +148,13 @@ def rated_fabric(network: Network, gbps: float | None) -> Fabric:
     # Capacities of groups were guessed for hosts of another rate.
     scale = gbps / float(np.median(fabric.host_out_gbps))
     return replace(
-        fabric, host_out_gbps=rates, host_in_gbps=rates, group_out_gbps=fabric.group_out_gbps * scale,
+        fabric,
+        host_out_gbps=rates,
+        host_in_gbps=rates,
+        group_out_gbps=fabric.group_out_gbps * scale,
         group_in_gbps=fabric.group_in_gbps * scale,
         capacities=f"assumed: {gbps:g} Gbit/s a host, groups inferred from the latency tiers",
-    )  # fmt: skip
+    )
 
 
 def check_hosts(names: Sequence[str], network: Network) -> None:
@@ -185,3 +200,92 @@ def verify_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> Pipel
         count = min(minibatches_to_prove(shape), _MAX_EXECUTED_ACTIONS // (4 * shape.stages))
     errors = tuple(verify_actions(shape, count, own, ranks))
     return PipelineVerification(valid=not errors, errors=errors, minibatches=count)
+
+
+@dataclass(frozen=True)
+class SimulatedPlan:
+    """A plan's simulation; ``timeline``: when each action begins and ends, where that was asked for."""
+
+    document: SimulatedPipeline
+    timeline: tuple[TimedAction, ...]
+
+
+def simulate_pipeline(
+    plan: PipelinePlan,
+    profile: ModelProfile,
+    network: Network | None = None,
+    request: PipelineSimulationRequest = PipelineSimulationRequest(),
+    with_timeline: bool = False,
+    watch: SimulationWatch | None = None,
+) -> SimulatedPlan:
+    """Simulate a plan.
+
+    :param network: measured; None: all hosts have the request's ``gbps``. :param watch: called with how much is done,
+        and how much there is to do.
+    :raises UsageError: for hosts that the network does not have, and for a job that would take many minutes.
+    :raises NoAnswer: as :func:`rated_fabric`, and for round trips that were not measured. :raises InputError: when the
+        plan's own actions were edited.
+    """
+    if plan.actions is not None:
+        raise InputError("actions", "a plan with actions of its own cannot be simulated; leave them out")
+    names = list(dict.fromkeys(plan.host_names()))
+    if network is not None:
+        check_hosts(names, network)
+        fabric = rated_fabric(network, request.gbps)
+        simulated, capacities = SimulatedNetwork.of(fabric), fabric.capacities
+    elif request.gbps is not None:
+        rates = np.full(len(names), request.gbps)
+        simulated = SimulatedNetwork(tuple(names), np.zeros((len(names),) * 2), None, rates, rates, ())
+        capacities = f"assumed: {request.gbps:g} Gbit/s a host, no latency, no shared links"
+    else:
+        raise UsageError("a network, or --gbps R for hosts that are alike, is needed")
+    slowness = [profile.slowness.get(name, 1.0) for name in simulated.names]
+    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), simulated, slowness)
+    result = simulate_placed(placed, request.minibatches, with_timeline, watch)
+    document = SimulatedPipeline(
+        network=None if network is None else network.fingerprint(),
+        capacities=capacities,
+        kind=plan.kind,
+        replicas=plan.replicas,
+        minibatches=result.minibatches,
+        minibatch_s=result.minibatch_s,
+        items_per_s=plan.minibatch / result.minibatch_s,
+        periodic=result.is_periodic,
+        fill_s=result.fill_s,
+        job_s=result.makespan_s,
+        limited_by=_limit(plan, result),
+        ranks=_ranks(plan, result),
+        links=tuple(SimulatedLink(name=name, used=used) for name, used in result.links),
+    )
+    return SimulatedPlan(document, result.timeline)
+
+
+def _limit(plan: PipelinePlan, result: PipelineSimulation) -> str:
+    """Name the rank or link that is busy most of the time, or what all wait for where none is."""
+    names = plan.host_names()
+    if busiest := result.limit(lambda stage, replica: names[plan.stages[stage].ranks[replica]]):
+        return busiest
+    stage, replica, _ = result.busiest
+    shares = result.shares[stage][replica]
+    waits = {"activations": shares.activations, "gradients": shares.gradients, "the all-reduce": shares.all_reduce}
+    return f"waiting for {max(waits, key=lambda name: waits[name])} in stage {stage}"
+
+
+def _ranks(plan: PipelinePlan, result: PipelineSimulation) -> tuple[SimulatedRank, ...]:
+    names, ranks = plan.host_names(), []
+    for stage, replicas in enumerate(result.shares):
+        for rank, shares in zip(plan.stages[stage].ranks, replicas, strict=True):
+            values = (shares.busy, shares.activations, shares.gradients, shares.all_reduce)
+            busy, activations, gradients, all_reduce = (min(1.0, round(value, 6)) for value in values)
+            ranks.append(
+                SimulatedRank(
+                    rank=rank,
+                    host=names[rank],
+                    stage=stage,
+                    busy=busy,
+                    waits_for_activations=activations,
+                    waits_for_gradients=gradients,
+                    waits_for_all_reduce=all_reduce,
+                )
+            )
+    return tuple(sorted(ranks, key=lambda entry: entry.rank))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,7 +19,7 @@ MAX_WORKERS = 4096
 UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
 _MAX_DEPTH = 4096
 _MAX_MICROBATCHES = 65_536  # as the format of plans allows
-_NETWORK, _TRAINING = "Hosts and their network", "How they train"
+_network, _training = partial(Option, panel="Hosts and their network"), partial(Option, panel="How they train")
 _NO_PIPELINE = ("data-parallel", "model-parallel")
 _LEVELS = re.compile(r"[1-9]\d{0,5}(x[1-9]\d{0,5})*", re.ASCII)
 
@@ -70,30 +71,26 @@ class PipelineRequest(FeatureRequest):
     hosts: Annotated[
         "int | Path | Hosts | None",
         Text("N", _hosts),
-        Option("How many hosts with one worker each, or a hosts file.", panel=_NETWORK),
+        _network("How many hosts with one worker each, or a hosts file."),
     ] = None
     gbps: Annotated[
         Sequence[float] | None,
         Text("R,...", _rates),
-        Option("Gbit/s of a worker's link; of each level, innermost first.", panel=_NETWORK),
+        _network("Gbit/s of a worker's link; of each level, innermost first."),
     ] = None
     levels: Annotated[
-        Sequence[int] | None,
-        Text("NxN", _sizes),
-        Option("Workers per machine, machines per rack, ...: 4x4.", panel=_NETWORK),
+        Sequence[int] | None, Text("NxN", _sizes), _network("Workers per machine, machines per rack, ...: 4x4.")
     ] = None
     local_gbps: Annotated[
-        float | None, Option("Gbit/s between slots of one host; default: no limit.", least=0.001, panel=_NETWORK)
+        float | None, _network("Gbit/s between slots of one host; default: no limit.", least=0.001)
     ] = None
     rtt_s: Annotated[
-        float | None,
-        Text("TIME", parse_duration),
-        Option("Round trip between hosts: 0.5ms.", ("--rtt",), panel=_NETWORK),
+        float | None, Text("TIME", parse_duration), _network("Round trip between hosts: 0.5ms.", ("--rtt",))
     ] = None
     memory: Annotated[
         Mapping[str, float],
         Text("[HOST=]SIZE", _memory, repeated=True),
-        Option("Memory of every host, or of one; repeatable: 14GiB, node-3=6GiB.", panel=_NETWORK),
+        _network("Memory of every host, or of one; repeatable: 14GiB, node-3=6GiB."),
     ] = field(default_factory=dict[str, float])
     compare: Annotated[bool, Option("Also simulate other ways to train, and the given order.")] = False
     seed: Annotated[int | None, Option("Of the search; default 0.", least=0)] = None
@@ -102,7 +99,7 @@ class PipelineRequest(FeatureRequest):
         Option("Of the search, where not everything can be tried; default 60,000.", least=1, most=100_000_000),
     ] = None
     kind: Annotated[
-        str, Option("When minibatches are processed and parameters updated.", choices=("auto", *KINDS), panel=_TRAINING)
+        str, _training("When minibatches are processed and parameters updated.", choices=("auto", *KINDS))
     ] = "auto"
     model: Annotated[
         str | None,
@@ -116,33 +113,24 @@ class PipelineRequest(FeatureRequest):
         str | None, Option("The stages themselves, with replicas: 0-30x15,31-39x1.", metavar="STAGES")
     ] = None
     straight: Annotated[bool, Option("One worker per stage.")] = False
-    all_workers: Annotated[bool, Option("Leave no worker idle, even where that is slower.", panel=_NETWORK)] = False
+    all_workers: Annotated[bool, _network("Leave no worker idle, even where that is slower.")] = False
     depth: Annotated[
         str,
-        Option(
+        _training(
             "Minibatches in flight per replica of each stage; auto: as the network needs; noam: the thesis's.",
             metavar="[auto|noam|N,...]",
-            panel=_TRAINING,
         ),
     ] = "auto"
     microbatches: Annotated[
         int | None,
-        Option(
-            "For 2bw, 1f1b-flush, gpipe: minibatches per update.",
-            least=1,
-            most=_MAX_MICROBATCHES,
-            metavar="M",
-            panel=_TRAINING,
-        ),
+        _training("For 2bw, 1f1b-flush, gpipe: minibatches per update.", least=1, most=_MAX_MICROBATCHES, metavar="M"),
     ] = None
-    vertical_sync: Annotated[bool, Option("A minibatch uses the same version at every stage.", panel=_TRAINING)] = False
+    vertical_sync: Annotated[bool, _training("A minibatch uses the same version at every stage.")] = False
     reduce: Annotated[
         Literal["wait", "late"],
-        Option("Whether the next forward pass waits for the all-reduce.", choices=("wait", "late"), panel=_TRAINING),
+        _training("Whether the next forward pass waits for the all-reduce.", choices=("wait", "late")),
     ] = "wait"
-    recompute: Annotated[
-        bool, Option("Compute activations again instead of keeping them.", panel=_TRAINING)
-    ] = False  # fmt: skip
+    recompute: Annotated[bool, _training("Compute activations again instead of keeping them.")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,9 +171,7 @@ class PipelineRequest(FeatureRequest):
                     "or --network FILE for measured hosts"
                 )
             return
-        even = {
-            "--levels": self.levels, "--local-gbps": self.local_gbps, "--rtt": self.rtt_s, "--model": self.model,
-        }  # fmt: skip
+        even = {"--levels": self.levels, "--local-gbps": self.local_gbps, "--rtt": self.rtt_s, "--model": self.model}
         if misplaced := [name for name, value in even.items() if value is not None]:
             raise UsageError(f"{misplaced[0]} is for hosts that are alike; omit it with --network")
         if isinstance(self.hosts, int):
@@ -225,7 +211,7 @@ class PipelineSimulationRequest(FeatureRequest):
     ] = None
     minibatches: Annotated[
         int | None, Option("Of the job; default: enough for a steady state.", least=2, most=20_000)
-    ] = None  # fmt: skip
+    ] = None
 
 
 @dataclass(frozen=True)

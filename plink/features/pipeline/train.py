@@ -23,9 +23,11 @@ from plink.runtime.pipeline.profiler import ProfiledProgram, consistent_profile
 
 
 def profile_pipeline(
-    program: str, arguments: Sequence[str] = (), request: PipelineProfileRequest = PipelineProfileRequest(),
+    program: str,
+    arguments: Sequence[str] = (),
+    request: PipelineProfileRequest = PipelineProfileRequest(),
     watch: Callable[[int, int], None] = lambda done, total: None,
-) -> ModelProfile:  # fmt: skip
+) -> ModelProfile:
     """Return the profile of the layers of a program's model: seconds, bytes kept, bytes that cross.
 
     :param program: a .py file that defines ``make(arguments)``. :param watch: called with how many minibatches are
@@ -44,10 +46,13 @@ def profile_pipeline(
 
 
 def train_pipeline(
-    program: str, plan: PipelinePlan, arguments: Sequence[str] = (),
-    request: PipelineTrainingRequest = PipelineTrainingRequest(), location: str = "the plan",
+    program: str,
+    plan: PipelinePlan,
+    arguments: Sequence[str] = (),
+    request: PipelineTrainingRequest = PipelineTrainingRequest(),
+    location: str = "the plan",
     say: Callable[[str], None] = lambda line: None,
-) -> PipelineTraining:  # fmt: skip
+) -> PipelineTraining:
     """Train a plan's pipeline in this process, with the versions and delays it would have on hosts; return its losses.
 
     :param program: a .py file that defines ``make(arguments)``. :param location: names the plan in errors.
@@ -82,6 +87,14 @@ def _without_delays(plan: PipelinePlan) -> PipelinePlan:
     names = (begin.names[0], end.names[1]) if begin.names and end.names else UNSET
     stage = PipelineStage(layers=(0, end.last), names=names, ranks=(0,), depth=1)
     return dataclasses.replace(
-        plan, kind="model-parallel", hosts=Hosts((first,)), stages=(stage,), boundaries=(), accumulate=1,
-        vertical_sync=False, reduce="wait", recompute=False, actions=None,
-    )  # fmt: skip
+        plan,
+        kind="model-parallel",
+        hosts=Hosts((first,)),
+        stages=(stage,),
+        boundaries=(),
+        accumulate=1,
+        vertical_sync=False,
+        reduce="wait",
+        recompute=False,
+        actions=None,
+    )

@@ -12,8 +12,8 @@ from plink.features.launch.session import JobSetup
 from plink.features.launch.setup import launch_request, set_up
 from plink.records import workspace
 from plink.records.runs import ELASTIC, Run, run_named
-from runners.autotune.log import NAME, read_log
-from runners.job.job import Job
+from runners.autotune.daemon import NAME, read_log
+from runners.job.runner import Job
 
 
 def recorded_job(name: str, options: JobRequest) -> JobSetup:

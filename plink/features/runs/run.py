@@ -8,7 +8,7 @@ from plink.errors import UsageError
 from plink.model.run import AutotuneReplay, ReplayedInterval
 from plink.records import workspace
 from plink.records.runs import run_named
-from runners.autotune.log import NAME, read_log
+from runners.autotune.daemon import NAME, read_log
 from solvers.autotune.trajectory import WAIT, TuningDecision, TuningTrajectory, decide, imbalance
 
 

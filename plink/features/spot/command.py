@@ -250,7 +250,7 @@ def drive_job(run: RunId) -> None:
 
     Example: plink spot drive-job last
     """
-    from plink.features.spot.beside_job import request_of
+    from plink.features.spot.drive import request_of
 
     _drive(run, request_of(workspace.RUNS / run_named(workspace.RUNS, run).id), is_supervised=True)
 

@@ -1,22 +1,28 @@
 """Rent transient instances for an elastic job that runs."""
 
+import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from plink.errors import PartlyDone, UsageError
 from plink.features.spot.request import SpotDriveRequest
+from plink.model.codec import convert
 from plink.model.elastic.status import JobControl
+from plink.model.hosts import Hosts
 from plink.model.spot.journal import JournalEntry, JournalOpened
-from plink.model.spot.market_file import MarketFile, read_market_file
+from plink.model.spot.market_file import AwsTable, CommandTable, MarketFile, read_market_file
 from plink.model.spot.price_files import Histories, read_spot_histories
 from plink.model.spot.prices import HOUR_S
 from plink.model.spot.results import SpotStatus
-from plink.model.storage import read_text, write_text
-from runners.job.result import new_id
-from runners.spot.brain import MarketBrain
+from plink.model.storage import read_document, read_text, write_document, write_text
+from runners.job.placement import new_id
+from runners.spot.brain import HostCores, MarketBrain, OnDemandFallback
 from runners.spot.choice import (
     ChosenProvider,
     check_same_provider,
@@ -28,7 +34,6 @@ from runners.spot.choice import (
 from runners.spot.driver import Driver, run_driver
 from runners.spot.driver_parts import DriverParts, JournalWriter
 from runners.spot.elastic_job import ElasticJob
-from runners.spot.fallback import HostCores, OnDemandFallback
 from runners.spot.journal import FOLDER, MARKET_COPY, Journal, read_journal, release_is_requested, withdraw_release
 from runners.spot.provider import ListedInstance, PricePoint, Provider, ProviderError, RentalOrder
 from runners.spot.status import doubt_of, status_of
@@ -37,6 +42,11 @@ from solvers.spot.ledger import Ledger
 from solvers.spot.offers import application_of
 
 _HISTORY_S = 30 * 24 * HOUR_S  # of prices, from the provider, where no file has any
+
+
+RUNNERS = ("ssh", "local")
+MAX_INSTANCES = 10_000  # of a job that is started with its driver
+_REQUEST_FILE = "spot-driver.json"  # in the run's folder
 
 
 def drive_spot(
@@ -173,16 +183,28 @@ class _Session:
             raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
         anchors = market_file.anchors
         opened = JournalOpened(
-            now, run, provider_name(market_file), market_file.billing, anchors.count if anchors else 0,
-            anchors.type.on_demand if anchors else 0.0, self.account,
-        )  # fmt: skip
+            now,
+            run,
+            provider_name(market_file),
+            market_file.billing,
+            anchors.count if anchors else 0,
+            anchors.type.on_demand if anchors else 0.0,
+            self.account,
+        )
         parts = DriverParts(
-            chosen.provider, ElasticJob(self.folder, self.job, chosen.speed, self.is_dry), brain, writer,
-            host_maker(market_file, chosen), chosen.clock, chosen.steady, lambda: f"{run}-{new_id()}", self.note,
+            chosen.provider,
+            ElasticJob(self.folder, self.job, chosen.speed, self.is_dry),
+            brain,
+            writer,
+            host_maker(market_file, chosen),
+            chosen.clock,
+            chosen.steady,
+            lambda: f"{run}-{new_id()}",
+            self.note,
             self._fallback(request, opened if not entries else Ledger.of(entries).opened or opened),
             lambda: not self.is_dry and release_is_requested(self.folder / FOLDER),
             history_from_s,
-        )  # fmt: skip
+        )
         if not self.is_dry and request.market is not None:  # before a request: what is held is released by it
             write_text(self.folder / FOLDER / MARKET_COPY, read_text(request.market))
         driver = Driver(parts, market_file.limits, chosen.timing, opened, entries)
@@ -236,3 +258,77 @@ def check_on_demand(market_file: MarketFile, chosen: ChosenProvider, request: Sp
         )
     if request.deadline_s is not None and not market_file.zones:
         raise UsageError(f"{market_file.path}: --deadline needs zones, where to rent the reference machines on demand")
+
+
+def driver_command(request: SpotDriveRequest, folder: Path) -> list[str]:
+    """Write the request of a run's driver into its folder, and return the driver's argument vector; ``-P``: files of
+    the working folder are no modules."""
+    write_document(folder / _REQUEST_FILE, msgspec.to_builtins(request))
+    return [sys.executable, "-P", "-m", "plink", "spot", "drive-job", folder.name]
+
+
+def request_of(folder: Path) -> SpotDriveRequest:
+    """Return what the driver of a run was started with. :raises InputError: where that cannot be read."""
+    path = folder / _REQUEST_FILE
+    return convert(SpotDriveRequest, read_document(path), str(path))
+
+
+def checked_max_hosts(request: SpotDriveRequest, hosts: Hosts, runner: str, max_hosts: int | None) -> int:
+    """Return ``--max-hosts`` of a job: what was typed, or what it and its driver need.
+
+    :raises PlinkError: for what the driver would refuse once the job runs; no host is asked, and no provider.
+    """
+    if runner not in RUNNERS:
+        raise UsageError(f"--spot: choose --runner {' or '.join(RUNNERS)}, not {runner}")
+    assert request.market is not None
+    market_file = read_market_file(request.market)
+    with tempfile.TemporaryDirectory(prefix="plink-spot-") as scratch:
+        chosen = choose_provider(market_file, "check", Path(scratch), "dry run")
+    for program in _programs(market_file):
+        if shutil.which(program) is None:
+            raise UsageError(f"{market_file.path}: there is no command {program} to rent instances with")
+    if chosen.hosts is not None and chosen.hosts.lab != hosts.lab:
+        raise UsageError(f"{market_file.path}: the provider's hosts are not where the job's hosts are")
+    check_on_demand(market_file, chosen, request)
+    reliable = sum(host.tier == "reliable" for host in hosts)
+    if market_file.anchors is not None and market_file.anchors.count != reliable:
+        raise UsageError(
+            f"{market_file.path}: anchors.count is {market_file.anchors.count}, and the hosts file has {reliable} "
+            "reliable hosts; costs would be wrong"
+        )
+    rented = _max_instances(market_file, request.deadline_s is not None, chosen.hosts)
+    needed = len(hosts) + rented
+    if max_hosts is not None and max_hosts < needed:
+        raise UsageError(
+            f"--max-hosts {max_hosts}: {len(hosts)} hosts and up to {rented} instances that {market_file.path} "
+            f"allows (limits.max_cores) are {needed}; give --max-hosts {needed}, or lower max_cores"
+        )
+    return needed if max_hosts is None else max_hosts
+
+
+def _programs(market_file: MarketFile) -> Sequence[str]:
+    match market_file.provider:
+        case AwsTable():
+            return ("aws",)
+        case CommandTable() as table:
+            return tuple(words[0] for words in (table.prices, table.acquire, table.listing, table.release))
+    return ()
+
+
+def _max_instances(market_file: MarketFile, has_deadline: bool, own_hosts: Hosts | None) -> int:
+    """Return how many instances a driver may hold at once, at most.
+
+    :param has_deadline: whether it may fall back to the reference machines. :param own_hosts: of a provider that has a
+        list of them.
+    :raises UsageError: when there is no bound that a job could be prepared for.
+    """
+    anchors = market_file.anchors
+    working = anchors.count * anchors.type.cores if anchors is not None and market_file.anchors_work else 0.0
+    cores = max(0.0, market_file.limits.max_cores - working)
+    if own_hosts is not None:
+        cores = min(cores, len(own_hosts) * max(kind.cores for kind in market_file.types))
+    smallest = min(kind.cores for kind in market_file.types)
+    if cores / smallest > MAX_INSTANCES:
+        raise UsageError(f"{market_file.path}: limits.max_cores allows more than {MAX_INSTANCES} instances; lower it")
+    count = int(cores // smallest) + (market_file.reference.count if has_deadline else 0)
+    return count if own_hosts is None else min(count, len(own_hosts))

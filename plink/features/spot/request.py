@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from plink.errors import UsageError
@@ -12,7 +13,12 @@ BASELINE = "on-demand"
 DEFAULT_STRATEGIES = (BASELINE, "young-checkpoint", "standard-agile", "bidbrain-replacing")
 _HOUR_S = 3600.0
 RENTAL_PANEL = "Machines rented for the job"
+_rental = partial(Option, panel=RENTAL_PANEL)
 PRICES_HELP = "Price or availability histories; once for each file."
+
+
+OptionalMoment = Annotated[float | None, Text("TIME", parse_moment)]
+Files = Annotated[tuple[str, ...], Text("FILE", tuple, repeated=True)]
 
 
 def _strategies(text: str) -> tuple[str, ...]:
@@ -21,9 +27,7 @@ def _strategies(text: str) -> tuple[str, ...]:
     return NAMES if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-OptionalMoment = Annotated[float | None, Text("TIME", parse_moment)]
 Strategies = Annotated[tuple[str, ...], Text("NAMES", _strategies, ", ".join)]
-Files = Annotated[tuple[str, ...], Text("FILE", tuple, repeated=True)]
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,7 @@ class MadePricesRequest(FeatureRequest):
     """Request for price histories that are made from a seed."""
 
     days: Annotated[
-        int | None,
-        Option("Make prices instead of reading any.", ("--made",), least=1, most=1000, metavar="DAYS"),
+        int | None, Option("Make prices instead of reading any.", ("--made",), least=1, most=1000, metavar="DAYS")
     ] = None
     seed: Annotated[int, Option("Draws the prices of --made.", least=0)] = 0
 
@@ -47,8 +50,7 @@ class SpotOddsRequest(FeatureRequest):
         OptionalMoment, Option("Only prices before this (2016-06-11): what was known then.", ("--until",))
     ] = None
     bucket: Annotated[
-        int | None,
-        Option("Spot Instance Advisor: 0 (< 5 % a month) to 4 (> 20 %); prior of rates.", least=0, most=4),
+        int | None, Option("Spot Instance Advisor: 0 (< 5 % a month) to 4 (> 20 %); prior of rates.", least=0, most=4)
     ] = None
 
 
@@ -65,7 +67,7 @@ class SpotAdviceRequest(FeatureRequest):
 class SpotSimulationRequest(FeatureRequest):
     """Request to compare strategies by the same jobs, in each zone by itself."""
 
-    hours: Annotated[float, Option("What a job takes on the reference machines.", least=0, most=1000)] = 2.0
+    hours: Annotated[float, Option("What a job takes on the reference machines.", least=0.01, most=1000)] = 2.0
     starts: Annotated[int, Option("Jobs in each zone, at random times.", least=1)] = 1000
     seed: Annotated[int, Option("Draws those times.", least=0)] = 0
     strategies: Annotated[Strategies, Option("Which to compare, separated by commas, or all.")] = DEFAULT_STRATEGIES
@@ -81,12 +83,9 @@ class SpotSimulationRequest(FeatureRequest):
     ] = None
 
     def __post_init__(self) -> None:
-        from solvers.spot.comparing import ROOM
-        from solvers.spot.strategies import NAMES
+        from solvers.spot.strategies import NAMES, ROOM
 
         super().__post_init__()
-        if self.hours == 0:
-            raise UsageError("--hours 0: give more than 0")
         unknown = [name for name in self.strategies if name not in NAMES]
         if unknown or not self.strategies:
             raise UsageError(f"--strategies {','.join(unknown)}: choose some of {', '.join(NAMES)}, or all")
@@ -100,47 +99,31 @@ class SpotDriveRequest(FeatureRequest):
     """Request to rent instances for an elastic job, as the ``market`` file says; None: rent nothing."""
 
     market: str | None = None
-    prices: Annotated[
-        Files,
-        Option("Histories for odds; once for each file. Default: 30 days of the provider.", panel=RENTAL_PANEL),
-    ] = ()
+    prices: Annotated[Files, _rental("Histories for odds; once for each file. Default: 30 days of the provider.")] = ()
     budget: Annotated[
         float | None,
-        Option(
-            "The most that the run's machines may cost; default: the market file's.",
-            least=0,
-            metavar="MONEY",
-            panel=RENTAL_PANEL,
-        ),
+        _rental("The most that the run's machines may cost; default: the market file's.", least=0, metavar="MONEY"),
     ] = None
     max_hourly: Annotated[
         float | None,
-        Option(
-            "What all bids together may come to; default: the market file's.",
-            ("--per-hour",),
-            least=0,
-            metavar="MONEY",
-            panel=RENTAL_PANEL,
+        _rental(
+            "What all bids together may come to; default: the market file's.", ("--per-hour",), least=0, metavar="MONEY"
         ),
     ] = None
     deadline_s: Annotated[
         OptionalDuration,
-        Option(
+        _rental(
             "Rent the market file's reference machines on demand when the job would not be over this long after the "
             "first driver's start (6h) otherwise; with --iterations.",
             ("--deadline",),
-            panel=RENTAL_PANEL,
         ),
     ] = None
-    iterations: Annotated[
-        int | None, Option("How many the job does in all; with --deadline.", least=1, panel=RENTAL_PANEL)
-    ] = None
+    iterations: Annotated[int | None, _rental("How many the job does in all; with --deadline.", least=1)] = None
     fallback: Annotated[
         bool,
-        Option(
+        _rental(
             "Rent machines of the market file's reference type on demand while they cost less per core-hour than every "
-            "market.",
-            panel=RENTAL_PANEL,
+            "market."
         ),
     ] = False
 

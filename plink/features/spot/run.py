@@ -9,10 +9,9 @@ import numpy as np
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.features.spot.request import MadePricesRequest, SpotAdviceRequest, SpotOddsRequest
 from plink.model.document import UNSET
-from plink.model.spot.availability import AvailabilityTrace
 from plink.model.spot.market_file import MarketFile
 from plink.model.spot.price_files import Histories
-from plink.model.spot.prices import HOUR_S, Market, Prices, PriceTrace
+from plink.model.spot.prices import HOUR_S, AvailabilityTrace, Market, Prices, PriceTrace
 from plink.model.spot.results import (
     AvailabilitySummary,
     BidOdds,
@@ -28,11 +27,10 @@ from plink.model.spot.results import (
 from plink.records.elastic_history import History
 from plink.records.elastic_log import HostEvent
 from solvers.spot.deciding import Allocation, Candidate, Footprint, OfferBook, Quote, decide, should_renew
-from solvers.spot.hazard import advisor_rate, observed, prior, spells
+from solvers.spot.footprint import Application, MeasuredIteration, fit_application
 from solvers.spot.made import KINDS, MadeMarket, make_prices
-from solvers.spot.odds import EvictionCurve, eviction_curves
+from solvers.spot.odds import EvictionCurve, advisor_rate, eviction_curves, observed, prior, spells
 from solvers.spot.offers import DEFAULT_BUCKET, anchors_of, application_of, market_book
-from solvers.spot.scaling import Application, MeasuredIteration, fit_application
 
 _DELTAS = (0.0001, 0.0012, 0.0042, 0.014, 0.048, 0.16, 0.4)  # money per hour above the price
 _MAX_NAMED = 8
@@ -40,14 +38,18 @@ _log = logging.getLogger("plink.spot")
 
 
 def make_spot_prices(market_file: MarketFile, request: MadePricesRequest) -> Histories:
-    """Return histories of the types and zones of a market file, made from a seed to be like those of 2015."""
+    """Return histories of the types and zones of a market file, made from a seed to be like those of 2015.
+
+    :raises UsageError: for a request that does not say for how many days.
+    """
+    if (days := request.days) is None:
+        raise UsageError("--made DAYS: say for how many days prices are made")
     kinds = list(KINDS.values())
     markets = [
         MadeMarket(Market(zone, kind.name), kinds[(row + column) % len(kinds)], kind.on_demand)
         for column, zone in enumerate(market_file.zones or ("zone-a",))
         for row, kind in enumerate(market_file.types)
     ]
-    days = request.days or 1
     prices = make_prices(markets, days, request.seed)
     return Histories(prices, made=f"plink spot read --made {days} --seed {request.seed}")
 

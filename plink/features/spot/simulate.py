@@ -11,14 +11,21 @@ from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, Prices
 from plink.model.spot.results import SimulatedStrategy, SpotSimulation
 from solvers.spot.billing import BILLINGS
-from solvers.spot.comparing import FALLBACK_SLACK_S, StrategyResult, compare, draw_starts, fallback_of
 from solvers.spot.deciding import Anchors
-from solvers.spot.footprint import Outlook
+from solvers.spot.footprint import Application, Outlook
 from solvers.spot.odds import mean_hours_to_eviction
 from solvers.spot.offers import anchors_of, application_of, price_offers
-from solvers.spot.scaling import Application
 from solvers.spot.simulating import SimulatedMarkets, SimulationOutcome, Start, trace_job, work_of
-from solvers.spot.strategies import Comparison, Reference, strategy_for
+from solvers.spot.strategies import (
+    FALLBACK_SLACK_S,
+    Comparison,
+    Reference,
+    StrategyResult,
+    compare,
+    draw_starts,
+    fallback_of,
+    strategy_for,
+)
 
 _TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
 _log = logging.getLogger("plink.spot")

@@ -1,7 +1,7 @@
 """The actions of each rank of a pipeline: one generator for the verifier, the simulator and the executor.
 No numpy: every rank imports it.
 
-An action names no peers and no versions: both follow from the minibatch (:mod:`plink.model.pipeline.versions`).
+An action names no peers and no versions: both follow from the minibatch (:mod:`plink.model.pipeline.shape`).
 
 - ``F b``: wait for the activations of b, compute forward with the version of b, send the result on.
 - ``B b``: wait for the gradients of b, compute backward with the same version, send the gradient back. The last one of
@@ -17,8 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from plink.errors import UsageError
-from plink.model.pipeline.shape import FLUSHING, PipelineShape
-from plink.model.pipeline.versions import minibatches_per_update, update_of, updates_of, version_of
+from plink.model.pipeline.shape import (
+    FLUSHING,
+    PipelineShape,
+    minibatches_per_update,
+    update_of,
+    updates_of,
+    version_of,
+)
 
 ActionKind = Literal["F", "B", "REDUCE", "UPDATE"]
 _NOTATION = re.compile(r"(\d{1,9})(F|B|REDUCE_GRAD|UPDATE)(\d{1,18})", re.ASCII)

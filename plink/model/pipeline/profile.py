@@ -4,7 +4,8 @@ import hashlib
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from string import ascii_lowercase
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -16,14 +17,11 @@ from plink.model.storage import name_of, read_document, render_document
 from plink.model.types import ByteCount, Count, HostName, Name, Positive, PositiveInt, Seconds
 
 Shape = Annotated[tuple[Annotated[int, Meta(ge=0, le=1 << 40)], ...], Meta(max_length=16)]
-DType = Literal[
-    "float64", "float32", "float16", "bfloat16", "complex64", "complex128", "int64", "int32", "int16", "int8", "uint8",
-    "bool",
-]  # fmt: skip
-ITEM_BYTES = {
-    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16,
-    "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
-}  # fmt: skip
+_Real = Literal["float64", "float32", "float16", "bfloat16"]
+_Complex = Literal["complex64", "complex128"]
+_Whole = Literal["int64", "int32", "int16", "int8", "uint8", "bool"]
+DType = Literal[_Real, _Complex, _Whole]
+ITEM_BYTES = {name: 1 if name == "bool" else int(name.lstrip(ascii_lowercase)) // 8 for name in get_args(DType)}
 
 
 class InputTensor(Part, frozen=True):

@@ -20,8 +20,19 @@ from msgspec import Meta
 from plink.errors import InputError, UsageError
 from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.spot.availability import AvailabilityTrace, availability_from_json, is_availability
-from plink.model.spot.prices import LINUX, Currency, Floats, Instant, Market, Price, Prices, PriceTrace
+from plink.model.spot.prices import (
+    LINUX,
+    AvailabilityTrace,
+    Currency,
+    Floats,
+    Instant,
+    Market,
+    Price,
+    Prices,
+    PriceTrace,
+    availability_from_json,
+    is_availability,
+)
 from plink.model.storage import json_values, name_of, read_text
 from plink.model.types import Name
 from plink.model.units import format_moment, parse_moment
@@ -39,7 +50,7 @@ _TITLES = {
     "price": ("spotprice", "price", "hourlyprice", "priceperhour", "usdperhour", "unitprice", "retailprice", "cost"),
     "product": ("productdescription", "product", "os", "platform", "operatingsystem"),
     "currency": ("currency", "currencycode"),
-}  # fmt: skip
+}
 _AWS_KEYS = {"zone": "AvailabilityZone", "type": "InstanceType", "time": "Timestamp", "price": "SpotPrice"}
 _DATE = re.compile(r"^\d{4}-\d\d-\d\d")
 _PRODUCT = re.compile(r"linux|unix|windows", re.IGNORECASE)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from queue import Empty, Full, Queue
 from typing import Any
 
-from plink.transport.json_lines import LineBuffer, encode_line
+from plink.transport.stdio_channel import LineBuffer, encode_line
 
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
 MAX_BYTES = 12 << 20  # of a line: less than the limit of an agent and its controller

@@ -40,8 +40,7 @@ from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads
-from plink.transport.low_priority import VARIABLE as LOW_PRIORITY
-from plink.transport.low_priority import set_low_priority
+from plink.transport.supervisor import LOW_PRIORITY, set_low_priority
 
 _SERVER_WAIT_S = 5.0
 _TIMEOUTS = Timeouts(primary_s=60.0, workers_s=3600.0)

@@ -18,8 +18,7 @@ import torch.distributed as dist
 
 from plink.errors import PlinkError, UsageError
 from plink.model.codec import convert
-from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json, read_pipeline
 from plink.model.pipeline.rank_report import RankReport, table_of_reports
 from plink.model.storage import parse_document
 from plink.runtime.pipeline import (

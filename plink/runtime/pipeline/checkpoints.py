@@ -25,7 +25,7 @@ from torch import Tensor
 from plink.errors import InputError
 from plink.model.pipeline.actions import PipelineAction
 from plink.model.pipeline.rank_report import CheckpointHeader
-from plink.model.pipeline.versions import minibatches_per_update, older_versions_of_stage, version_of
+from plink.model.pipeline.shape import minibatches_per_update, older_versions_of_stage, version_of
 from plink.runtime.pipeline.checkpoint_file import peek_header, write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
 
@@ -122,12 +122,7 @@ class StageCheckpoints:
     """Write one rank's checkpoints while it trains; :meth:`after_action` is to be called after each action."""
 
     def __init__(
-        self,
-        settings: CheckpointSettings,
-        trainer: StageTrainer,
-        replica: int,
-        origin: Provenance,
-        store: Any,
+        self, settings: CheckpointSettings, trainer: StageTrainer, replica: int, origin: Provenance, store: Any
     ) -> None:
         """:param store: of all ranks, in which they count who has written what, to remove what is not needed."""
         self.on_written: Callable[[], None] = lambda: None  # called in another thread, after each part

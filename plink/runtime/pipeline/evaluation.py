@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from plink.errors import InputError, PlinkError
-from plink.model.pipeline.shape import PipelineShape
-from plink.model.pipeline.versions import replica_of
+from plink.model.pipeline.shape import PipelineShape, replica_of
 from plink.runtime.pipeline.app import PipelineApp, checked_batch
 from plink.runtime.pipeline.executor import StageError
-from plink.runtime.pipeline.front_ends import CutModel
+from plink.runtime.pipeline.parts import CutModel
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import StageTransport
 

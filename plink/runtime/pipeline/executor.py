@@ -13,11 +13,10 @@ from torch import Tensor
 
 from plink.errors import PlinkError
 from plink.model.pipeline.actions import PipelineAction
-from plink.model.pipeline.shape import FLUSHING
-from plink.model.pipeline.timeline import TimedAction
-from plink.model.pipeline.versions import backward_peer, own_of_update, update_of, version_of
+from plink.model.pipeline.results import TimedAction
+from plink.model.pipeline.shape import FLUSHING, backward_peer, own_of_update, update_of, version_of
 from plink.runtime.pipeline.app import PipelineApp, checked_batch
-from plink.runtime.pipeline.gradients import Gradients
+from plink.runtime.pipeline.replicas import Gradients
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import StageTransport
 from plink.runtime.users_file import line_of
@@ -137,9 +136,14 @@ class StageExecutor:
     """One replica of a stage. ``transport`` is None where there is one stage."""
 
     def __init__(
-        self, app: PipelineApp, trainer: StageTrainer, gradients: Gradients, transport: StageTransport | None,
-        replica: int, device: torch.device,
-    ) -> None:  # fmt: skip
+        self,
+        app: PipelineApp,
+        trainer: StageTrainer,
+        gradients: Gradients,
+        transport: StageTransport | None,
+        replica: int,
+        device: torch.device,
+    ) -> None:
         shape, stage = trainer.place.shape, trainer.place.stage
         self.times = StageTimes(shape.accumulate // shape.replicas[stage] if shape.kind in FLUSHING else 0)
         self.versions = 1
@@ -169,8 +173,11 @@ class StageExecutor:
         :raises StageError: with the action that cannot be done.
         """
         steps: dict[str, Callable[[int], None]] = {
-            "F": self._forward, "B": self._backward, "REDUCE": self._reduce, "UPDATE": self._update,
-        }  # fmt: skip
+            "F": self._forward,
+            "B": self._backward,
+            "REDUCE": self._reduce,
+            "UPDATE": self._update,
+        }
         if not self.times.actions:
             self._began = time.perf_counter()
         for action in actions:

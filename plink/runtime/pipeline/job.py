@@ -24,11 +24,11 @@ from plink.errors import PlinkError
 from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import RankReport
-from plink.model.pipeline.shape import PipelineShape
-from plink.model.pipeline.versions import minibatches_per_update
+from plink.model.pipeline.shape import PipelineShape, minibatches_per_update
 from plink.model.units import format_bytes
 from plink.runtime.pipeline.agreement import (
     ARGUMENTS,
+    RankReporter,
     agree,
     digest_of_model,
     digest_of_plan,
@@ -46,10 +46,8 @@ from plink.runtime.pipeline.evaluation import (
     summary,
 )
 from plink.runtime.pipeline.executor import StageError, StageExecutor
-from plink.runtime.pipeline.gradients import Gradients, LocalGradients
 from plink.runtime.pipeline.parts import StageModule, build_model, stages_of
-from plink.runtime.pipeline.rank_reporter import RankReporter
-from plink.runtime.pipeline.replicas import DEFAULT_BUCKET_BYTES, ReducedGradients
+from plink.runtime.pipeline.replicas import DEFAULT_BUCKET_BYTES, Gradients, LocalGradients, ReducedGradients
 from plink.runtime.pipeline.resume import digest_of_training, restore
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import PeerError, StageTransport

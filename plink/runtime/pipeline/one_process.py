@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.versions import (
-    minibatches_of_update,
-    minibatches_per_update,
-    replica_of,
-    update_of,
-    version_of,
-)
+from plink.model.pipeline.shape import minibatches_of_update, minibatches_per_update, replica_of, update_of, version_of
 from plink.runtime.pipeline.app import PipelineApp, checked_batch
 from plink.runtime.pipeline.evaluation import (
     Evaluations,
@@ -25,9 +19,9 @@ from plink.runtime.pipeline.evaluation import (
     replica_has,
     segments,
 )
-from plink.runtime.pipeline.gradients import LocalGradients
 from plink.runtime.pipeline.job import PipelineProgram, StageResult, check_supported, place_of
 from plink.runtime.pipeline.parts import build_model, stages_of
+from plink.runtime.pipeline.replicas import LocalGradients
 from plink.runtime.pipeline.stage import StageTrainer, tensors_of
 
 

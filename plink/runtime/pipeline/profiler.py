@@ -26,11 +26,10 @@ from plink.model.pipeline.profile import (
     LayerProfile,
     ModelProfile,
     WholeModel,
-)  # fmt: skip
+)
 from plink.model.units import format_time
 from plink.runtime.pipeline.app import checked_batch
-from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses
-from plink.runtime.pipeline.tensor_counter import counter_of
+from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses, counter_of
 
 WARM_UP_MINIBATCHES = 5
 _MAX_RATIO, _MIN_DIFFERENCE_S = 1.5, 0.01  # of all layers to the whole model: beyond both, one of them is wrong

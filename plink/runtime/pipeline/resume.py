@@ -22,7 +22,7 @@ from msgspec import to_builtins
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import CheckpointHeader
-from plink.model.pipeline.versions import older_versions_of_stage
+from plink.model.pipeline.shape import older_versions_of_stage
 from plink.runtime.pipeline.checkpoint_file import checkpoint_from, read_checkpoint, read_header
 from plink.runtime.pipeline.checkpoints import Provenance, checkpoints_in, part_file
 from plink.runtime.pipeline.stage import StagePlace
@@ -128,9 +128,9 @@ def _why_none(offers: Sequence[CheckpointOffer], names: Sequence[str]) -> str:
     return reason + (f"; {problem}" if problem else "")
 
 
-def restore(folder: Path, origin: Provenance, place: StagePlace, replica: int, store: Any, plan: PipelinePlan) -> (
-    Restored
-):  # fmt: skip
+def restore(
+    folder: Path, origin: Provenance, place: StagePlace, replica: int, store: Any, plan: PipelinePlan
+) -> Restored:
     """Return what this rank goes on with, once all ranks have read theirs.
 
     :raises PlinkError: when one cannot; on every rank.
@@ -174,9 +174,9 @@ def _notes_of_all(notes: Sequence[Sequence[str]], names: Sequence[str]) -> tuple
     return tuple(texts)
 
 
-def _exchanged(folder: Path, chosen: ChosenCheckpoint, rank: int, plan: PipelinePlan) -> (
-    tuple[bytes | None, int | None, list[int]]
-):  # fmt: skip
+def _exchanged(
+    folder: Path, chosen: ChosenCheckpoint, rank: int, plan: PipelinePlan
+) -> tuple[bytes | None, int | None, list[int]]:
     """Send this rank's part to replicas that have none, or receive one; return what was received, from whom, and which
     ranks were lost on the way."""
     received, sender = None, None

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from plink.errors import PlinkError
-from plink.model.pipeline.shape import PipelineShape
-from plink.model.pipeline.versions import (
+from plink.model.pipeline.shape import (
+    PipelineShape,
     minibatches_of_update,
     minibatches_per_update,
     older_versions_of_stage,
@@ -19,8 +19,8 @@ from plink.model.pipeline.versions import (
     version_of,
 )
 from plink.runtime.pipeline.app import PipelineApp, random_seed
-from plink.runtime.pipeline.gradients import Gradients
 from plink.runtime.pipeline.parts import StageModule
+from plink.runtime.pipeline.replicas import Gradients
 from plink.runtime.pipeline.versions import Leaves, StashedVersions
 
 _PLAIN = (bool, int, float, str, Tensor, type(None))

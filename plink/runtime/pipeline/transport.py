@@ -9,7 +9,9 @@ minibatch's activations confirm the gradients of those that its sender must have
 """
 
 import json
+import math
 import re
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,10 +23,14 @@ import torch
 from torch import Tensor
 
 from plink.errors import PlinkError
-from plink.model.pipeline.versions import replica_of
+from plink.model.pipeline.shape import replica_of
 from plink.runtime.allreduce.host_staging import stage_to_host
-from plink.runtime.pipeline.receive_buffers import ReceiveBuffers
 from plink.runtime.pipeline.stage import StagePlace, Value, tensors_of
+
+MIN_POOLED_BYTES = 1 << 17
+"""Below it malloc uses memory again by itself (glibc, M_MMAP_THRESHOLD)."""
+_MAX_FREE = 8  # buffers of one size
+
 
 MAX_POSTED = 3
 """Receives posted ahead, each of a minibatch."""
@@ -34,6 +40,35 @@ _HEADER_BYTES = 1 << 14
 _HEADER_TAG = (1 << 31) - 2  # above all others
 _SOURCE_LINE = re.compile(r"^\[[^\]]*\] *")  # of Gloo, before its message
 Direction = Literal["forward", "backward"]
+_STREAMS: dict[torch.device, torch.cuda.Stream] = {}
+
+
+class ReceiveBuffers:
+    """Buffers in host memory, by their size.
+
+    The kernel hands out large pieces of new memory page by page: for 16 MB that takes about as long as Gloo takes to
+    send them on a fast link. What was received may live on, as a gradient or in a graph that a program keeps, so its
+    memory is free only when the last tensor that shares it is gone. Python's reference counts say so: each tensor is
+    made of an array, which its storage holds.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, deque[Tensor]] = {}
+
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """Return a tensor with any values, that shares no memory with any other tensor in use."""
+        count = math.prod(shape)
+        size = count * dtype.itemsize
+        if size < MIN_POOLED_BYTES:
+            return torch.empty(shape, dtype=dtype)
+        free = self._free.setdefault(size, deque(maxlen=_MAX_FREE))
+        try:
+            memory = free.pop()
+        except IndexError:
+            memory = torch.empty(size, dtype=torch.uint8)
+        array = memory.numpy()
+        weakref.finalize(array, free.append, memory)
+        return torch.from_numpy(array).view(dtype).view(shape)
 
 
 class PeerError(PlinkError):
@@ -369,9 +404,6 @@ def _blaming(peer: int) -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise PeerError(peer, str(error)) from None
-
-
-_STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 
 
 def _copy_stream(device: torch.device) -> torch.cuda.Stream:

@@ -20,8 +20,15 @@ from typing import Any
 from plink.transport.command_output import run_to_end
 from plink.transport.supervisor import exec_program
 from runners.job.execution_environment import resolve_execution
-from runners.kubernetes.inside.assignment import RankLayout, find_group, report_rank, say, say_placed, unexpected_node
-from runners.kubernetes.inside.ranks import REFUSED
+from runners.kubernetes.inside.ranks import (
+    REFUSED,
+    RankLayout,
+    find_group,
+    report_rank,
+    say,
+    say_placed,
+    unexpected_node,
+)
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server, send_report
 
 _REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
@@ -63,8 +70,12 @@ def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
         json.dump({**identity, "group": group}, file)
     port = settings["request"]["port"] if group == 0 else 0  # only rank 0's pod serves the rendezvous
     execution = _resolve(settings, program, args, resolve_server(bootstrap), port)
-    report = {**identity, "group": group, "hostname": socket.gethostname(),
-              **{key: execution[key] for key in ("address", "port", "versions", "problems")}}  # fmt: skip
+    report = {
+        **identity,
+        "group": group,
+        "hostname": socket.gethostname(),
+        **{key: execution[key] for key in ("address", "port", "versions", "problems")},
+    }
     answer = send_report(bootstrap, report, _REFUSAL_TIMEOUT_S if execution["problems"] else bootstrap.wait_s)
     if execution["problems"]:
         _refuse(f"{identity['node']}: {'; '.join(execution['problems'])}")

@@ -10,8 +10,16 @@ import sys
 from typing import Any
 
 from runners.job.execution_environment import resolve_execution
-from runners.kubernetes.inside.assignment import RankLayout, find_group, report_rank, say, say_placed, unexpected_node
-from runners.kubernetes.inside.ranks import REFUSED, PodRanks
+from runners.kubernetes.inside.ranks import (
+    REFUSED,
+    PodRanks,
+    RankLayout,
+    find_group,
+    report_rank,
+    say,
+    say_placed,
+    unexpected_node,
+)
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server, send_report
 
 _REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
@@ -61,10 +69,14 @@ def main(
         sys.exit(REFUSED)
     layout = RankLayout(slots)
     commands = [
-        (rank, execution["argv"], execution["workdir"],
-         {**os.environ, **layout.environment(group, rank, answer["master"], execution["interface"]), **env})
+        (
+            rank,
+            execution["argv"],
+            execution["workdir"],
+            {**os.environ, **layout.environment(group, rank, answer["master"], execution["interface"]), **env},
+        )
         for rank in layout.ranks(group)
-    ]  # fmt: skip
+    ]
     ranks = PodRanks(commands, label=len(commands) > 1)
     for rank, pid in ranks.pids().items():
         report_rank(rank, nodes[group], identity, pid)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from plink.errors import PlinkError
-from plink.features.launch.preflight import PreflightRequest, check_network
+from plink.features.launch.run import PreflightRequest, check_network
 from runners.job.runner import Flow, FlowResults
 from tests.solvers.diagnosis.test_ring_check import HOST_GBPS, NAMES, network
 

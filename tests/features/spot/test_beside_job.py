@@ -12,7 +12,7 @@ import pytest
 
 from plink.errors import InputError, PartlyDone, PlinkError, UsageError
 from plink.features.elastic.session import Rental
-from plink.features.spot.beside_job import checked_max_hosts, driver_command, request_of
+from plink.features.spot.drive import checked_max_hosts, driver_command, request_of
 from plink.features.spot.request import SpotDriveRequest
 from plink.model.hosts import Host, Hosts
 from runners.spot.process import DriverProcess

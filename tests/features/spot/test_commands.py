@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from plink.model.storage import read_document
-from solvers.spot.scaling import Application
+from solvers.spot.footprint import Application
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT

@@ -19,7 +19,7 @@ from plink.model.elastic.status import JobControl
 from plink.model.spot import journal
 from plink.model.storage import read_document
 from runners.spot.journal import release_is_requested, request_release
-from runners.spot.release import ReleaseWaits, release_spot
+from runners.spot.process import ReleaseWaits, release_spot
 from runners.spot.status import spot_status
 from tests.cli.files import refusal
 from tests.conftest import typed

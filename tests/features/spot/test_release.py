@@ -17,8 +17,8 @@ from plink.model.spot.market_file import market_file_from
 from runners.spot.choice import choose_provider
 from runners.spot.commands import CommandProvider
 from runners.spot.journal import Journal, release_is_requested
+from runners.spot.process import ReleaseWaits, release_spot
 from runners.spot.provider import ListedInstance
-from runners.spot.release import ReleaseWaits, release_spot
 from runners.spot.status import runs_with_instances
 from tests.docs.samples import MARKET_FILE
 from tests.features.spot.test_drive import ENTRIES, recorded

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from plink.errors import UsageError
 from plink.model.pipeline.actions import PipelineAction, actions_from, actions_of, parse_action, use_of
-from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
-from plink.model.pipeline.versions import (
+from plink.model.pipeline.shape import (
+    PipelineShape,
     backward_peer,
+    base_depths,
     delay_of,
     forward_peer,
     learning_rate_scale,
     minibatches_of_update,
+    minibatches_to_prove,
     older_versions_from,
     own_of_update,
     update_of,

@@ -3,7 +3,7 @@
 import pytest
 
 from plink.errors import InputError
-from plink.model.pipeline.pipedream_graph import profile_from_graph
+from plink.model.pipeline.exports import profile_from_graph
 from plink.model.pipeline.profile import ModelProfile
 
 GRAPH = """\

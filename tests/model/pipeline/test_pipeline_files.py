@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from plink.errors import InputError
-from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.plan_file import pipeline_from_json, read_pipeline
+from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json, read_pipeline
 from plink.model.pipeline.profile import ModelProfile, profile_from_json, read_profile
 from plink.model.storage import render_document
 from tests.model.schemas import complaints

@@ -10,8 +10,7 @@ import pytest
 
 from plink.errors import InputError
 from plink.runtime.allreduce.aggregation import from_bytes
-from runners.autotune.daemon import Daemon, schedule_for
-from runners.autotune.log import NAME, TuningLog, read_log, stretch_from
+from runners.autotune.daemon import NAME, Daemon, TuningLog, read_log, schedule_for, stretch_from
 from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide
 from solvers.schedules.verifier import verify
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen

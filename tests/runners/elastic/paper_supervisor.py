@@ -15,7 +15,7 @@ from runners.child import LocalConnector
 from runners.elastic import supervisor as supervisor_module
 from runners.elastic.controller import encode
 from runners.elastic.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
-from runners.job.job import Job
+from runners.job.runner import Job
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings

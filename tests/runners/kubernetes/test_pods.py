@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plink.model.hosts import Host, Hosts
+from runners.job.execution_environment import rank_environment
 from runners.job.placement import assign_ranks
-from runners.job.rank_environment import rank_environment
 from tests.runners.kubernetes.kubelet import Kubelet, ended
 from tests.runners.kubernetes.written import job, written
 
@@ -111,9 +111,9 @@ def test_rank_environment_is_that_of_every_runner(tmp_path: Path) -> None:
     for line in (line for pod in pods for line in pod.lines):
         rank, _, document = line.partition(" ")
         result[int(rank.strip("[]"))] = json.loads(document)
-    master = {"address": "127.0.0.1", "port": result[0]["MASTER_PORT"]}
+    port = result[0]["MASTER_PORT"]
     for assignment in assign_ranks(TWO, {}):
-        values = rank_environment(assignment, TWO.names.index(assignment.host), TWO, master)
+        values = rank_environment(assignment, TWO.names.index(assignment.host), TWO, ("127.0.0.1", port))
         request = {**values, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo", "MINE": "x"}
         assert {name: result[assignment.rank].get(name) for name in request} == request
 

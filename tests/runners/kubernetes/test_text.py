@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.kubernetes.text import as_json, as_yaml, escaped
+from runners.kubernetes.objects import as_json, as_yaml, escaped
 from tests.runners.kubernetes.kubelet import expanded
 
 # What a container may be given: no zero byte, no lone surrogate.

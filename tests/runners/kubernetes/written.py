@@ -6,8 +6,7 @@ from typing import Any
 import yaml
 
 from plink.model.hosts import Host, Hosts
-from runners.job.job import Job
-from runners.job.runner import RunContext, RunObserver
+from runners.job.runner import Job, RunContext, RunObserver
 from runners.kubernetes.objects import ObjectWriter
 from runners.kubernetes.settings import PodSettings
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import plink.transport.fleet
-import runners.job.fleet_monitor
+import runners.job.agent_pool
 import runners.job.fleet_runner
 from plink.model.hosts import Host
 from plink.transport.fleet import Fleet
-from runners.job import stacks
+from runners.job import rank_agent
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 from tests.runners.test_job_end import STAY
@@ -68,11 +68,11 @@ def test_all_stacks_are_collected_in_the_time_of_one(tmp_path: Path, monkeypatch
     (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "py-spy").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)  # for a process whose command line is not there yet
-    monkeypatch.setattr(stacks, "_SPY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(rank_agent, "_SPY_TIMEOUT_S", 1.0)
     ranks = [subprocess.Popen([tmp_path / "python", "-c", "import time; time.sleep(60)"]) for _ in range(6)]
     began = time.monotonic()
     try:
-        assert stacks.stacks([rank.pid for rank in ranks]) == {}
+        assert rank_agent.stacks([rank.pid for rank in ranks]) == {}
         assert time.monotonic() - began < 5.0
         assert {rank.wait(10) for rank in ranks} == {-signal.SIGABRT}
     finally:
@@ -85,7 +85,7 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
     jobs: ChildJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like `plink launch ... | less` when Ctrl-C is typed: showing the next line takes until less is left."""
-    monkeypatch.setattr(runners.job.fleet_monitor, "STOP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(runners.job.agent_pool, "STOP_TIMEOUT_S", 0.5)
     monkeypatch.setattr(plink.transport.fleet, "MAX_QUEUED_MESSAGES", 1)
     flood = "while True: print('x' * 1000)"
 

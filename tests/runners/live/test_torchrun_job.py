@@ -6,7 +6,7 @@ import os
 import pytest
 
 from plink.errors import PlinkError
-from runners.job import torchrun_runner
+from runners.job import fleet_runner
 from tests.child_hosts import ends
 from tests.runners.test_torchrun_job import Jobs, jobs
 
@@ -67,7 +67,7 @@ def test_the_first_worker_that_fails_is_named(jobs: Jobs, end: str, code: int) -
 
 
 def test_failed_torchrun_reports_the_reason(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torchrun_runner, "_TORCHRUN", ("-m", "torch.distributed.run", "--no-such-option"))
+    monkeypatch.setattr(fleet_runner, "_TORCHRUN", ("-m", "torch.distributed.run", "--no-such-option"))
     with pytest.raises(
         PlinkError, match=r"here: torchrun ended with exit code 2 before its workers connected: .*no-such"
     ):
@@ -78,7 +78,7 @@ def test_failed_torchrun_reports_the_reason(jobs: Jobs, monkeypatch: pytest.Monk
 def test_each_line_of_torchrun_is_shown_once(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more than a pipe holds, so that it is read in several pieces."""
     script = f"import sys\nfor n in range({MANY}): print(n, 'x' * 60)\nprint(); sys.exit('last words')"
-    monkeypatch.setattr(torchrun_runner, "_TORCHRUN", ("-c", script))
+    monkeypatch.setattr(fleet_runner, "_TORCHRUN", ("-c", script))
     with pytest.raises(PlinkError, match="exit code 1 before its workers connected: last words"):
         jobs.run("print('ran')")
     numbers = [line.split(": torchrun: ")[1].split()[0] for line in jobs.lines(None, "err")[:MANY]]

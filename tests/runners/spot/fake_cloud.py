@@ -11,11 +11,10 @@ from plink.model.hosts import Host
 from plink.model.spot import journal
 from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S, Market
-from runners.spot.brain import RentalChoice
+from runners.spot.brain import OnDemandFallback, RentalChoice
 from runners.spot.driver import Driver
 from runners.spot.driver_parts import DriverParts
 from runners.spot.elastic_job import JobView
-from runners.spot.fallback import OnDemandFallback
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
 from solvers.spot.billing import BILLINGS, Stay
 from solvers.spot.deadline import JobProgress

@@ -10,10 +10,9 @@ from plink.features.spot.request import SpotAdviceRequest
 from plink.features.spot.run import advise_spot
 from plink.features.spot.simulate import comparison_for
 from plink.model.spot import journal
-from plink.model.spot.availability import AvailabilityTrace
 from plink.model.spot.market_file import InstanceType, Machines, MarketFile, market_file_from
 from plink.model.spot.price_files import Histories
-from plink.model.spot.prices import HOUR_S, ON_DEMAND, Market, PriceTrace, on_demand_market
+from plink.model.spot.prices import HOUR_S, ON_DEMAND, AvailabilityTrace, Market, PriceTrace, on_demand_market
 from runners.spot.brain import MarketBrain
 from solvers.spot.deciding import Footprint, Quote
 from solvers.spot.ledger import Ledger, MoneyLimits, refusal_of_money

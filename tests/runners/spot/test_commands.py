@@ -104,7 +104,7 @@ def test_endless_output_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_late_command_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.spot.child_command.COMMAND_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("runners.spot.commands.COMMAND_TIMEOUT_S", 0.5)
     script = f"sleep 60 & echo $! > {tmp_path}/pid; wait"
     with pytest.raises(ProviderError) as caught:
         CommandProvider("run1", {"acquire": ("sh", "-c", script)}).acquire(ORDER)

@@ -6,10 +6,10 @@ import pytest
 
 from plink.model.spot.market_file import InstanceType, Limits, Machines
 from plink.model.spot.prices import HOUR_S
-from runners.spot.fallback import OnDemandFallback
+from runners.spot.brain import OnDemandFallback
 from solvers.spot.deadline import Deadline, IterationTime
+from solvers.spot.footprint import Scaling
 from solvers.spot.ledger import account
-from solvers.spot.scaling import Scaling
 from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, B, Fuse, Killed, World, world
 
 BUDGET = 2.6

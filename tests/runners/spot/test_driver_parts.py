@@ -9,7 +9,7 @@ from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
 from runners.spot.provider import ListedInstance, PricePoint, ProviderError, RentalOrder
-from runners.spot.recorded_prices import RecordedPrices
+from runners.spot.requests import RecordedPrices
 from solvers.spot.ledger import Ledger, account
 from tests.runners.spot.fake_cloud import START, A, B, World, world
 

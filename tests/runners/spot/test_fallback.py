@@ -8,12 +8,11 @@ import pytest
 from plink.model.spot import journal
 from plink.model.spot.market_file import InstanceType, Limits, Machines
 from plink.model.spot.prices import HOUR_S, on_demand_market
-from runners.spot.brain import RentalChoice
-from runners.spot.fallback import HostCores, OnDemandFallback
+from runners.spot.brain import HostCores, OnDemandFallback, RentalChoice
 from runners.spot.provider import ListedInstance, ProviderError, ProviderFailure, RentalOrder
 from solvers.spot.deadline import Deadline, IterationTime, JobProgress
+from solvers.spot.footprint import Scaling
 from solvers.spot.ledger import Ledger, account
-from solvers.spot.scaling import Scaling
 from tests.runners.spot.fake_cloud import ON_DEMAND_PRICE, START, A, World, world
 
 COUNT = 4  # machines of the fallback, of one core

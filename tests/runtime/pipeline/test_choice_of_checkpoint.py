@@ -15,6 +15,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from plink.errors import InputError, PlinkError
 from plink.model.pipeline.plan import PipelinePlan
+from plink.model.pipeline.rank_report import CheckpointHeader
 from plink.runtime.pipeline.checkpoint_file import read_checkpoint, write_checkpoint
 from plink.runtime.pipeline.checkpoints import CheckpointSettings, Provenance, checkpoints_in, part_file
 from plink.runtime.pipeline.job import place_of
@@ -32,11 +33,11 @@ def write_part(
     folder: Path, plan: PipelinePlan, minibatch: int, place: tuple[int, int], start: str,
     state: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:  # fmt: skip
-    header = {
-        "minibatch": minibatch, "stage": place[0], "replica": place[1], "replicas": list(plan.replicas),
-        "training": digest_of_training(plan), "program": "p", "arguments": "a", "start": start, "model": "m",
-        "torch": str(torch.__version__),
-    }  # fmt: skip
+    header = CheckpointHeader(
+        sha256="", minibatch=minibatch, stage=place[0], replica=place[1], replicas=plan.replicas,
+        training=digest_of_training(plan), program="p", arguments="a", start=start, model="m",
+        torch=str(torch.__version__),
+    )  # fmt: skip
     write_checkpoint(part_file(folder, minibatch, place), header, dict(state))
 
 

@@ -5,9 +5,9 @@ import time
 import torch
 
 from benchmarks.timing.emulated_training import SHAPES, EmulatedLayer, EmulatedTraining
-from plink.runtime.pipeline.front_ends import units_of
 from plink.runtime.pipeline.job import PipelineProgram
 from plink.runtime.pipeline.one_process import train_in_one_process
+from plink.runtime.pipeline.parts import units_of
 from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
 from tests.runtime.pipeline.apps import plan_of
 

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from examples.ddp_vgg import network
 from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.plan_file import pipeline_from_json
+from plink.model.pipeline.plan import pipeline_from_json
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.storage import render_document
 from plink.runtime.pipeline.app import PipelineApp
 from plink.runtime.pipeline.job import PipelineProgram, run_rank
+from plink.runtime.pipeline.layer_memory import TensorCounter
 from plink.runtime.pipeline.parts import build_model
 from plink.runtime.pipeline.profiler import ProfiledProgram, profile_program
-from plink.runtime.pipeline.tensor_counter import TensorCounter
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange
 from solvers.pipeline.thesis import NetworkLevel

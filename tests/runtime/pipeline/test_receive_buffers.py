@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from plink.runtime.pipeline.receive_buffers import MIN_POOLED_BYTES, ReceiveBuffers
+from plink.runtime.pipeline.transport import MIN_POOLED_BYTES, ReceiveBuffers
 
 SHAPE = (MIN_POOLED_BYTES // 4, 2)
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from plink.model.pipeline.shape import PipelineShape
-from plink.runtime.pipeline.gradients import LocalGradients
 from plink.runtime.pipeline.parts import build_model, stages_of
+from plink.runtime.pipeline.replicas import LocalGradients
 from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from tests.runtime.pipeline.apps import SmallApp, mlp, plan_of
 

@@ -7,8 +7,7 @@ import pytest
 
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.plan_file import pipeline_from_json
+from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.storage import render_document
 from solvers.pipeline.joint import plan_measured

@@ -12,8 +12,7 @@ from msgspec import structs
 from benchmarks.pipeline_brute_force import best_by_trying_all, small_problem
 from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.plan_file import pipeline_from_json
+from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.storage import render_document
 from solvers.costs.fabric import Fabric

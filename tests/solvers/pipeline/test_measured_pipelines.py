@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timing.emulated_training import ITEMS, SHAPES
-from plink.features.pipeline.plan import plan_pipeline
+from plink.features.pipeline.plan import plan_pipeline, simulate_pipeline
 from plink.features.pipeline.request import PipelineRequest, PipelineSimulationRequest
-from plink.features.pipeline.simulate import simulate_pipeline
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 
 GBPS = 0.2

@@ -7,8 +7,7 @@ import pytest
 
 from plink.model.pipeline.actions import actions_of, use_of
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
-from plink.model.pipeline.shape import PipelineShape, base_depths
-from plink.model.pipeline.versions import most_versions
+from plink.model.pipeline.shape import PipelineShape, base_depths, most_versions
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.period import PlacedPartition
 from solvers.pipeline.simulated_ways import TrainingMode, WaySimulator, depths_from

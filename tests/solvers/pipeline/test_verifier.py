@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from plink.model.pipeline.actions import PipelineAction, actions_of, use_of
-from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove
-from plink.model.pipeline.versions import version_of
+from plink.model.pipeline.shape import PipelineShape, base_depths, minibatches_to_prove, version_of
 from solvers.pipeline.verifier import Place, verify_actions
 
 Lists = dict[Place, list[PipelineAction]]

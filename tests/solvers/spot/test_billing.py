@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plink.model.spot.prices import PriceTrace
 from solvers.spot.billing import BILLINGS, Billing, End, Hourly2016, PerSecond, PerSecondFirstHourFree, Stay
-from solvers.spot.hazard import ExponentialEvictions
+from solvers.spot.odds import ExponentialEvictions
 from tests.solvers.spot.histories import histories, history
 
 HOUR = 3600.0

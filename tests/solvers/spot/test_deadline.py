@@ -3,7 +3,7 @@
 import pytest
 
 from solvers.spot.deadline import Deadline, IterationTime, JobProgress, latest_start
-from solvers.spot.scaling import Scaling
+from solvers.spot.footprint import Scaling
 
 
 def test_latest_start_leaves_time_for_the_rest_and_the_start() -> None:

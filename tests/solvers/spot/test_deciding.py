@@ -19,11 +19,9 @@ from solvers.spot.deciding import (
     prospects_of,
     should_renew,
 )
-from solvers.spot.footprint import Outlook, cost_per_core_hour
-from solvers.spot.hazard import ExponentialEvictions
+from solvers.spot.footprint import Application, Outlook, Scaling, cost_per_core_hour
 from solvers.spot.made import KINDS, MadeMarket, make_prices
-from solvers.spot.odds import DELTAS, eviction_curves, odds_table
-from solvers.spot.scaling import Application, Scaling
+from solvers.spot.odds import DELTAS, ExponentialEvictions, eviction_curves, odds_table
 
 TYPES = {"small": (4.0, 0.2), "large": (16.0, 0.8)}
 APPLICATION = Application(Scaling(0.0001, 1, 1e-6), start_s=120, add_s=30, evict_s=60)

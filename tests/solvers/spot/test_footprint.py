@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from solvers.spot.billing import Hourly2016
-from solvers.spot.footprint import Outlook, Prospect, cost_per_core_hour, expected_work, reliable
-from solvers.spot.scaling import Application, Scaling
+from solvers.spot.footprint import Application, Outlook, Prospect, Scaling, cost_per_core_hour, expected_work, reliable
 
 LINEAR = Application(Scaling(0, 1, 0), start_s=0, add_s=0, evict_s=360)
 

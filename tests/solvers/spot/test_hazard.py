@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.model.spot.availability import AvailabilityTrace
-from solvers.spot.hazard import (
+from plink.model.spot.prices import AvailabilityTrace
+from solvers.spot.odds import (
     ExponentialEvictions,
     Interruptions,
     advisor_rate,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.spot_optimum import GRID_S, offline_optimum
 from plink.errors import NoAnswer
 from plink.model.spot.prices import PriceTrace
-from solvers.spot.scaling import Scaling
+from solvers.spot.footprint import Scaling
 from solvers.spot.simulating import Start, simulate_job, work_of
 from solvers.spot.strategies import strategy_for
 from tests.solvers.spot.histories import histories, history

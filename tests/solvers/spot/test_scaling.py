@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
-from solvers.spot.scaling import MeasuredIteration, Scaling, fit_application, fit_scaling
+from solvers.spot.footprint import MeasuredIteration, Scaling, fit_application, fit_scaling
 
 TRUE = Scaling(0.2, 24.0, 0.01)
 

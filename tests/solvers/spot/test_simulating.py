@@ -12,12 +12,10 @@ from plink.errors import NoAnswer
 from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import Market, PriceTrace
 from solvers.spot.billing import Hourly2016
-from solvers.spot.comparing import compare, draw_starts
 from solvers.spot.deciding import Anchors, Offer
-from solvers.spot.footprint import Outlook
+from solvers.spot.footprint import Application, Outlook, Scaling
 from solvers.spot.made import KINDS, MadeMarket, make_prices
 from solvers.spot.odds import DELTAS, eviction_curves, mean_hours_to_eviction, odds_table
-from solvers.spot.scaling import Application, Scaling
 from solvers.spot.simulating import (
     CheckpointPolicy,
     DeadlineFallback,
@@ -28,7 +26,7 @@ from solvers.spot.simulating import (
     trace_job,
     work_of,
 )
-from solvers.spot.strategies import Comparison, Reference, Standard, strategy_for
+from solvers.spot.strategies import Comparison, Reference, Standard, compare, draw_starts, strategy_for
 from tests.solvers.spot.histories import histories, history
 
 HOUR = 3600.0

@@ -17,10 +17,10 @@ from benchmarks.spot_zone_policies import (
     ZoneRecord,
     simulate_zones,
 )
-from plink.model.spot.availability import AvailabilityTrace
+from plink.model.spot.prices import AvailabilityTrace
 from solvers.spot.billing import BILLINGS
-from solvers.spot.hazard import Interruptions
-from solvers.spot.scaling import Application, Scaling
+from solvers.spot.footprint import Application, Scaling
+from solvers.spot.odds import Interruptions
 
 APPLICATION = Application(Scaling(), start_s=120, add_s=30, evict_s=60)
 NO_BELIEF = Interruptions(0.0, 0.0)

@@ -9,8 +9,7 @@ import pytest
 
 import plink.transport.fleet
 from plink.model.hosts import Host
-from plink.transport.connector import AgentConnection
-from plink.transport.fleet import Fleet
+from plink.transport.fleet import AgentConnection, Fleet
 from plink.transport.stdio_channel import AgentStdioChannel, ControllerLost
 from runners.child import ChildConnection
 from tests.child_hosts import ChildHosts

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.transport.json_lines import LineBuffer, encode_line
+from plink.transport.stdio_channel import LineBuffer, encode_line
 
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
 _CONNECT_TIMEOUT_S = 10.0

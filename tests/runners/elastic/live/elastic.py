@@ -16,7 +16,7 @@ from plink.transport.program import BOOTSTRAP
 from runners.child import ChildConnection, LocalConnector, start
 from runners.elastic.control_socket import ask
 from runners.elastic.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
-from runners.job.job import Job
+from runners.job.runner import Job
 from tests.runners.elastic.tally import expected, expected_m
 
 PROGRAM = Path(__file__).parents[1] / "tally.py"

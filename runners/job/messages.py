@@ -1,0 +1,152 @@
+"""Messages of launching agents to the controller (:mod:`runners.job.rank_agent`, :mod:`runners.job.torchrun_agent`).
+
+An agent runs on a host that may be anybody's by now: the form of each message is checked before it is used. Whoever
+uses one has to allow for values that are well formed and untrue.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+_INT64_LIMIT = 1 << 63
+Int64 = Annotated[int, Meta(ge=-_INT64_LIMIT, le=_INT64_LIMIT - 1)]
+Rate = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+class HostReady(Struct, frozen=True, tag_field="type", tag="ready"):
+    """Identity of a host, and the address that the controller used."""
+
+    address: str
+    hostname: str
+    boot_id: str
+    cores: Int64
+    addresses: list[str]
+
+
+class CopyFound(Struct, frozen=True, tag_field="type", tag="digest"):
+    """Path of a copy of the user's folder; None: there is none."""
+
+    path: str | None
+
+
+class PartStored(Struct, frozen=True, tag_field="type", tag="part_stored"):
+    """Length of a part of an archive that is stored."""
+
+    bytes: Int64
+
+
+class Extracted(Struct, frozen=True, tag_field="type", tag="extracted"):
+    """Path of a new copy, or why there is none."""
+
+    path: str | None
+    error: str | None
+
+
+class Versions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Versions of Python, PyTorch and plink; None where one is missing."""
+
+    python: str | None
+    torch: str | None
+    plink: str | None
+
+
+class HostSetup(Struct, frozen=True, tag_field="type", tag="set_up"):
+    """What a host would run (:func:`runners.job.execution_environment.resolve_execution`). ``versions``: None where
+    they are not known."""
+
+    argv: Annotated[list[str], Meta(min_length=1)]
+    workdir: str
+    interface: str
+    address: str
+    port: Int64
+    versions: Versions | None
+    problems: list[str]
+
+
+class ListenerOpened(Struct, frozen=True, tag_field="type", tag="listener_opened"):
+    """Why the port of the rendezvous cannot be used; None: it listens."""
+
+    error: str | None
+
+
+class Connected(Struct, frozen=True, tag_field="type", tag="connected"):
+    """Why the port of the rendezvous cannot be reached; None: it can."""
+
+    error: str | None
+
+
+class ListenerClosed(Struct, frozen=True, tag_field="type", tag="listener_closed"):
+    """The port of the rendezvous is free again."""
+
+
+class FlowPort(Struct, frozen=True, tag_field="type", tag="flow_port"):
+    """Port of a flow; None: none can be opened."""
+
+    port: Int64 | None
+
+
+class FlowRate(Struct, frozen=True, tag_field="type", tag="flow_rate"):
+    """Rate of what was received, Gbit/s, or what went wrong."""
+
+    gbps: Rate | None
+    error: str | None
+
+
+class PlacementReport(Struct, frozen=True, tag_field="type", tag="rank_report"):
+    """Where a rank runs."""
+
+    rank: Int64
+    pid: Int64
+    hostname: str
+    addresses: list[str]
+
+
+class Output(Struct, frozen=True, tag_field="type", tag="output"):
+    """What a rank printed; ``rank`` None: the agent or torchrun."""
+
+    rank: Int64 | None
+    stream: Literal["out", "err"]
+    text: str
+
+
+class RankLine(Struct, frozen=True, tag_field="type", tag="line"):
+    """Line of rank 0 to the launcher (:mod:`runners.job.rank_channel`)."""
+
+    text: str
+
+
+class Exited(Struct, frozen=True, tag_field="type", tag="exited"):
+    """Exit code of a rank."""
+
+    rank: Int64
+    code: Int64
+
+
+class StacksShown(Struct, frozen=True, tag_field="type", tag="stacks"):
+    """The stacks of the host's ranks have been sent as output."""
+
+
+class AgentFailed(Struct, frozen=True, tag_field="type", tag="failed"):
+    """Why the agent cannot go on."""
+
+    error: str
+
+
+AnyMessage = (
+    HostReady
+    | CopyFound
+    | PartStored
+    | Extracted
+    | HostSetup
+    | ListenerOpened
+    | Connected
+    | ListenerClosed
+    | FlowPort
+    | FlowRate
+    | PlacementReport
+    | Output
+    | RankLine
+    | Exited
+    | StacksShown
+    | AgentFailed
+)
