@@ -3,7 +3,7 @@
 Small problems are searched exhaustively: every partition, replication and order of hosts. Else candidates are annealed:
 
 1. shapes: for several bandwidths and numbers of workers, the partition that needs fewest workers on hosts that are all
-   alike (a threshold programme as :mod:`solvers.pipeline.threshold`); straight ones, one stage, and two-stage cuts;
+   alike (:func:`even_threshold`); straight ones, one stage, and two-stage cuts;
 2. orders: a plan's traffic is one round of a pattern (:func:`traffic_of`), so the annealing of rank orders
    (:mod:`solvers.ordering.annealing`) places a shape on the network;
 3. moves of boundaries, replicas and hosts together, from the best of these.
