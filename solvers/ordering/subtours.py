@@ -20,7 +20,10 @@ left (of 128 hosts 200 to 500). HiGHS decides which of them are used, by branch 
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -44,6 +47,7 @@ _BLOSSOM_THRESHOLDS = (1e-6, 0.05, 0.15, 0.3)  # an edge less used, or less miss
 _BLOSSOM_VIOLATION = 0.01
 _BRANCH_GAP = 1e-9  # relative: at which HiGHS counts a solution as the best
 _INFEASIBLE = 2  # status of scipy.optimize.milp
+_POLL_S = 0.1
 
 Edges = npt.NDArray[np.intp]
 Members = npt.NDArray[np.bool_]
@@ -141,7 +145,7 @@ def subtour_bound(cost: Matrix, order: npt.NDArray[np.intp], keep_going: Callabl
 @dataclass(frozen=True)
 class BranchLimits:
     """When :func:`branch` ends: after so many nodes of each search tree, at ``deadline`` (of :func:`time.monotonic`;
-    None: never), or, between search trees, when ``keep_going`` returns False."""
+    None: never), or when ``keep_going`` returns False."""
 
     nodes: int
     deadline: float | None
@@ -172,14 +176,20 @@ def branch(
         constraints = [LinearConstraint(_ends(n, edges), 2, 2)]
         if len(cuts):
             constraints.append(LinearConstraint(cuts.leaving(edges), cuts.least, np.inf))
-        answer = milp(
-            cost_of,
-            constraints=constraints,
-            integrality=np.ones(len(edges)),
-            bounds=Bounds(needed, 1),
-            options={"mip_rel_gap": _BRANCH_GAP, "node_limit": limits.nodes}
-            | ({} if limits.deadline is None else {"time_limit": left_s}),
+        timed = {} if limits.deadline is None else {"time_limit": left_s}
+        answer = _unless_stopped(
+            partial(
+                milp,
+                cost_of,
+                constraints=constraints,
+                integrality=np.ones(len(edges)),
+                bounds=Bounds(needed, 1),
+                options={"mip_rel_gap": _BRANCH_GAP, "node_limit": limits.nodes, **timed},
+            ),
+            limits.keep_going,
         )
+        if answer is None:
+            break
         if answer.mip_dual_bound is not None and np.isfinite(answer.mip_dual_bound):
             bound = max(bound, min(limit, float(answer.mip_dual_bound) * (1 - _BRANCH_GAP)))
         if answer.status == _INFEASIBLE:
@@ -192,6 +202,26 @@ def branch(
             return _tour(edges[used]), bound
         cuts = cuts.plus(subtour_cuts(violated))
     return None, bound
+
+
+def _unless_stopped(call: Callable[[], Any], keep_going: Callable[[], bool]) -> Any:
+    """Return the result of a call, None as soon as ``keep_going`` returns False. HiGHS cannot be stopped from outside:
+    its thread then ends with the process."""
+    result = Future[Any]()
+
+    def run() -> None:
+        try:
+            result.set_result(call())
+        except Exception as error:  # for the caller
+            result.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    while keep_going():
+        try:
+            return result.result(_POLL_S)
+        except TimeoutError:
+            continue
+    return None
 
 
 def _tour(edges: Edges) -> npt.NDArray[np.intp]:
