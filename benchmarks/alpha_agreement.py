@@ -11,7 +11,6 @@ import sys
 from typing import Any
 
 import numpy as np
-from solvers.embedding.settings import EmbeddingConstraints
 
 from benchmarks.embedding import _HOSTS, _KINDS, _RAW, _SIGMA, _cloud
 from benchmarks.record import Bar, record, seeds_of
@@ -19,6 +18,7 @@ from benchmarks.thesis_plot import ThesisPlot
 from plink.model.network import Matrix
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
+from solvers.embedding.pairs import EmbeddingConstraints
 from solvers.grouping.balanced import Labels, agreement, k_means
 from solvers.grouping.sizes import sizes_for
 

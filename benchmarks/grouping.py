@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from solvers.embedding.settings import EmbeddingConstraints
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.embedding import _KINDS, _SIGMA, _cloud
@@ -24,7 +23,7 @@ from benchmarks.record import Bar, record, seeds_of
 from plink.model.network import Matrix
 from plink.model.network_file import NetworkDetails
 from solvers.affinity import paia
-from solvers.embedding.embed import Embedding, embed
+from solvers.embedding.embed import Embedding, EmbeddingConstraints, embed
 from solvers.grouping.balanced import (
     Labels,
     agreement,

@@ -3,13 +3,47 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
-from plink.model.network import Network
+from plink.model.network import Matrix, Network
 from solvers.changes.noise import align, otherwise
 from tests.networks import details_from
 from tests.solvers.changes.files import even, flat, named
+
+
+def numbered(n: int) -> Matrix:
+    """Round trips that tell of which rows and columns they are: 10 i + j."""
+    i, j = np.indices((n, n))
+    return np.asarray((10.0 * i + j) * (i != j))
+
+
+def test_rows_and_columns_follow_the_old_file_s_order() -> None:
+    old, new = named("abcd", numbered(4)), named("xdba", numbered(4))
+    result = align(old, new)
+    assert (result.names, result.gone, result.come) == (("a", "b", "d"), ("c",), ("x",))
+    assert result.old.latency()[0].tolist() == pytest.approx([np.nan, 1, 3], nan_ok=True)
+    assert result.new.latency()[0].tolist() == pytest.approx([np.nan, 32, 31], nan_ok=True)
+
+
+def test_a_round_trip_of_nothing_is_none_and_the_file_keeps_its_own() -> None:
+    rows = flat(3)
+    rows[0, 1], rows[1, 0] = 0.0, -2.0
+    latency = align(named("abc", rows), named("abc")).old.latency()
+    assert np.isfinite(latency).tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+    assert rows[0, 0] == 0
+
+
+def test_halves_and_other_matrices_are_cut_and_arranged_alike() -> None:
+    halves = [numbered(3).tolist(), (2 * numbered(3)).tolist()]
+    side = align(named("ca"), named("abc", hops=numbered(3).tolist(), halves_us=halves)).new
+    first, second = side.halves() or (None, None)
+    for result, times in ((side.detail("hops"), 1), (first, 1), (second, 2)):
+        assert result is not None
+        assert result.tolist() == [[0, 20 * times], [2 * times, 0]]
+    assert side.detail("loss_forward") is None
+    assert align(named("ca"), named("abc")).new.halves() is None
 
 
 def found_at(*addresses: str, machines: Any = None) -> Network:

@@ -143,6 +143,45 @@ def test_one_pair_is_named_as_one() -> None:
     assert (item.where, item.hosts, item.others, item.pairs) == ("pair", ("host4",), ("host20",), 1)
 
 
+def test_half_of_the_hosts_are_named_each() -> None:
+    cloud = racks()
+    rtt = cloud.rtt_us.copy()
+    for host in range(0, 32, 2):
+        rtt = host_times(rtt, host, 2.0)
+    result = probed(cloud, rtt)
+    assert {finding.hosts[0] for finding in result.findings if finding.where == "host"} == {
+        f"host{k}" for k in range(0, 32, 2)
+    }
+
+
+@pytest.mark.parametrize(("racks_of", "slow"), [
+    ("00110011", "0123"), ("00010111", "0123"), ("00001111", "012"), ("00001111", "014"), ("00001111", "01245"),
+])  # fmt: skip
+def test_only_hosts_that_halve_bandwidth_are_named(racks_of: str, slow: str) -> None:
+    """A pair carries what its slower host does; of 20 such days 18 at least are told by exactly these hosts."""
+    rack = np.array([int(item) for item in racks_of])
+    rtt = np.where(rack[:, None] == rack, 30.0, 100.0) * ~np.eye(8, dtype=bool)
+    halved = np.isin(np.arange(8), [int(item) for item in slow])
+    rates = np.where(halved[:, None] | halved, 5.0, 10.0)
+    right = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        old, new = (plain(rtt, gbps * rng.lognormal(0, 0.07, (8, 8))) for gbps in (10.0, rates))
+        right += {(item.verdict, item.where, *item.hosts) for item in compare(old, new, LIMITS).findings} == {
+            ("worse", "host", f"h{host}") for host in slow
+        }
+    assert right >= 18
+
+
+def test_a_slow_host_with_one_pair_that_is_not_is_named() -> None:
+    """To the rest of its own rack all of its pairs are slow, to the other rack three of four."""
+    rack = np.arange(8) // 4
+    rtt = np.where(rack[:, None] == rack, 60.0, 200.0) * ~np.eye(8, dtype=bool)
+    slow = host_times(rtt, 0, 2.0)
+    slow[0, 4] = slow[4, 0] = rtt[0, 4]
+    assert kinds_of(compare(plain(rtt), plain(slow), LIMITS)) == [("latency", "worse", "host", ("h0",))]
+
+
 def test_host_that_halves_bandwidth_is_named_despite_noise() -> None:
     """Of 40 such days 38 at least are told by this host alone."""
     rack = np.arange(8) // 4

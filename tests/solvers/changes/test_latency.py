@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.document import UNSET
 from plink.model.network import Matrix, to_rows
 from solvers.changes.differences import ChangeThresholds, RoundTrips, compared, round_trips
 from solvers.changes.noise import Mask, align
@@ -61,6 +62,57 @@ def test_a_direction_counts_where_both_files_have_it_and_measured_it_alike() -> 
     assert np.argwhere(np.triu(measured, 1)).tolist() == [[0, 1], [0, 3], [1, 2], [1, 3], [2, 3]]
 
 
+def one_pair(n: int, us: float, more: float) -> tuple[Matrix, Matrix]:
+    new = flat(n, us)
+    new[0, 1] = new[1, 0] = us + more
+    return flat(n, us), new
+
+
+@pytest.mark.parametrize(("more", "worse"), [(9.9, 0), (10.1, 1)])
+def test_a_change_is_worth_naming_beyond_the_floor(more: float, worse: int) -> None:
+    """To 16 us or more: the share is not what it lacks."""
+    assert len(trips(*one_pair(6, 16.0, more), ChangeThresholds(floor_us=10.0)).findings) == worse
+
+
+@pytest.mark.parametrize(("times", "named"), [(1.249, 0), (1.251, 1), (1 / 1.249, 0), (1 / 1.251, 1)])
+def test_a_change_is_worth_naming_beyond_the_share(times: float, named: int) -> None:
+    assert len(trips(*one_pair(6, 1000.0, 1000.0 * (times - 1))).findings) == named
+
+
+def test_global_slowdown_is_one_finding_of_the_median_pair() -> None:
+    """Of ten pairs four take 100 us, two 200, and the four of neighbours 300."""
+    apart = np.abs(np.arange(5)[:, None] - np.arange(5))
+    old = np.where(apart == 1, 300.0, flat(5, 100.0))
+    old[0, 2:4] = old[2:4, 0] = 200.0
+    result = trips(old, 2 * old)
+    (item,) = result.findings
+    assert (item.what, item.severity, item.verdict, item.where) == ("latency", "error", "worse", "network")
+    assert (item.hosts, item.others, item.unit, item.pairs, item.way) == (tuple("abcde"), (), "us", 10, UNSET)
+    assert (item.old, item.new) == pytest.approx((200, 400))
+    assert (result.pairs, result.shift, result.noise) == pytest.approx((10, 2, 0))
+    result = trips(2 * old, old)
+    (item,) = result.findings
+    assert item.verdict == "better"
+    assert (item.old, item.new) == pytest.approx((400, 200))
+    assert result.shift == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("times", "named"), [(1.25, False), (1.26, True), (1 / 1.25, False), (1 / 1.26, True)])
+def test_a_shift_is_a_finding_beyond_the_share_and_a_drift_below(times: float, named: bool) -> None:
+    result = trips(flat(6, 1000.0), flat(6, 1000.0) * times)
+    assert result.shift == pytest.approx(times)
+    assert [finding.where for finding in result.findings] == (["network"] if named else [])
+
+
+def test_a_shift_must_be_that_of_every_tier() -> None:
+    """Of six hosts in twos all but the three pairs within take twice as long: that is between the groups."""
+    groups = [0, 0, 1, 1, 2, 2]
+    apart = np.array(groups)[:, None] != np.array(groups)
+    result = trips(flat(6, 100.0), np.where(apart, 2.0, 1.0) * flat(6, 100.0), groups=groups)
+    assert whose(result) == [("worse", "between", tuple("abcdef"), ())]
+    assert result.shift == 1.0
+
+
 @pytest.mark.parametrize(("now", "named"), [(81.0, False), (79.0, True)])
 def test_a_pair_without_the_network_s_change_is_not_better(now: float, named: bool) -> None:
     """All take twice as long but one pair: it is named where it takes less than 1 / 1.25 of what it took."""
@@ -71,6 +123,33 @@ def test_a_pair_without_the_network_s_change_is_not_better(now: float, named: bo
         ("worse", "network", tuple("abcdefgh"), ()),
         *([("better", "pair", ("g",), ("h",))] if named else []),
     ]
+
+
+def test_drift_is_removed_before_a_pair_is_tested() -> None:
+    """All take 1.2 times as long, one pair 1.45 times: 1.208 times what is usual now; or 1.6: 1.33 times."""
+    for times, worse in ((1.45, 0), (1.6, 1)):
+        new = 1.2 * flat(6, 1000.0)
+        new[2, 3] = new[3, 2] = times * 1000
+        result = trips(flat(6, 1000.0), new)
+        assert len(result.findings) == worse
+        assert result.shift == pytest.approx(1.2)
+
+
+def test_pairs_that_were_measured_otherwise_are_not_compared() -> None:
+    old, new = one_pair(6, 100.0, 500.0)
+    differ = nothing(6)
+    differ[0, 1] = differ[1, 0] = True
+    result = trips(old, new, differ=differ)
+    assert (result.findings, result.pairs) == ([], 14)
+
+
+def test_worse_comes_before_better() -> None:
+    new = flat(8, 100.0)
+    new[0], new[:, 0] = 40.0, 40.0
+    new[1], new[:, 1] = 300.0, 300.0
+    new[0, 0] = new[1, 1] = 0.0
+    result = whose(trips(flat(8, 100.0), new))
+    assert [item[0] for item in result] == ["worse", "better"]
 
 
 def shaken(rng: np.random.Generator, own: float, times: float, n: int = 3) -> dict[str, Any]:

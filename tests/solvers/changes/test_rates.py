@@ -44,6 +44,15 @@ def test_a_pair_s_rate_is_that_of_its_slower_direction() -> None:
     assert of(changed_rates(rates(r10=3.0), rates(r01=3.0))) == []
 
 
+def test_a_direction_counts_where_both_files_have_it() -> None:
+    """Forth it was measured before and after; back, which is far slower, in one file only."""
+    for old, new in ((rates(r10=1.0), rates(r10=np.nan)), (rates(r10=np.nan), rates(r10=1.0))):
+        assert changed_rates(old, new) == ([], 15, 0)
+    old, new = rates(r10=np.nan), rates(r01=2.0, r10=np.nan)
+    assert of(changed_rates(old, new)) == [("worse", "pair", ("a", "b"), 10, 2)]
+    assert changed_rates(rates(r01=np.nan), rates(r10=np.nan)) == ([], 14, 0)
+
+
 def test_newly_unmeasured_pairs_are_counted_only() -> None:
     gone = rates(r01=np.nan, r10=np.nan, r23=np.nan, r32=np.nan, r45=np.nan)
     assert changed_rates(rates(), gone) == ([], 13, 2)
@@ -68,6 +77,15 @@ def test_a_rate_of_zero_is_the_worst_and_no_change_from_zero() -> None:
         ("worse", "pair", ("a", "b"), 10, 0), ("worse", "pair", ("c", "d"), 10, 1),
     ]  # fmt: skip
     assert of(changed_rates(rates(r01=0.0), rates())) == [("better", "pair", ("a", "b"), 0, 10)]
+
+
+def test_drift_of_rates_is_at_most_a_fifth() -> None:
+    """All fell alike, so no pair tells of noise and it counts as 0.2 of the logarithm. Beyond noise of 28 pairs is 3.96
+    of these (Student's, 26 degrees of freedom); the median of a cause's pairs counts as that of four, sqrt(pi / 2) / 2
+    of it: 0.496. A half is 0.69; 0.45 is beyond the share but not that."""
+    (item,), compared, _ = changed_rates(rates(8), rates(8, 5.0))
+    assert (item.verdict, item.where, compared) == ("worse", "network", 28)
+    assert changed_rates(rates(8), rates(8) * math.exp(-0.45))[0] == []
 
 
 # What groups share
@@ -103,6 +121,14 @@ def test_what_a_group_shares_is_compared_in_both_ways() -> None:
     ]
 
 
+@pytest.mark.parametrize(("old", "new", "verdict"), [
+    (5.0, 4.0, []), (5.01, 4.0, ["worse"]), (4.0, 5.0, []), (4.0, 5.01, ["better"]),
+])  # fmt: skip
+def test_a_capacity_fell_or_rose_beyond_the_share(old: float, new: float, verdict: list[str]) -> None:
+    result = both(shared(group(out=old)), shared(group(out=new)))
+    assert [item.verdict for item in result[0]] == verdict
+
+
 @pytest.mark.parametrize(("was", "now", "apart"), [
     ([3.0, 5.0], [1.0, 2.9], True), ([3.0, 5.0], [1.0, 3.0], False), ([3.1, 5.0], [1.0, 3.0], True),
 ])  # fmt: skip
@@ -113,6 +139,14 @@ def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart:
     assert [item.verdict for item in both(low, high)[0]] == (["better"] if apart else [])
 
 
+def test_a_figure_without_a_range_is_its_own_range() -> None:
+    """With a range that is wide enough no change would be told."""
+    wide = shared(group(out=4.0, out_gbps=[1.0, 9.0]))
+    for old in (shared(group(out=4.0)), shared(group(out=4.0, out_gbps=None))):
+        assert [item.verdict for item in both(old, shared(group(out=2.0)))[0]] == ["worse"]
+    assert both(wide, shared(group(out=2.0)))[0] == []
+
+
 def test_what_is_at_least_so_much_rises_and_falls_where_that_is_certain() -> None:
     """Others were the limit: the capacity may be any greater one."""
     narrow, wide = shared(group(out=2.0)), shared(group(out=4.0))
@@ -120,6 +154,11 @@ def test_what_is_at_least_so_much_rises_and_falls_where_that_is_certain() -> Non
     assert both(wide, at_least_narrow)[0] == both(at_least_narrow, wide)[0] == []
     assert [item.verdict for item in both(at_least_wide, narrow)[0]] == ["worse"]
     assert [item.verdict for item in both(narrow, at_least_wide)[0]] == ["better"]
+
+
+def test_a_figure_that_is_missing_is_not_compared() -> None:
+    assert both(shared(group()), shared(group(out=None)))[1:] == (1, 0, 1)
+    assert both(shared(group(into=None)), shared(group()))[1:] == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,34 @@ def test_by_hand() -> None:
     assert result.high == pytest.approx(math.tanh(math.atanh(0.9) + half), abs=1e-4)
 
 
+@pytest.mark.parametrize("n", [4, 10])
+def test_a_perfect_one_is_as_sure_as_orders_are_many(n: int) -> None:
+    result = rank_correlation(list(range(n)), list(range(n)))
+    assert (result.spearman, result.high) == (pytest.approx(1), 1)
+    assert result.low is not None
+    assert result.low < 1
+    reverse = rank_correlation(list(range(n)), list(range(n))[::-1])
+    assert (reverse.low, reverse.high) == (-1, pytest.approx(-result.low))
+    if n > 4:
+        fewer = rank_correlation(list(range(n - 1)), list(range(n - 1)))
+        assert fewer.low is not None
+        assert fewer.low < result.low
+
+
+@pytest.mark.parametrize("n", [4, 5, 9, 15, 100])
+def test_what_is_exactly_a_limit_is_not_below_it(n: int) -> None:
+    """Also where adding up leaves something: a perfect ranking, its reverse, and two neighbours changed over."""
+    up = list(range(n))
+    perfect, reverse, next_ = (rank_correlation(up, other) for other in (up, up[::-1], [1, 0, *up[2:]]))
+    assert (perfect.spearman, perfect.high) == (1, 1)
+    assert (reverse.spearman, reverse.low) == (-1, -1)
+    assert next_.spearman == pytest.approx(1 - 12 / (n * (n * n - 1)), abs=1e-12)
+    assert next_.high is not None
+    assert next_.high < 1
+    if n in (5, 9, 15):
+        assert next_.spearman >= {5: 0.9, 9: 0.9833333333, 15: 0.9964285714}[n]
+
+
 def test_three_orders_have_no_interval() -> None:
     result = rank_correlation([1, 2, 3], [1, 3, 2])
     assert (result.spearman, result.low, result.high) == (pytest.approx(0.5), None, None)
@@ -89,3 +117,22 @@ def test_a_time_for_each_prediction_is_needed() -> None:
 
 
 # Exactly at what is tolerated
+
+
+def test_exactly_the_tolerance_or_the_worst_before_is_not_slower() -> None:
+    """Medians 1 and 1.5, of a tolerance of a half; and a median of 3 where it took 3 once before."""
+    assert slower([1.0, 1.0], [1.5, 1.5], 0.5) is None
+    assert slower([1.0, 1.0], [1.5, 1.5], 0.49) == 1.5
+    assert slower([1.0, 1.0, 3.0], [3.0, 3.0, 2.0], 0.5) is None
+    assert slower([1.0, 1.0, 2.9], [3.0, 3.0, 2.0], 0.5) == 3.0
+    assert slower([2.0], [1.0], 0.0) is None
+    assert slower([2.0], [6.0], 0.0) == 3.0
+
+
+def test_exactly_the_tolerance_or_the_end_of_the_interval_ranks_no_worse() -> None:
+    before = Correlation(0.75, None, None, 3)
+    assert not ranks_worse(before, 0.5, 0.25)
+    assert ranks_worse(before, 0.499, 0.25)
+    cached = Correlation(0.75, 0.25, 0.9, 9)
+    assert not ranks_worse(cached, 0.25, 0.25)
+    assert ranks_worse(cached, 0.249, 0.25)

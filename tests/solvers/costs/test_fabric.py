@@ -13,7 +13,7 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.model.network_file import SharedLinkEntry
 from solvers.costs.by_name import model_for
-from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_sigma
+from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_sigma, shared_rows
 from tests.networks import details_from
 from tests.solvers.synthetic import racks
 
@@ -67,6 +67,13 @@ def test_outer_tiers_are_links_above_the_groups() -> None:
     assert fabric_of(network([2, 2, 2], shared_links=[racks, unmeasured])[0]).outer_tiers[0].out_gbps[0] == np.inf
 
 
+def test_host_limited_link_is_unlimited() -> None:
+    result = fabric_of(
+        network([2, 2], shared_links=[{"groups": [row([0, 1], out_limited_by="hosts"), row([2, 3])]}])[0]
+    )
+    assert result.group_out_gbps.tolist() == [np.inf, 4.0]
+
+
 def test_link_that_others_limit_carries_what_they_do() -> None:
     groups = [row([0, 1], out_limited_by="others"), row([2, 3], in_limited_by="others")]
     result = fabric_of(network([2, 2], shared_links=[{"groups": groups}])[0])
@@ -99,6 +106,12 @@ def test_measured_pairs_give_the_hosts_rates() -> None:
     assert result.rate_gbps == 3.0
 
 
+def test_single_group_shares_nothing() -> None:
+    for sizes in ([4], [1, 1], [2]):
+        result = fabric_of(network(sizes)[0])
+        assert set(result.group_out_gbps.tolist()) == {np.inf}
+
+
 def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     values, _ = network([2, 2])
     latency = values.latency_us.copy()
@@ -120,6 +133,31 @@ def test_unmeasured_group_is_inferred() -> None:
     assert "of 1 of 2 groups inferred" in result.capacities
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"members": ["x"]}, row([0, 1]), row([2, 3])],
+        [row([0, 1]), row([1, 2, 3], out_gbps=9.0), row([2, 3])],  # a host in two groups: the first has it
+    ],
+)
+def test_what_is_no_group_is_passed_over(rows: Any) -> None:
+    result = fabric_of(network([2, 2], shared_links=[{"groups": rows}])[0])
+    assert result.group_of.tolist() == [0, 0, 1, 1]
+    assert result.group_out_gbps.tolist() == [4.0, 4.0]
+
+
+def test_a_rate_of_nothing_is_no_rate() -> None:
+    """Neither is a matrix without any."""
+    pairs = np.full((4, 4), 3.0)
+    pairs[0, 1] = 0.0
+    result = fabric_of(network([2, 2], pairs)[0])
+    assert result.pair_gbps is not None
+    assert np.isnan(result.pair_gbps[0, 1])
+    nothing = fabric_of(network([2, 2], np.full((4, 4), np.nan))[0])
+    assert nothing.pair_gbps is None
+    assert model_for("auto", nothing) == "latency"
+
+
 def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
     """Halves that are none confirm nothing and deny nothing."""
     for halves in (UNSET, [[[0]], [[0]]], [1, 2]):
@@ -130,6 +168,19 @@ def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
     noise = [(alike * np.random.default_rng(seed).lognormal(0, 0.2, (8, 8))).tolist() for seed in (1, 2)]
     assert len(set(fabric_of(network([4, 4], halves_us=real)[0]).group_of.tolist())) == 2
     assert set(fabric_of(network([4, 4], halves_us=noise)[0]).group_of.tolist()) == {0}
+
+
+def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
+    """In the order of the file, the hosts in theirs; what is none of them keeps no later one out."""
+    names = ["h0", "h1", "h2", "h3", "h4"]
+    good, later, none = links([row([3, 1]), row([4]), {"members": ["x"]}])
+    assert shared_rows([none, good, later], names) == [([1, 3], good), ([4], later)]
+    # A host belongs to the first group that has it; a group that was refused for that takes none of its hosts away.
+    overlapping, free = links([row([1, 2]), row([2, 4])])
+    assert shared_rows([good, overlapping, free], names) == [([1, 3], good), ([2, 4], free)]
+    unknown, alone = links([{"members": ["h0", "x"]}, row([0])])
+    assert shared_rows([unknown, alone], names) == [([0], alone)]
+    assert shared_rows(links([row([2, 2])]), names)[0][0] == [2]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +200,23 @@ def test_host_rate_from_one_flow(changes: dict[str, Any], rate: float) -> None:
     rows = [row([0, 1], **changes), row([2, 3, 4], out_one_flow_gbps=8.0)]
     result = fabric_of(network([2, 3, 1], shared_links=[{"groups": rows}])[0])
     assert result.host_out_gbps.tolist() == result.host_in_gbps.tolist() == [rate, rate, 8.0, 8.0, 8.0, 8.0]
+
+
+def test_assumed_links_carry_the_fastest_host() -> None:
+    """Racks of three and four; every host sends 6 and gets 3 at best, but the first sends 9 to one other."""
+    values, rack_of = network([3, 4])
+    pairs = np.full((7, 7), 3.0)
+    pairs[:, 6], pairs[6, 0] = 6.0, 9.0
+    result = fabric_of(Network(values.hosts, values.latency_us, pairs))
+    sends = np.array([6.0] * 6 + [9.0])
+    gets = np.array([9.0] + [3.0] * 5 + [6.0])
+    assert result.host_out_gbps.tolist() == sends.tolist()
+    assert result.host_in_gbps.tolist() == gets.tolist()
+    for group in (0, 1):
+        mine = result.group_of == group
+        assert len(set(rack_of[mine].tolist())) == 1
+        assert result.group_out_gbps[group] == pytest.approx(max(sends[mine].sum() / 2.5, sends[mine].max()))
+        assert result.group_in_gbps[group] == pytest.approx(max(gets[mine].sum() / 2.5, gets[mine].max()))
 
 
 def test_links_of_all_tiers_are_assumed() -> None:

@@ -146,6 +146,19 @@ def test_nothing_follows_from_a_move_that_nobody_waits_for() -> None:
     assert world.state == before
 
 
+def test_messages_of_an_generation_that_is_over_change_nothing() -> None:
+    world = running(1, 4, partitions=4)
+    push_all(world, 5)
+    generation = world.state.generation
+    world.tell(HostsGone((1,)))
+    assert world.state.generation > generation
+    before = world.state
+    for partition in range(4):
+        assert not world.tell(PartitionReplicated(partition, 9, generation))
+    assert world.state == before
+    assert not world.tell(ShardsReady(2, 10**6))
+
+
 def test_a_host_that_flaps_at_a_threshold_moves_the_stage_once() -> None:
     world = running(4, 4)
     changes = 0
@@ -194,6 +207,13 @@ def test_a_partition_that_was_lost_on_its_way_and_has_no_replica_is_lost() -> No
     assert world.state.halted
 
 
+def test_stale_unserved_event_changes_nothing() -> None:
+    world = running(1, 4, partitions=4)
+    term = world.state.partitions[3].term
+    for partition, of_term in ((3, term - 1), (3, term + 1)):
+        assert unchanged(world.state, PartitionUnserved(partition, of_term, has_replica=True))
+
+
 # Clocks
 
 
@@ -217,6 +237,18 @@ def test_a_clock_that_is_no_news_changes_nothing(partition: int, clock: int, gen
 
 
 # Coming and going
+
+
+def test_a_newcomer_loads_as_many_spares_as_it_has_to_do() -> None:
+    """Of 24 shards a fifth host is due five at most of one slot; it loads as many again ahead of need."""
+    world = running(1, 3, shards=24)
+    actions = world.join(0, 1)
+    first, spare = of("Load", actions)
+    assert (first.host, first.ahead, spare.host, spare.ahead) == (4, False, 4, True)
+    assert len(first.shards) == len(spare.shards) == 24 // 5
+    assert not set(first.shards) & set(spare.shards)
+    reliable = world.join(1, 0)
+    assert not [load for load in of("Load", reliable) if load.ahead], "who is there to stay steps in for nobody"
 
 
 def test_warned_host_is_released_once() -> None:
@@ -247,3 +279,10 @@ def test_halted_job_reports_only_that() -> None:
     assert "the state of 2 partitions" in halt.reason, "those of host 1, whose replica was host 0"
     for event in (HostsGone((2,)), HostsWarned({3: 9.0}), HostsJoined(hosts(1, 0, 9)), ShardsReady(2, 1)):
         assert unchanged(world.state, event)
+
+
+def test_the_last_reliable_host_takes_the_job_with_it_though_all_is_served() -> None:
+    world = running(1, 4, partitions=4)
+    (halt,) = world.tell(HostsGone((0,)))
+    assert halt.name == "Halt"
+    assert "the last reliable host" in halt.reason

@@ -31,6 +31,15 @@ def recovered(
 SOUND = PartitionPlacement(4, 7, 1, 6)
 
 
+def test_lost_replica_is_copied_anew_without_roll_back() -> None:
+    result, actions, decision = recovered({0}, PartitionPlacement(3, 5, 0, 6), SOUND)
+    assert result == (PartitionPlacement(3, 5, 2, 6, safe=False, copy=Move(2, 21)), SOUND)
+    (copy,) = actions
+    assert copy.name == "Replicate"
+    assert (copy.to, copy.partition, copy.term, copy.source) == (2, 0, 21, 3)
+    assert not decision.cluster.halted
+
+
 def test_a_copy_that_was_under_way_when_the_replica_went_is_the_only_one_now() -> None:
     result, actions, _ = recovered({0}, PartitionPlacement(3, 5, 0, 6, copy=Move(2, 9)), SOUND)
     assert result == (PartitionPlacement(3, 5, 2, 6, safe=False, copy=Move(2, 9)), SOUND)
@@ -59,6 +68,28 @@ def test_state_is_lost_where_neither_a_server_nor_a_whole_replica_has_it(
 
 
 # Going back
+
+
+def test_lost_primary_rolls_all_back_to_its_replicas() -> None:
+    """Host 3 served the first; those whose primary leaves or waits are sent again too, others go on."""
+    result, actions, decision = recovered(
+        {3}, PartitionPlacement(3, 5, 0, 6), PartitionPlacement(4, 7, 1, 5), PartitionPlacement(5, 8, 2, 4),
+        PartitionPlacement(6, 8, 1, 9, waiting=True), leaving=frozenset({5}),
+    )  # fmt: skip
+    back, *restored = actions
+    assert back.name == "RollBackAll"
+    assert (back.clock, back.generation, decision.cluster.generation) == (4, 21, 21)
+    assert [action.name for action in restored] == ["RestorePartition"] * 3
+    assert [(action.source, action.partition, action.term, action.clock) for action in of("RestorePartition",
+    restored)] == [
+        (0, 0, 22, 4), (2, 2, 23, 4), (1, 3, 24, 4),
+    ]  # fmt: skip
+    assert result[1] == PartitionPlacement(4, 7, 1, 4)
+    assert [(partition.term, partition.clock, partition.waiting) for partition in result] == [
+        (22, 4, True), (7, 4, False), (23, 4, True), (24, 4, True),
+    ]  # fmt: skip
+    assert {partition.primary for partition in result} <= set(decision.cluster.servers)
+    assert [action.to for action in of("RestorePartition", restored)] == [result[k].primary for k in (0, 2, 3)]
 
 
 def test_in_stage_one_replicas_serve_what_they_have() -> None:

@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
+import solvers.embedding.embed
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
-from solvers.embedding.embed import Embedding, embed, held_out_of, refitted
-from solvers.embedding.fitting import Trial, fit_all
+from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted, triangle_violations
+from solvers.embedding.fitting import Fits, Trial, fit_all
 from solvers.embedding.pairs import EmbeddingConstraints, Setting, reachable
 from solvers.embedding.verdict import Verdict, _verdict, validate_halves, validate_held_out
-from solvers.prediction.observed import by_neighbours
+from solvers.prediction.observed import by_neighbours, observed
 
 PLAIN = EmbeddingConstraints(dimension=2, alpha=1.0, heights=False, relative=False)
 NAN = math.nan
@@ -134,6 +135,23 @@ def test_ten_pairs_in_common_are_enough(common: int, enough: bool) -> None:
             validate_halves(parts, LIKE)
 
 
+def test_unmeasured_pair_is_predicted_by_three_near_hosts() -> None:
+    """Host 0 is nearest to 1, 2 and 3, in this order, then to 5; host 4 is nearest to 5, 1, 2. Of the pair (0, 4):
+    1, 2, 3 measured 30, 40, 100 to 4, and 5, 1, 2 measured 25, 10, 11 to 0."""
+    rtt = np.zeros((6, 6))
+    for a, b, us in (
+        (0, 1, 10), (0, 2, 11), (0, 3, 12), (0, 5, 25), (0, 4, NAN),
+        (4, 1, 30), (4, 2, 40), (4, 3, 100), (4, 5, 5),
+        (1, 2, 50), (1, 3, 50), (1, 5, 50), (2, 3, 50), (2, 5, 50), (3, 5, 50),
+    ):  # fmt: skip
+        rtt[a, b] = rtt[b, a] = us
+    ends = np.array([0]), np.array([4])
+    assert by_neighbours(rtt, *ends).tolist() == [np.median([30, 40, 100, 25, 10, 11])]
+    assert by_neighbours(rtt, *ends[::-1]).tolist() == by_neighbours(rtt, *ends).tolist()
+    rtt[2, 4] = rtt[4, 2] = NAN  # nobody asks it then: 3 and 5 are asked instead
+    assert by_neighbours(rtt, *ends).tolist() == [np.median([30, 100, 5, 25, 10, 12])]
+
+
 def test_of_several_starts_the_one_with_the_least_loss_is_kept() -> None:
     """Four for an embedding, two where another one has settled how."""
     rtt = plane(12, noise=0.3)
@@ -148,5 +166,60 @@ def test_of_several_starts_the_one_with_the_least_loss_is_kept() -> None:
     np.testing.assert_allclose(refitted(rtt, result, 1), np.linalg.norm(place[:, None] - place, axis=2), atol=1e-4)
 
 
+def chosen(monkeypatch: pytest.MonkeyPatch, errors: dict[Setting, list[list[float]]]) -> tuple[Setting, int, float]:
+    """What is chosen of settings when their held-out errors are these: of each check one row, whose values go round the
+    pairs held out."""
+    settings = list(errors)
+
+    def made_up(pairs: object, trials: list[Trial], *more: object) -> Fits:
+        held = np.array([[np.resize(row, len(held_out)) for row in errors[setting]] for setting, held_out in trials])
+        nothing = np.zeros((len(trials), 1))
+        return Fits(nothing, nothing, nothing[:, 0], 100 + 20 * np.arange(held.shape[1]), held)
+
+    monkeypatch.setattr(solvers.embedding.embed, "fit_all", made_up)
+    return _chosen(observed(plane(20)), settings, 0, "cpu", lambda: True)  # four folds of 38 pairs
+
+
 def setting(dimension: int, relative: bool = False, alpha: float = 1.0) -> Setting:
     return Setting(dimension, alpha, False, relative)
+
+
+def test_setting_and_steps_of_the_least_error_are_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Though others would be more expressive, or better in the end, or worse at first."""
+    errors = {
+        setting(2): [[0.5], [0.3], [0.4]],
+        setting(4): [[0.25], [0.2], [0.6]],
+        setting(8, relative=True): [[0.22], [0.23], [0.21]],
+    }
+    for values in (errors, dict(reversed(errors.items()))):
+        best, steps, error = chosen(monkeypatch, values)
+        assert (best, steps) == (setting(4), 120)
+        assert error == pytest.approx(0.2)
+    errors[setting(8, relative=True)] = [[0.1], [0.23], [0.21]]
+    best, steps, error = chosen(monkeypatch, errors)
+    assert (best, steps) == (setting(8, relative=True), 100)
+    assert error == pytest.approx(0.1)
+
+
+def test_of_settings_that_are_as_good_the_most_expressive_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative errors before dimensions, these before a smaller error."""
+    even = [0.3, 0.1]  # its mean is 0.2; another that is 0.2 throughout cannot be told from it
+    errors = {setting(4): [[0.2]], setting(2, relative=True): [even], setting(2): [even]}
+    assert chosen(monkeypatch, errors)[0] == setting(2, relative=True)
+    errors = {setting(2): [[0.2]], setting(8): [even], setting(4): [even]}
+    assert chosen(monkeypatch, errors)[0] == setting(8)
+    errors = {setting(2): [[0.2005, 0.2005]], setting(2, alpha=2.0): [even], setting(2, alpha=1.5): [[0.31, 0.1]]}
+    assert chosen(monkeypatch, errors)[0] == setting(2, alpha=2.0)
+
+
+def test_of_many_hosts_256_are_enough_to_count_detours_by() -> None:
+    """Where every pair is measured and those of two kinds are near each other, a quarter of the detours are shorter."""
+    n = 300
+    rtt = np.full((n, n), 10.0)
+    near = np.arange(n) % 2 == 0
+    rtt[near[:, None] != near] = 4.0  # by way of a host of the other kind it is 8
+    exact = (n / 2 - 1) * (n / 2) * (n / 2) / (n * (n - 1) / 2 * (n - 2))
+    assert triangle_violations(rtt) == pytest.approx(exact, rel=0.02)
+    assert triangle_violations(rtt[:100, :100]) == pytest.approx(49 * 50 * 50 / (4950 * 98))

@@ -103,6 +103,41 @@ def test_what_is_free_is_taken_in_the_order_of_preference() -> None:
     assert made([1] * 6, pinned).materialise([1, 0, 5, 3, 4, 2]).tolist() == [5, 4, 3, 2, 0, 1]
 
 
+def test_groups_of_other_sizes_do_not_change_places() -> None:
+    """Which ranks make a group stays: 2LHA was told so."""
+    feasible = made([1] * 7, PlacementConstraints({}, [[0, 1], [2, 3, 4], [5, 6]]))
+    assert feasible.materialise([4, 6, 3, 5, 2, 1, 0]).tolist() == [6, 5, 4, 3, 2, 1, 0]
+    assert feasible.materialise([0, 2, 5, 1, 3, 4, 6]).tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_what_may_be_exchanged() -> None:
+    """Hosts anywhere; racks' worths of 2 and 4 up to a quarter of the hosts; hosts of a group and groups of one size;
+    nothing that is pinned."""
+
+    def firsts(slots: Sequence[int], constraints: PlacementConstraints) -> list[tuple[tuple[int, ...], int, bool]]:
+        feasible = made(slots, constraints)
+        return [
+            (item.first_ranks, item.length, item.single_hosts)
+            for item in feasible.exchange_classes(feasible.materialise(feasible.hosts))
+        ]
+
+    assert firsts([1] * 3, PlacementConstraints()) == [((0, 1, 2), 1, True)]
+    assert firsts([2] * 8, PlacementConstraints()) == [(tuple(range(0, 16, 2)), 2, True), ((0, 4, 8, 12), 4, False)]
+    assert firsts([1] * 8, PlacementConstraints({2: 2})) == [((0, 1, 3, 4, 5, 6, 7), 1, True)]
+    assert firsts([3, 1, 2, 1], PlacementConstraints()) == [((3, 6), 1, True)]
+    assert firsts([1] * 4, PlacementConstraints({}, [[0, 1], [2, 3]])) == [
+        ((0, 1), 1, True), ((2, 3), 1, True), ((0, 2), 2, False),
+    ]  # fmt: skip
+    assert firsts([1] * 4, PlacementConstraints({0: 0}, [[0, 1], [2, 3]])) == [((2, 3), 1, True)]
+    assert firsts([1] * 2, PlacementConstraints({0: 0, 1: 1})) == []
+
+
+def test_problems_without_constraints() -> None:
+    assert made([1, 2], PlacementConstraints()).unconstrained
+    assert not made([1, 2], PlacementConstraints({0: 0})).unconstrained
+    assert not made([1, 2], PlacementConstraints({}, [[0, 1]])).unconstrained
+
+
 @pytest.mark.parametrize(
     ("slots", "pins", "groups", "error", "message"),
     [

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from solvers.costs.by_name import NAMES, SIMULATED, cost_function_for, parts_of
+from solvers.costs.by_name import NAMES, SIMULATED, cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
-from solvers.ordering.bounds import LINKS, link_bound
+from solvers.ordering.bounds import LINKS, least_leaving, link_bound
 from solvers.ordering.problem import Order, OrderingProblem, SearchBudget, expand_slots
 from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
@@ -136,6 +136,16 @@ def test_hosts_that_send_least_may_be_the_slowest() -> None:
     assert link_bound(replace(problem, fabric=slower)) == pytest.approx(1e6 / 0.1 / BYTES_PER_US)
 
 
+@pytest.mark.parametrize("model", ["alpha-beta", "contention", SIMULATED])
+def test_ring_of_equal_hosts_meets_its_bound(model: str) -> None:
+    """2(N-1) messages of 1/N of the vector, each half a round trip: no bandwidth is shared."""
+    result = replace(slow_groups(6, 1, 1.0, np.inf), rtt_us=100.0 * ~np.eye(6, dtype=bool))
+    problem = OrderingProblem(result, np.arange(6), "ring", Options(), 1e6, model)
+    expected = 10 * (50 + 1e6 / 6 / BYTES_PER_US)
+    assert cost_by_model("ring", 6, Options(), result, 1e6, model)(np.arange(6)) == pytest.approx(expected)
+    assert link_bound(problem) == pytest.approx(expected)
+
+
 def test_ring_by_rounds_is_proven_by_links_and_latencies() -> None:
     """Racks one after the other, each of which is left once; all round trips are the same."""
     result = slow_groups(12, 3, 10.0, np.inf)
@@ -146,6 +156,14 @@ def test_ring_by_rounds_is_proven_by_links_and_latencies() -> None:
     assert (best.is_optimal, best.bound_by) == (True, LINKS)
 
 
+def test_ring_has_a_slow_hop_into_each_group() -> None:
+    """Pairs of different groups get a tenth: some hop of any ring is one, and carries nearly the vector twice."""
+    result = slow_groups(6, 2, 10.0, np.inf)
+    pairs = np.where(result.group_of[:, None] == result.group_of, 10.0, 1.0)
+    problem = OrderingProblem(replace(result, pair_gbps=pairs), np.arange(6), "ring", Options(), 1e6, SIMULATED)
+    assert link_bound(problem) == pytest.approx(10 / 6 * 1e6 / BYTES_PER_US)
+
+
 def test_interfaces_of_a_bcube_meet_the_bound() -> None:
     result = bcube(3, 2)
     problem = OrderingProblem(replace(result, rtt_us=0 * result.rtt_us), np.arange(9), "bml", Options(base=3), 1e6,
@@ -154,3 +172,39 @@ def test_interfaces_of_a_bcube_meet_the_bound() -> None:
     assert link_bound(problem) == pytest.approx(expected)
     cost = cost_by_model("bml", 9, Options(base=3), problem.fabric, 1e6, SIMULATED)(np.arange(9))
     assert cost == pytest.approx(expected)
+
+
+def leaving(sent: np.ndarray) -> list[float]:
+    """The least that leaves sets of 0, 1, 2, ... units, by trying all of them."""
+    n = len(sent)
+    sets = [np.array(which) for which in itertools.product([False, True], repeat=n)]
+    return [min(sent[np.ix_(which, ~which)].sum() for which in sets if which.sum() == k) for k in range(n + 1)]
+
+
+@pytest.mark.parametrize(
+    ("algo", "ranks", "options"),
+    [("ring", 10, {}), ("halving-doubling", 8, {}), ("recursive-doubling", 8, {}), ("lightgbm", 8, {}),
+     ("flat", 9, {}), ("ps", 9, {"sharded": False}), ("ps", 9, {"colocated": False, "servers": 3})],
+)  # fmt: skip
+def test_least_that_leaves_a_set_of_ranks(algo: str, ranks: int, options: dict[str, object]) -> None:
+    pattern = pattern_for(algo, ranks, Options(**options))  # type: ignore[arg-type]
+    sent = np.zeros((ranks, ranks))
+    if pattern.all_to_all_share:
+        sent += 2 * pattern.all_to_all_share * ~np.eye(ranks, dtype=bool)
+    np.add.at(sent, (pattern.source, pattern.target), pattern.share * pattern.repeat[pattern.round])
+    source, target = np.nonzero(sent)
+    least = least_leaving((source, target, sent[source, target]), ranks, 1.0)
+    assert least == pytest.approx(leaving(sent))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_set_of_ranks_sends_less(seed: int) -> None:
+    """Whatever a schedule sends, as long as every rank's sums reach all others."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 9))
+    sent = rng.uniform(1, 5, (n, n)) * (rng.random((n, n)) < 0.5)
+    sent[np.arange(n), np.roll(np.arange(n), 1)] += 1.0  # a ring: something of each chunk leaves every set
+    np.fill_diagonal(sent, 0.0)
+    source, target = np.nonzero(sent)
+    least = least_leaving((source, target, sent[source, target]), n, 1.0)
+    assert (least <= np.array(leaving(sent)) + 1e-9).all()

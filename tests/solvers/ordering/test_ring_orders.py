@@ -1,6 +1,7 @@
 """A ring of hosts as an order of ranks: rotated to the constraints, each group entered once, without penalties."""
 
 import dataclasses
+import itertools
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget, SearchProgress
 from solvers.ordering.ring import (
+    is_rotation_enough,
+    penalised_costs,
     ring_lower_bound,
     rotate_to_constraints,
     search_ring_order,
@@ -26,6 +29,36 @@ def task_of(
 ) -> OrderingProblem:
     result = fabric(hosts or max(values) + 1, seed)
     return OrderingProblem(result, np.array(values), "ring", Options(), SIZE, "latency", objective, constraints)
+
+
+def test_ring_rotates_to_groups_or_to_one_pin() -> None:
+    pairs = [[0, 1], [2, 3]]
+    for values, constraints, can in (
+        ([0, 1, 2, 2], PlacementConstraints(), True),
+        ([0, 0, 1, 1], PlacementConstraints({1: 2}), True),
+        ([0, 1, 1], PlacementConstraints({1: 0}), False),  # uneven: a turn moves the ranks where others begin
+        ([0, 1, 2], PlacementConstraints({1: 2, 0: 0}), False),
+        ([0, 1, 2, 3], PlacementConstraints({}, pairs), True),
+        ([0, 1, 2, 3], PlacementConstraints({1: 0}, pairs), False),
+    ):
+        assert is_rotation_enough(task_of(values, constraints).feasible) is can, (values, constraints)
+
+
+def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
+    """Of the hosts that have ranks, as they update_chain each other; a ring pays one toll for each group."""
+    values, groups = [5, 2, 7, 0, 3], [[5, 0], [2, 7], [3]]
+    task = task_of(values, PlacementConstraints({}, groups), hosts=8)
+    cost, apart = penalised_costs(task)
+    longest = max(task.fabric.rtt_us[a, b] for a, b in itertools.combinations(values, 2))
+    for (i, a), (k, b) in itertools.product(enumerate(values), repeat=2):
+        together = any(a in group and b in group for group in groups)
+        assert cost[i, k] == task.fabric.rtt_us[a, b] + (0.0 if together else 10 * longest)
+    assert apart == 3 * 10 * longest
+    for one_group in (None, [values]):
+        task = task_of(values, PlacementConstraints({}, one_group))
+        cost, apart = penalised_costs(task)
+        assert cost.tolist() == task.fabric.rtt_us[np.ix_(values, values)].tolist()
+        assert apart == 0.0
 
 
 def test_a_ring_is_rotated_to_the_constraints() -> None:
@@ -78,6 +111,40 @@ def test_progress_is_of_the_ring_without_penalties(groups: list[list[int]] | Non
     assert result.bound_by == "1-tree"
     assert result.moves >= messages[-1].moves
     assert bool(result.metrics) is (groups is None)
+
+
+def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
+    """The larger of two bounds: with tolls, which they are taken off, and of all rings."""
+    for seed in range(4):
+        task = task_of(list(range(12)), PlacementConstraints({}, [[k, k + 6] for k in range(6)]), seed=seed)
+        result = search_ring_order(
+            task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(500, exhaustive=False)
+        )
+        assert result.lower_bound is not None
+        assert ring_lower_bound(task) <= result.lower_bound <= result.cost
+
+
+@pytest.mark.parametrize("n", [4, 10])
+def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
+    task = task_of(list(range(n)), PlacementConstraints())
+    result = search_ring_order(task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(500, exhaustive=False))
+    best = brute_force(task.fabric.rtt_us)
+    assert result.cost == pytest.approx(best)
+    assert result.lower_bound == pytest.approx(best)
+    assert result.bound_by == "all rings"
+    assert result.metrics["bottleneck_lower_bound"] <= result.metrics["bottleneck"]
+
+
+def test_one_more_host_is_bounded_by_trees() -> None:
+    task = task_of(list(range(11)), PlacementConstraints())
+    result = search_ring_order(task, begun(task), partial(ring_cost_of, task), 1, SearchBudget(500, exhaustive=False))
+    assert result.bound_by == "1-tree"
+    longest = search_ring_order(
+        task, dataclasses.replace(begun(task), objective="bottleneck"),
+        lambda item: float(task.fabric.rtt_us[item, np.roll(item, 1)].max()), 1, SearchBudget(500, exhaustive=False),
+    )  # fmt: skip
+    assert longest.bound_by == "2-connected threshold"
+    assert longest.metrics["sum"] == pytest.approx(ring_cost_of(task, longest.order))
 
 
 def test_feasible_baseline_stays_where_no_ring_is_cheaper() -> None:

@@ -13,13 +13,14 @@ from benchmarks.pipeline_brute_force import best_by_trying_all, small_problem
 from plink.errors import NoAnswer, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json
-from plink.model.pipeline.profile import ModelProfile
+from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.storage import render_document
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange
-from solvers.pipeline.joint_search import JointSearch, SearchSpace, lower_bound_s, search_partitions
-from solvers.pipeline.period import PeriodModel
+from solvers.pipeline.joint_search import JointSearch, SearchSpace, lower_bound_s, search_partitions, traffic_of
+from solvers.pipeline.period import PeriodModel, PlacedPartition
+from solvers.pipeline.simulated_ways import WaySimulator
 from solvers.pipeline.verifier import verify_actions
 from tests.model.schemas import complaints
 from tests.solvers.pipeline.test_even import GNMT, RESNET, VGG, layer, profile_of
@@ -151,6 +152,11 @@ def test_memory_of_one_host_decides_the_placement() -> None:
         assert "h0" not in {names[rank] for rank in stage.ranks} or stage.memory_bytes.all <= small
 
 
+def test_nothing_fits_in_memory() -> None:
+    with pytest.raises(NoAnswer, match=r"nothing fits in memory: .* stage \d+ needs .* on h\d, which has 1 MB"):
+        planned(VGG, fabric_of_racks(2, 2), memory=(1e6, 1e6))
+
+
 def test_one_minibatch_in_flight_would_fit() -> None:
     """Older versions of 100 MB of parameters do not fit, all layers on one host neither."""
     profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
@@ -169,6 +175,15 @@ def test_requested_depths_count_against_memory() -> None:
         planned(profile, fabric_of_racks(4, 4), memory=(100e6,) * 4, depths=(20, 3, 2, 1), **options)
     plan = planned(profile, fabric_of_racks(4, 4), memory=(220e6,) * 4, depths=(20,), **options)
     assert [stage.depth for stage in plan.stages] == [20, 3, 2, 1]
+
+
+def test_ways_fit_with_the_depths_that_are_simulated() -> None:
+    profile = profile_of(*(layer(f"l{k}", 0.03, 10_000_000, 1000 * (k < 3)) for k in range(4)))
+    measured = MeasuredHosts(Hosts(tuple(Host(f"h{k}", f"h{k}") for k in range(4))), fabric_of_racks(4, 4))
+    ways = WaySimulator(profile, measured, JointRequest(memory=(100e6,) * 4))
+    partition = PlacedPartition.of(range(5), (1,) * 4, range(4))
+    assert ways.simulate(partition, depths=(4, 3, 2, 1)).fits
+    assert not ways.simulate(partition, depths=(20, 3, 2, 1)).fits
 
 
 def test_depths_of_other_stages_leave_rivals_theirs() -> None:
@@ -306,6 +321,18 @@ def test_tied_layers_stay_together() -> None:
         assert not {stage.first for stage in plan.stages} & {3, 4, 5}
 
 
+def test_traffic_is_what_a_minibatch_sends() -> None:
+    """2-2 with 1 MB across: replica q meets replica q only; each ring moves half its parameters a minibatch."""
+    profile = profile_of(layer("a", 0.1, 4_000_000, 1_000_000), layer("b", 0.1, 8_000_000, 0))
+    model = PeriodModel(profile, fabric_of_racks(4, 4), [math.inf] * 4)
+    pattern = traffic_of(model, PlacedPartition.of((0, 1, 2), (2, 2), (0, 1, 2, 3)))
+    hops = dict(zip(zip(pattern.source.tolist(), pattern.target.tolist(), strict=True), pattern.share, strict=True))
+    assert hops == {
+        (0, 1): 2e6, (1, 0): 2e6, (2, 3): 4e6, (3, 2): 4e6,
+        (0, 2): 5e5, (2, 0): 5e5, (1, 3): 5e5, (3, 1): 5e5,
+    }  # fmt: skip
+
+
 def value(model: PeriodModel, result: JointSearch) -> float:
     period = model.period(result.candidates[0].partition)
     return math.inf if period.excess_bytes > 0 else period.minibatch_s
@@ -324,6 +351,30 @@ def test_exhaustive_search_equals_brute_force(seed: int) -> None:
         assert lower_bound_s(model, space.workers) <= best * (1 + 1e-9)
         annealed = search_partitions(model, space, exhaustive=False, moves=4000)
         assert value(model, annealed) <= 1.1 * best
+
+
+def test_search_repeats_by_its_seed() -> None:
+    model = PeriodModel(VGG, fabric_of_racks(12, 4), [math.inf] * 12)
+    first, second = (
+        search_partitions(model, SearchSpace(tuple(range(12))), seed=3, moves=3000).candidates[0] for _ in range(2)
+    )
+    assert first.score == second.score
+    assert first.partition.order.tolist() == second.partition.order.tolist()
+
+
+def test_unmeasured_layers_are_no_layers() -> None:
+    """A layer without time, bytes or parameters changes nothing."""
+    empty = LayerProfile(
+        name="relu",
+        forward_s=0.0,
+        backward_s=0.0,
+        parameter_bytes=0,
+        crossing_bytes=166_000,
+        crossing_back_bytes=166_000,
+    )
+    longer = ModelProfile(minibatch=64, layers=(*VGG.layers[:4], empty, *VGG.layers[4:]))
+    fabric = fabric_of_racks(4, 4)
+    assert seconds(planned(longer, fabric)) == pytest.approx(seconds(planned(VGG, fabric)))
 
 
 @pytest.mark.parametrize("kind", ["1f1b-flush", "gpipe"])
@@ -347,6 +398,14 @@ def test_recomputation_trades_time_for_memory() -> None:
     assert seconds(lean) == pytest.approx(seconds(plain) * 4 / 3, rel=0.05)
     plain_bytes, lean_bytes = (sum(stage.memory_bytes.activations for stage in plan.stages) for plan in (plain, lean))
     assert lean_bytes < plain_bytes
+
+
+def test_memory_leads_to_recomputation_free_kinds() -> None:
+    """Where versions do not fit, a flushing kind does: it keeps one, beside sums of gradients and a new gradient."""
+    profile = profile_of(*(layer(f"l{k}", 0.1, 100_000_000, 1000 * (k < 3)) for k in range(4)))
+    plan = planned(profile, fabric_of_racks(4, 4), memory=(310e6,) * 4, kind="1f1b-flush", accumulate=8)
+    assert plan.kind == "1f1b-flush"
+    assert all(stage.memory_bytes.all <= 310e6 for stage in plan.stages)
 
 
 def test_updates_that_replicas_do_not_divide() -> None:

@@ -1,5 +1,6 @@
 """Masters in proportion to weights: one in every group, the global one among them; what that costs."""
 
+import itertools
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -154,6 +155,26 @@ def test_what_is_wrong_is_refused() -> None:
         equal_chunks([[0, 1], [1]], 4)
 
 
+@pytest.mark.parametrize(
+    ("groups", "chunks", "final"),
+    [
+        # The first two chunks of either group, then the others: what a rank masters stays together.
+        ([[0, 1], [2, 3]], 8, [0, 0, 2, 2, 1, 1, 3, 3]),
+        # One rank's two chunks in the middle of the six that the others have.
+        ([[0], [1, 2, 3]], 8, [1, 1, 0, 0, 2, 2, 3, 3]),
+        # One chunk in the middle of five, of equals the first group first.
+        ([[0], [1, 2, 3, 4, 5]], 6, [1, 2, 0, 3, 4, 5]),
+        # One chunk goes to the larger group; the other group is global master of none.
+        ([[0], [1, 2]], 1, [1]),
+    ],
+)
+def test_chunks_go_round_the_groups(groups: Groups, chunks: int, final: list[int]) -> None:
+    """By where the middle of what a rank masters lies among what its group does."""
+    local, global_group = equal_chunks(groups, chunks)
+    assert local[np.arange(chunks), global_group].tolist() == final
+    assert [groups[g].count(rank) for g, rank in zip(global_group.tolist(), final, strict=True)] == [1] * chunks
+
+
 def test_groups_of_any_shape_are_checked() -> None:
     for groups in ([[0, 1], []], [[], [0, 1]], [[0], [0, 1]], [[0, 2]], [[1, 2]]):
         with pytest.raises(UsageError, match="groups: every rank"):
@@ -170,6 +191,19 @@ def test_groups_of_any_shape_are_checked() -> None:
 PAIRS = fabric(4, seed=5, pairs=True)
 
 
+def ways(slots: int) -> list[float]:
+    """What each of the six ways costs, in ascending order; all ranks of a host stand in its group."""
+    costs = []
+    for first in itertools.combinations(range(4), 2):
+        hosts = [first, [host for host in range(4) if host not in first]]
+        random_groups = [[slots * host + k for host in some for k in range(slots)] for some in hosts]
+        masters = equal_chunks(random_groups, 4 * slots)
+        costs.append(
+            two_level_cost(random_groups, masters, AllReduce(PAIRS, np.repeat(np.arange(4), slots), 1e6, "alpha-beta"))
+        )
+    return sorted(costs)
+
+
 def at_random(slots: int, seed: int, draws: int) -> float:
     """The same by the product."""
     groups = [list(range(2 * slots)), list(range(2 * slots, 4 * slots))]
@@ -179,3 +213,28 @@ def at_random(slots: int, seed: int, draws: int) -> float:
     )
     assert result is not None
     return result
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_groups_at_random_are_all_the_groups_there_are(slots: int) -> None:
+    """Single draws, of which sixty leave out one of six by a chance of less than 1 in 9,000."""
+    result = {round(at_random(slots, seed, 1), 6) for seed in range(60)}
+    assert result == {round(cost, 6) for cost in ways(slots)}
+    assert len(result) > 2
+
+
+def test_of_many_draws_the_middle_counts() -> None:
+    """The median of six costs that are equally likely is the third or the fourth."""
+    assert any(at_random(1, 1, 151) == pytest.approx(cost) for cost in ways(1)[2:4])
+    assert ways(1)[2] > ways(1)[0]
+    assert ways(1)[3] < ways(1)[5]
+
+
+def test_groups_at_random_take_two_hosts_and_something_measured() -> None:
+    hosts, groups = fabric(4, seed=5), [[0], [1]]
+    ask = (groups, 2, "sizes")
+    assert random_groups_median(*ask, AllReduce(hosts, np.array([0, 0]), 1e6, "contention"), seed=1) is None
+    two = random_groups_median(*ask, AllReduce(hosts, np.array([0, 1]), 1e6, "contention"), seed=1)
+    assert two == two_level_cost(groups, equal_chunks(groups, 2), AllReduce(hosts, np.array([0, 1]), 1e6, "contention"))
+    hosts.rtt_us[:] = np.nan
+    assert random_groups_median(*ask, AllReduce(hosts, np.array([0, 1]), 1e6, "contention"), seed=1) is None
