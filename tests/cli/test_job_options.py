@@ -12,8 +12,8 @@ from plink.features.launch.request import JobRequest, LaunchSettings, launch_set
 from tests.cli.files import refusal
 from tests.conftest import typed
 
-# 20; --pipeline with its --checkpoint and --restore.
-MAX_LAUNCH_OPTIONS = 23
+# 20; --pipeline with its --checkpoint and --restore; --verify-nccl.
+MAX_LAUNCH_OPTIONS = 24
 
 
 def options_of(*words: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 import probes.group_runs
 from plink.features.measure.shared_links import measure_shared_links, tiers_by_topology
+from plink.model.document import UNSET
 from plink.model.network import Matrix
 from plink.model.topology import Topology
 from probes.measurements import Measurements
@@ -145,9 +146,9 @@ def test_confidence_of_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
         session.measurements.latency[:] = np.sqrt(session.measurements.halves[0] * session.measurements.halves[1])
         measure_shared_links(session, SharedLinkSettings())
         tiers = session.measurements.network().shared_links
-        confidences.append([tier["confidence"] for tier in tiers])
+        confidences.append([tier.confidence for tier in tiers])
         for tier in tiers:
-            assert all(tier["confidence"] <= row["confidence"] <= 1.0 for row in tier["groups"])
+            assert all(tier.confidence <= row.confidence <= 1.0 for row in tier.groups)
     assert confidences[0] == [1.0, 1.0]
     assert len(confidences[1]) == 2
     assert max(confidences[1]) < 0.9
@@ -160,8 +161,8 @@ def test_without_halves_tiers_have_no_confidence(monkeypatch: pytest.MonkeyPatch
         half[:] = np.nan
     measure_shared_links(session, SharedLinkSettings())
     (tier,) = session.measurements.network().shared_links
-    assert "confidence" not in tier
-    assert not any("confidence" in row for row in tier["groups"])
+    assert tier.confidence is UNSET
+    assert all(row.confidence is UNSET for row in tier.groups)
 
 
 def test_a_rack_alone_in_its_pod_has_no_second_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +199,7 @@ def test_traffic_of_others_in_one_run_is_repeated_and_the_best_counts(
     with caplog.at_level("INFO", "plink.probe"):
         (inner,), _ = measured(fabric, monkeypatch)
     assert rates(inner) == {f"h{host}+4": (2.0, "link") for host in (0, 4, 8)}
-    assert inner["groups"][0]["interval"]["out_gbps"] == [1.0, 2.0]
+    assert list(inner["groups"][0]["interval"]["out_gbps"]) == [1.0, 2.0]
     assert "as if others sent meanwhile" in caplog.text
 
 

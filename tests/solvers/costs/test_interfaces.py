@@ -11,6 +11,7 @@ import pytest
 from benchmarks.bcube import bcube_interfaces
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import InterfacesEntry
 from solvers.costs.by_name import cost_function_for, pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate, with_host_costs
@@ -156,6 +157,13 @@ def test_the_busiest_interface_is_named_with_its_host() -> None:
     assert bottleneck.hosts == (4,)
 
 
+def interfaces_of(entry: dict[str, Any]) -> InterfacesEntry:
+    """Return a file's entry of interfaces."""
+    entries = details_from({"interfaces": entry}).interfaces
+    assert isinstance(entries, InterfacesEntry)
+    return entries
+
+
 def test_paths_of_strange_files() -> None:
     """A circle of relays and an unknown interface do not stop anything; a host without interfaces counts as one."""
     entry = bcube_interfaces(2, 2)
@@ -167,13 +175,13 @@ def test_paths_of_strange_files() -> None:
     entry["relays"][3] = [None] * 4
     entry["switches"] = [[port for port in switch if port[0] != 3] for switch in entry["switches"]]
     rates = np.full(4, GBPS), np.full(4, GBPS)
-    paths = interface_paths(entry, tuple("abcd"), rates)  # type: ignore[arg-type]
+    paths = interface_paths(interfaces_of(entry), tuple("abcd"), rates)
     assert paths is not None
     assert paths.names == ("a/eth0", "a/eth1", "b/eth0", "b/eth1", "c/eth0", "c/eth1", "d")
     assert paths.out[:, 0, 3].tolist()[0] == 0
     assert (paths.pair_gbps()[~np.eye(4, dtype=bool)] == GBPS).all()
     single = {"names": [["eth0"]] * 2, "used": [[None, 0], [0, None]], "relays": [[None] * 2] * 2, "switches": []}
-    assert interface_paths(single, tuple("ab"), (rates[0][:2], rates[1][:2])) is None  # type: ignore[arg-type]
+    assert interface_paths(interfaces_of(single), tuple("ab"), (rates[0][:2], rates[1][:2])) is None
 
 
 def test_rates_of_interfaces_are_measured_ones_else_those_of_pairs_else_of_hosts() -> None:
@@ -181,7 +189,7 @@ def test_rates_of_interfaces_are_measured_ones_else_those_of_pairs_else_of_hosts
     pair = np.full((4, 4), np.nan)
     pair[0, 2], pair[0, 3] = 5.0, 7.0  # by eth1 directly; by a relay
     rates = np.full(4, 1.0), np.full(4, 2.0)
-    paths = interface_paths(entry, tuple("abcd"), rates, pair)  # type: ignore[arg-type]
+    paths = interface_paths(interfaces_of(entry), tuple("abcd"), rates, pair)
     assert paths is not None
     assert paths.out_gbps.tolist() == [3.0, 5.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0]
     assert paths.in_gbps.tolist() == [2.0, 2.0, 2.0, 2.0, 2.0, 5.0, 2.0, 2.0]
@@ -202,7 +210,7 @@ def test_paths_of_a_shuffled_bcube() -> None:
                                 relays[i][k] is None and used[k][j] is not None and relays[k][j] is None)  # fmt: skip
             used[i][j] = used[i][relays[i][j] or 0]
     entry: Any = {"names": [["a", "b"]] * 9, "used": used, "relays": relays, "switches": switches}
-    paths = interface_paths(entry, [f"h{k}" for k in range(9)], (np.ones(9), np.ones(9)))
+    paths = interface_paths(interfaces_of(entry), [f"h{k}" for k in range(9)], (np.ones(9), np.ones(9)))
     assert paths is not None
     for i, j in itertools.permutations(range(9), 2):
         for leaves, arrives in zip(paths.out[:, i, j].tolist(), paths.into[:, i, j].tolist(), strict=True):
