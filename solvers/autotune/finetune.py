@@ -1,4 +1,5 @@
-"""Finetune: moves masters away from the most blamed rank, more the longer it is the same (PLink thesis, 4.2.3)."""
+"""Quicktune and Finetune: masters dealt anew by what ranks were seen to carry, then moved away from the most
+blamed rank, more the longer it is the same (PLink thesis, 4.2.3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, Vector
+from solvers.schedules.masters import Weights, equal_chunks
 
 _MAX_MOVES = 1 << 16
 
@@ -123,3 +125,22 @@ def _less_blamed(blamed: Vector, ranks: Sequence[int], excluded: int, offset: in
     candidates = sorted((rank for rank in ranks if rank != excluded), key=lambda rank: float(blamed[rank]))
     below = [rank for rank in candidates if blamed[rank] <= blamed[candidates].mean()]
     return (below or candidates)[offset % len(below or candidates)]
+
+
+def quicktune(assignment: MasterAssignment, observed: ObservedTraffic, alike: float = 0.0) -> MasterAssignment:
+    """Deal all masters anew: the same groups and as many chunks, of equal size; global masters in proportion to each
+    group's rate, local ones to each member's.
+
+    The thesis approximates "minimise the largest transfer time of a rank" so. It adds up the bandwidths of all pairs
+    that leave a group, by which two groups would always weigh the same; here a group weighs the sum of its members'
+    mean rates, as in :func:`solvers.planning.bandwidth_weights`.
+
+    :param alike: rates no further than this share from their median are taken for equal to it: what two runs on the
+        same network differ by is no reason to load one rank more than another.
+    """
+    rates = observed.rates()
+    middle = float(np.median(rates))
+    rates = np.where(np.abs(rates - middle) <= alike * middle, middle, rates)
+    groups = np.array([rates[np.asarray(line)].sum() for line in assignment.groups])
+    local_masters, global_group = equal_chunks(assignment.groups, len(assignment.global_group), Weights(groups, rates))
+    return MasterAssignment(assignment.groups, local_masters, global_group)

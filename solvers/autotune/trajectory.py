@@ -12,9 +12,8 @@ from statistics import median
 import numpy as np
 
 from plink.errors import UsageError
-from solvers.autotune.finetune import FinetuneSettings, FinetuneState, finetune
+from solvers.autotune.finetune import FinetuneSettings, FinetuneState, finetune, quicktune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, Vector, sent_bytes
-from solvers.autotune.quicktune import quicktune
 
 _BALANCED = 1.05  # load max/min that counts as even (PLink thesis, 6.2.6)
 STEADY, TUNING = "steady", "tuning"

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.autotune.finetune import FinetuneState, finetune
+from solvers.autotune.finetune import FinetuneState, finetune, quicktune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
-from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trajectory import changed
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, equal_assignment, seen
 

@@ -9,8 +9,8 @@ import pytest
 
 from plink.errors import UsageError
 from solvers.autotune import finetune as fine
+from solvers.autotune.finetune import quicktune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic
-from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trajectory import (
     DONE,
     FINETUNE,

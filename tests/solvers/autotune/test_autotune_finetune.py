@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune
+from solvers.autotune.finetune import FinetuneSettings, FinetuneState, blame, finetune, quicktune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, sent_bytes
-from solvers.autotune.quicktune import quicktune
 from tests.solvers.ranks_on_paper import equal_assignment
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from solvers.autotune.finetune import quicktune
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic
-from solvers.autotune.quicktune import quicktune
 from solvers.autotune.trajectory import (
     DONE,
     FINETUNE,
