@@ -101,8 +101,12 @@ class Network:
 
         :raises InputError: when its shape or a value is wrong, naming file and key.
         """
-        value = getattr(self.details, key) or None
-        return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.location}: {key}")
+        value = getattr(self.details, key)
+        return (
+            None
+            if value is None or value is UNSET
+            else matrix_from_json(value, len(self.hosts), f"{self.location}: {key}")
+        )
 
     def halves(self) -> tuple[Matrix, Matrix] | None:
         """Return the round trips of each half of the samples, two of shape (N, N), NaN where missing; None without
@@ -283,7 +287,7 @@ def network_from_json(document: JsonObject, location: str) -> Network:
         raise InputError(f"{location}: latency_us[{i}][{i}]", "a host's distance to itself must be 0")
     np.fill_diagonal(latency, 0.0)
     bandwidth = None
-    if file.bandwidth_gbps:
+    if file.bandwidth_gbps is not None and file.bandwidth_gbps is not UNSET:
         bandwidth = matrix_from_json(file.bandwidth_gbps, len(hosts), f"{location}: bandwidth_gbps")
     details = NetworkDetails(**{key: getattr(file, key) for key in NetworkDetails.__struct_fields__})
     return Network(hosts, latency, bandwidth, details, location, undeclared(NetworkFile, document))

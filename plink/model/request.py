@@ -58,6 +58,8 @@ class Option:
         """
         if self.choices and value not in self.choices:
             raise no_choice(name, value, self.choices)
+        if (self.most, self.least) != (None, None) and not isinstance(value, (int, float)):
+            raise UsageError(f"{name} {value!r}: a number is needed")
         if self.most is not None and not (self.least or 0) <= value <= self.most:
             raise UsageError(f"{name} {_plain(value)}: it takes {_plain(self.least or 0)} to {_plain(self.most)}")
         if self.least is not None and not value >= self.least:
@@ -145,6 +147,8 @@ def typed_words(request: FeatureRequest) -> list[str]:
 
 def _plain(number: float) -> str:
     """Return a number as one would type it, a whole one without ``.0``."""
+    if isinstance(number, int):
+        return str(number)
     return f"{number:.0f}" if math.isfinite(number) and number == round(number) else f"{number:g}"
 
 

@@ -87,6 +87,45 @@ class RunFailure(Part, frozen=True, kw_only=True):
     """The last lines it printed, on either stream."""
 
 
+class NcclChoice(Part, frozen=True, kw_only=True):
+    """Choice of NCCL's tuner for a size."""
+
+    collective: str
+    """As NCCL names it; empty before NCCL 2.23."""
+    size_bytes: int
+    """Of the vector."""
+    algorithm: str
+    """RING, TREE, ..."""
+    protocol: str
+    """LL, LL128 or SIMPLE."""
+    channels: int | None
+    """How many; null where NCCL does not say."""
+
+
+class NcclCommunicator(Part, frozen=True, kw_only=True):
+    """Communicator that a program made."""
+
+    ranks: tuple[int, ...]
+    """Of the job, in the communicator's order."""
+    channels: int
+    """How many rings."""
+    problems: tuple[str, ...]
+    """None where rings and trees follow the order."""
+
+
+class NcclProof(Part, frozen=True, kw_only=True):
+    """Verdict on a job's NCCL."""
+
+    communicators: tuple[NcclCommunicator, ...]
+    """Those of which all ranks said what they built."""
+    choices: tuple[NcclChoice, ...]
+    """By collective and size."""
+    networks: dict[str, str]
+    """By host: what it sends by, as NCCL prints it."""
+    problems: tuple[str, ...]
+    """Of all communicators and networks; none where NCCL follows the order."""
+
+
 class RunRecord(Document, frozen=True, kw_only=True, tag="plink.run/1"):
     """How a launched job ended.
 
@@ -106,6 +145,8 @@ class RunRecord(Document, frozen=True, kw_only=True, tag="plink.run/1"):
     """The rank that failed first; null when none did."""
     pipeline: tuple[RankReport, ...] | Unset = UNSET
     """Of a pipeline: the last report of each rank."""
+    nccl: NcclProof | Unset = UNSET
+    """What NCCL built, by `--verify-nccl`; with problems the exit code is 1 where the ranks' is 0."""
     started: str | Unset = UNSET
     """When, in UTC (ISO 8601). This and what follows stands in .plink/runs/ID/run.json."""
     program: str | Unset = UNSET

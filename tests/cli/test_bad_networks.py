@@ -43,6 +43,8 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
     ({"machines": [{"hostname": "a"}, 7]}, "n.json: machines[1]: expected an object or null"),
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),
     ({"bandwidth_gbps": [[0]]}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
+    ({"bandwidth_gbps": []}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
+    ({"predicted_us": []}, "n.json: predicted_us: 4 rows of 4 numbers were expected"),
     ({"halves_us": [[[0] * 4] * 4, [["x"] * 4] * 4]}, 'n.json: halves_us[1][0][0]: "x" is not a number or null'),
 ]
 

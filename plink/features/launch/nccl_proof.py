@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
-from plink.model.document import Part
 from plink.model.hosts import Hosts
+from plink.model.run import NcclChoice, NcclCommunicator, NcclProof
 from plink.model.units import format_bytes
 from plink.transport.addresses import canonical
 from solvers.schedules.trees import nccl_tree_parents
@@ -36,35 +36,6 @@ _CHOICE = re.compile(
     r"(?:(?P<func>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
     r"(?: channel\S*=\{(\d+)\.\.(\d+)\})?"
 )
-
-
-class NcclChoice(Part, frozen=True, kw_only=True):
-    """Choice of NCCL's tuner for a size: algorithm and protocol. ``channels``: null where NCCL does not say."""
-
-    collective: str
-    size_bytes: int
-    algorithm: str
-    protocol: str
-    channels: int | None
-
-
-class NcclCommunicator(Part, frozen=True, kw_only=True):
-    """Communicator that a program made. ``ranks``: of the job, in the communicator's order; ``problems``: none where
-    rings and trees follow the order."""
-
-    ranks: tuple[int, ...]
-    channels: int
-    problems: tuple[str, ...]
-
-
-class NcclProof(Part, frozen=True, kw_only=True):
-    """Verdict on a job's NCCL. ``networks``: by host what it sends by, as NCCL prints it; ``problems``: of all
-    communicators and networks."""
-
-    communicators: tuple[NcclCommunicator, ...]
-    choices: tuple[NcclChoice, ...]
-    networks: Mapping[str, str]
-    problems: tuple[str, ...]
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import to_builtins
 
 from plink.errors import PlinkError
 from plink.features.launch.nccl_proof import NcclLog
@@ -311,7 +312,10 @@ def launch(
             raise
         if request.pipeline_log is not None:
             result = _without_reports(result)
-        current.outcome = result.to_json() | step
+        proof = None if request.nccl is None else request.nccl.proof(arranged)
+        if proof is not None and proof.problems and result.exit_code == 0:
+            result = replace(result, exit_code=1)
+        current.outcome = result.to_json() | step | ({} if proof is None else {"nccl": to_builtins(proof)})
     _log.debug("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
     return result
 

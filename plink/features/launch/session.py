@@ -107,7 +107,7 @@ def start(setup: JobSetup) -> int:
         say(line)
     for problem in proof.problems:
         say_error(f"error: {problem}")
-    return result.exit_code or (1 if proof.problems else 0)
+    return result.exit_code
 
 
 def _run_with_hint(setup: JobSetup) -> RunResult:

@@ -30,7 +30,8 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
     runner = options.runner or _value(run, "runner", (str,), "ssh")
     folder = _value(run, "sync", (str,), None)
     sync = options.sync or (None if folder is None else Path(folder))
-    options = replace(options, sync=sync, python=_value(run, "python", (str,), None))
+    verify_nccl = "nccl" in run.document
+    options = replace(options, sync=sync, python=_value(run, "python", (str,), None), verify_nccl=verify_nccl)
     options.check(runner)
     hosts = run.hosts()
     job = Job(

@@ -1,8 +1,10 @@
 """NCCL's lines, written here in the forms of its source from 2.8 to 2.28, against the order of a job."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from plink.errors import UsageError
 from plink.features.launch.nccl_proof import NcclLog, NcclProof, check_environment, proof_lines
 from plink.model.hosts import Host, Hosts
 from solvers.schedules.trees import nccl_tree_parents
+from tests.conftest import typed
 
 
 @dataclass
@@ -174,3 +177,12 @@ def test_variables_that_hide_the_lines_are_refused(env: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=next(iter(env))):
         check_environment(env)
     check_environment({"NCCL_DEBUG": "trace", "NCCL_ALGO": "Ring"})
+
+
+def test_the_verdict_is_the_exit_code_and_stays_with_the_run(tmp_path: Path) -> None:
+    program = ["launch", "--runner", "local", "--slots", "2", "--verify-nccl", "true"]
+    done = typed(*program, cwd=tmp_path)
+    assert (done.returncode, "error:" in done.stderr) == (1, True)
+    record = json.loads(typed("runs", "show", "last", "--json", cwd=tmp_path).stdout)
+    assert (record["exit_code"], len(record["nccl"]["problems"])) == (1, 1)
+    assert typed("runs", "rerun", "last", cwd=tmp_path).returncode == 1
