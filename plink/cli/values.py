@@ -13,8 +13,6 @@ from typing import Any, get_args, get_origin
 from plink.model.request import Choices
 from plink.model.storage import read_document
 from plink.records import workspace
-from plink.records.runs import run_named
-from runners.lab.blueprint import from_json
 
 _MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
@@ -193,12 +191,16 @@ def _run_ids() -> list[str]:
 
 
 def _hosts_of_run(ctx: Any) -> list[str]:
+    from plink.records.runs import run_named  # here and below: each page of help loads this module
+
     return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
 
 
 def _lab_hosts(ctx: Any, links: bool) -> list[str]:
     """Return the lab's hosts in order, with its racks, pods, switches and interfaces where one is accepted."""
     file = str(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
+    from runners.lab.blueprint import from_json
+
     blueprint = from_json(read_document(file), file)
     names = sorted(place.name for place in blueprint.places)
     if not links:

@@ -2,13 +2,12 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.status import Status
 from rich.table import Table
 
 from plink.errors import printable
@@ -64,7 +63,9 @@ def show_table(
     console = Console(stderr=on_stderr, highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(stderr=on_stderr, highlight=False, markup=False, width=_MAX_COLUMNS)
-    table = Table(title=printable(title) or None, title_justify="left")
+    table = Table()
+    if title:  # not the table's own, which is filled up with blanks
+        console.print(printable(title), style="italic", soft_wrap=True)
     if not boxed:
         table.box, table.pad_edge = None, False
     for number, column in enumerate(columns):
@@ -109,6 +110,8 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
     if quiet or not sys.stderr.isatty():
         yield {title: lambda done, total: None for title in titles}
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks = {title: bars.add_task(title, total=None, visible=False) for title in titles}
@@ -125,7 +128,7 @@ def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
-    import time
+    from rich.status import Status
 
     started = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:
