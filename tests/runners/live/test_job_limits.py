@@ -18,6 +18,7 @@ import runners.job.fleet_runner
 from plink.model.hosts import Host
 from plink.transport.fleet import Fleet
 from runners.job import rank_agent
+from runners.job.messages import HostReady, PlacementReport
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 from tests.runners.test_job_end import STAY
@@ -107,7 +108,7 @@ def test_an_agent_with_ranks_is_there_for_as_long_as_they_are(jobs: ChildJobs) -
         fleet.send("here", method="begin", address="127.0.0.1")
         task = {"rank": 0, "env": {"RANK": "0"}}
         fleet.send("here", method="start", ranks=[task], argv=[sys.executable, "-c", STAY], workdir="/")
-        kinds = {(message.body or {}).get("type") for message in (fleet.receive(20.0), fleet.receive(20.0)) if message}
-        assert kinds == {"ready", "rank_report"}
+        kinds = {type(message.body) for message in (fleet.receive(20.0), fleet.receive(20.0)) if message}
+        assert kinds == {HostReady, PlacementReport}
         assert fleet.receive(1.5) is None
         assert fleet.alive == ["here"]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from plink.model.spot.market_file import AwsTable
 from runners.spot.aws import AwsProvider
@@ -131,7 +132,7 @@ def test_release_of_an_instance_that_is_gone_releases_the_others() -> None:
 @pytest.mark.usefixtures("cloud")
 def test_subnet_that_does_not_exist_is_refused_without_effect() -> None:
     mine = provider("aaaa")
-    settings = replace(mine.settings, subnets={"us-east-1a": "subnet-0123456789abcdef0"})
+    table = structs.replace(mine.table, subnets={"us-east-1a": "subnet-0123456789abcdef0"})
     with pytest.raises(ProviderError) as caught:
-        replace(mine, settings=settings).acquire(order("aaaa-1"))
+        replace(mine, table=table).acquire(order("aaaa-1"))
     assert (caught.value.failure, caught.value.has_no_effect) == ("invalid", True)
