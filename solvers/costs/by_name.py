@@ -15,6 +15,7 @@ from plink.errors import no_choice
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import MIN_RATE_SIGMA, Fabric
+from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import (
     Pattern,
     all_to_all_pattern,
@@ -35,6 +36,7 @@ from solvers.schedules.segmentation import options_at
 _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
+MESH = "mesh"  # the traffic of options.mesh
 _TREES = ("tree", "double-binary-tree", "nccl-tree")
 _CONTENDING = (
     "halving-doubling",
@@ -43,6 +45,7 @@ _CONTENDING = (
     "2lha",
     "openmpi-recursive-doubling",
     "openmpi-rabenseifner",
+    "mesh",
     *_TREES,
 )
 CONTENTION, SIMULATED = "contention", "simulated"  # both by solvers.simulation.cost; only the first has a closed form
@@ -57,7 +60,7 @@ def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
 
     :raises UsageError: for an unknown name.
     """
-    if algo not in NAMES:
+    if algo not in (*NAMES, MESH):
         raise no_choice("--algo", algo, NAMES)
     if algo not in MIXED:
         return [(1.0, algo)]
@@ -71,6 +74,8 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
 
     :raises UsageError: as :func:`solvers.schedules.catalogue.schedule_for`.
     """
+    if algo == MESH and options.mesh is not None:
+        return mesh_pattern(options.mesh, ranks)
     if ranks >= 2:
         if algo in ("ring", "nccl-ring", "openmpi-ring", "gloo"):
             return ring_pattern(ranks, -1 if algo == "gloo" else 1)

@@ -45,7 +45,7 @@ def initial_orders(fabric: Fabric, baseline: Order) -> list[Order]:
     that the blocks of halving-doubling begin where subtrees do. And the hosts along the second eigenvector of their
     similarity's Laplacian (spectral seriation: Atkins, Boman and Hendrickson 1998).
     """
-    orders = [baseline, baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]]
+    orders = [baseline, sorted_by_group(fabric, baseline)]
     hosts = np.unique(baseline)
     if len(hosts) > 2:
         position = np.full(len(fabric.names), -1, dtype=np.intp)
@@ -72,6 +72,12 @@ def initial_orders(fabric: Fabric, baseline: Order) -> list[Order]:
     for order in orders:
         different.setdefault(order.tobytes(), order)
     return list(different.values())
+
+
+def sorted_by_group(fabric: Fabric, baseline: Order) -> Order:
+    """Return the ranks of each group after each other, groups of outer tiers together, as lists sorted by rack have
+    them."""
+    return baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]
 
 
 def _seriated(rtt_us: Matrix) -> Order:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from plink.model.schedule import dependencies
-from solvers.costs.by_name import SIMULATED, parts_of, pattern_for
+from solvers.costs.by_name import MESH, SIMULATED, parts_of, pattern_for
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
@@ -288,6 +288,8 @@ def _most_of_rows(sent: Matrix) -> Matrix:
 def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float:
     """Return what messages that wait for each other need at least, microseconds."""
     fabric, hosts, ranks = problem.fabric, problem.hosts, pattern.ranks
+    if name == MESH:
+        return 0.0  # one operation waits for the other, but ranks of different groups do not
     apart = ~np.eye(len(hosts), dtype=bool)
     us_per_byte = 1 / (_flow_gbps(fabric, problem.model)[np.ix_(hosts, hosts)] * BYTES_PER_US)
     latency = fabric.rtt_us[np.ix_(hosts, hosts)] / 2 + fabric.overhead_us

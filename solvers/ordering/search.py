@@ -14,9 +14,10 @@ from plink.errors import UsageError, no_choice
 from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import CostFunction
+from solvers.costs.mesh_patterns import axis_sequences
 from solvers.costs.patterns import Pattern, steady_state
 from solvers.latency import require_complete
-from solvers.ordering.annealing import Annealer, initial_orders
+from solvers.ordering.annealing import Annealer, initial_orders, sorted_by_group
 from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
 from solvers.ordering.branch_and_bound import cheapest_order
 from solvers.ordering.constraints import moves_of
@@ -320,6 +321,10 @@ def _start_orders(
             rotations = [ring[k:] + ring[:k] for ring in directions for k in range(len(ring))]
             directions = sorted(rotations, key=lambda ring: cost_of(feasible.materialise(ring)))[:2]
         preferences += directions
+    if problem.options.mesh is not None:
+        hosts_by_group = sorted_by_group(problem.fabric, problem.baseline)
+        for sequence in axis_sequences(problem.options.mesh, len(problem.baseline)):
+            preferences.append(hosts_by_group[np.argsort(sequence)].tolist())
     orders = [feasible.materialise(preference) for preference in preferences]
     return list({order.tobytes(): order for order in orders}.values())
 

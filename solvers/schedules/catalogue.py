@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
+from plink.model.mesh import Mesh
 from plink.model.schedule import COLLECTIVES, Schedule, forward_and_reverse, mirrored
 from solvers.schedules.bcube import base_of, bcube_reduce_scatter
 from solvers.schedules.bml import bml_reduce_scatter
@@ -33,7 +34,8 @@ class Options:
     (None: 4), or what a tree or a hub carries (None: 1), are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
-    the number of hubs, the last ranks. ``weights``: of these, None: all the same.
+    the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced in
+    place of one collective.
     """
 
     fan_out: int = 2
@@ -46,6 +48,7 @@ class Options:
     servers: int | None = None
     root: int = 0
     weights: Sequence[float] | None = None
+    mesh: Mesh | None = None
 
     def segments_or(self, default: int) -> int:
         """Return the number of segments, or an algorithm's own."""

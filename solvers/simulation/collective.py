@@ -10,6 +10,7 @@ import numpy.typing as npt
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.evaluator import message_places, timing_of
+from solvers.costs.fabric import Vector
 from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, amounts_moved, resources_between
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class PreparedCollective:
         source, target = order[self.source], order[self.target]
         resources, route, latency = resources_between(network, source, target)
         within_host = (source == target)[self.connection]
-        amount = np.where(within_host, 0.0, schedule.count * (size_bytes / schedule.chunks))
+        amount = np.where(within_host, 0.0, self.bytes_moved(size_bytes))
         lead_us, lag_us = np.zeros(len(schedule)), latency[self.connection]
         if network.overhead_us:
             ends = schedule.source.astype(np.int64), schedule.target.astype(np.int64)
@@ -114,6 +115,10 @@ class PreparedCollective:
             waits.before_lag,
         )
         return resources, tasks
+
+    def bytes_moved(self, size_bytes: float) -> Vector:
+        """Return the bytes of each transfer, shape (M,)."""
+        return np.asarray(self.schedule.count * (size_bytes / self.schedule.chunks))
 
     def _describe(self, task: int) -> str:
         return self.schedule.describe(task) if task < len(self.schedule) else "the end of a rank's round"

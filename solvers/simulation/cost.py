@@ -10,6 +10,7 @@ A large ring has its steady state instead (:class:`SteadyRing`): its 2N(N-1) tra
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
+from plink.model.mesh import Mesh
 from solvers.costs.by_name import CONTENTION, SIMULATED, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
+from solvers.costs.mesh_patterns import traffic_pattern, weight_of
 from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, amounts_moved, resources_between
+from solvers.simulation.mesh_job import PreparedTraffic
 
 if TYPE_CHECKING:
     from solvers.simulation.engine import Timeline
@@ -129,7 +133,12 @@ class SimulatedCost:
         :raises NoAnswer: for more transfers than can be simulated, under ``simulated``.
         """
         options = options_at(options, algo, size_bytes)
-        parts = [(weight, name, _prepared(name, ranks, options, model)) for weight, name in parts_of(algo, size_bytes)]
+        parts: Sequence[tuple[float, str, PreparedCollective | SteadyRing | Pattern]]
+        if options.mesh is not None:
+            parts = _mesh_parts(options.mesh, ranks, model)
+        else:
+            named = parts_of(algo, size_bytes)
+            parts = [(weight, name, _prepared(name, ranks, options, model)) for weight, name in named]
         if not all(isinstance(part, Pattern) for _, _, part in parts):
             compile_simulator()  # not in the time that simulations may take
         return cls(tuple(parts), fabric, size_bytes)
@@ -195,6 +204,20 @@ def steady_ring(name: str, ranks: int) -> SteadyRing | None:
     if name in _STEADY_RINGS and ranks >= _STEADY_RING_MIN_RANKS:
         return SteadyRing.of(ranks, _STEADY_RINGS[name])
     return None
+
+
+def _mesh_parts(mesh: Mesh, blocks: int, model: str) -> list[tuple[float, str, PreparedCollective | Pattern]]:
+    """Return a mesh's traffic, that which leaves blocks of ranks."""
+    parts = list[tuple[float, str, PreparedCollective | Pattern]]()
+    for traffic in mesh.traffic:
+        pattern = traffic_pattern(mesh, traffic, blocks)
+        if len(pattern.repeat) and weight_of(traffic) > 0:
+            if not (model == CONTENTION and needs_closed_form(pattern)):
+                check_transfers(traffic.label, pattern)
+                parts.append((weight_of(traffic), traffic.label, PreparedTraffic.of_traffic(mesh, traffic, blocks)))
+            else:
+                parts.append((weight_of(traffic), traffic.label, pattern))
+    return parts
 
 
 def _prepared(name: str, ranks: int, options: Options, model: str) -> PreparedCollective | SteadyRing | Pattern:

@@ -27,7 +27,7 @@ OptionValues = Mapping[str, int | bool]
 
 def kinds() -> dict[str, type]:
     """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
-    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights")]
+    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights", "mesh")]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
 

@@ -1,0 +1,292 @@
+"""Mesh of ranks: axes of parallel training (pipeline, data, tensor, expert, context) and what their groups send.
+
+Axes are outermost first, as in PyTorch's ``DeviceMesh``: a rank is the row-major index of its coordinates. The traffic
+of some axes is the same operation in each of their groups at once.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from plink.errors import InputError, UsageError, no_choice
+from plink.model.codec import decode
+from plink.model.document import Document
+from plink.model.storage import name_of, parse_document, read_text
+from plink.model.units import parse_bytes
+
+KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "p2p", "ring")
+DEFAULT_KINDS = {
+    "dp": ("all-reduce",),
+    "dp_replicate": ("all-reduce",),
+    "edp": ("all-reduce",),
+    "dp_shard": ("reduce-scatter", "all-gather", "all-gather"),
+    "fsdp": ("reduce-scatter", "all-gather", "all-gather"),
+    "tp": ("all-reduce",),
+    "pp": ("p2p",),
+    "ep": ("all-to-all",),
+    "cp": ("ring",),
+}
+MAX_AXES = 8
+_MAX_RANKS = 1 << 20
+_AXIS = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,7})")
+
+
+class MeshFile(Document, frozen=True, kw_only=True, tag="plink.mesh/1"):
+    """Axes of a job's ranks and what their groups send in a training step.
+
+    Read by `plink reorder --mesh-file`, as JSON or TOML; the texts are those of the options --mesh and --traffic.
+    """
+
+    mesh: Annotated[str, Meta(min_length=1)]
+    """Axes and sizes, outermost first: pp=4,dp=8,tp=8. A rank is the row-major index of its coordinates."""
+    traffic: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """What groups of ranks send in a step: AXES=KIND:BYTES[*TIMES][@OVERLAP], like dp=all-reduce:1.6GB."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Operation of all groups along some axes.
+
+    ``kind``: one of :data:`KINDS`; ``algorithm``: of an all-reduce, by the catalogue's name. ``sizes``: bytes that one
+    rank holds (all-reduce, reduce-scatter, all-gather: of the whole vector; ring), sends in all (all-to-all) or hands
+    on each way (p2p). One size, or one for each group (``p2p``: for each hop of a group). ``times``: how often in a
+    step; ``overlap``: share of it that computing hides, 0 to 1.
+    """
+
+    axes: tuple[str, ...]
+    kind: str
+    sizes: tuple[float, ...]
+    algorithm: str = "ring"
+    times: float = 1.0
+    overlap: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Return axes and kind in words, for tables."""
+        return f"{'+'.join(self.axes)} {self.kind}"
+
+    @property
+    def text(self) -> str:
+        """Return the traffic as :func:`parse_traffic` reads it."""
+        algorithm = "" if self.algorithm == "ring" else f"/{self.algorithm}"
+        sizes = "/".join(f"{size:.12g}B" for size in self.sizes)
+        times = "" if self.times == 1 else f"*{self.times:.12g}"
+        overlap = "" if self.overlap == 0 else f"@{self.overlap:.12g}"
+        return f"{'+'.join(self.axes)}={self.kind}{algorithm}:{sizes}{times}{overlap}"
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Axes, as (name, size), outermost first, and the traffic of a step."""
+
+    axes: tuple[tuple[str, int], ...]
+    traffic: tuple[Traffic, ...]
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of ranks."""
+        return math.prod(size for _, size in self.axes)
+
+    def groups(self, axes: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return the ranks of every group along these axes, ascending in each, shape (G, n)."""
+        names = [name for name, _ in self.axes]
+        moved = [k for k, name in enumerate(names) if name in axes]
+        kept = [k for k in range(len(names)) if k not in moved]
+        ranks = np.arange(self.ranks).reshape([size for _, size in self.axes]).transpose(kept + moved)
+        return ranks.reshape(-1, math.prod(self.axes[k][1] for k in moved))
+
+    def file(self) -> MeshFile:
+        """Return the document."""
+        mesh = ",".join(f"{name}={size}" for name, size in self.axes)
+        return MeshFile(mesh=mesh, traffic=tuple(each.text for each in self.traffic))
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What the bytes of a step follow from: a transformer's ``parameters``, ``layers``, ``hidden`` width, ``tokens`` of
+    a microbatch, ``microbatches`` of a step, ``experts_per_token`` and bytes of a number."""
+
+    parameters: float
+    layers: int
+    hidden: int
+    tokens: int
+    microbatches: int = 1
+    experts_per_token: int = 1
+    dtype_bytes: int = 2
+
+    def traffic_of(self, axis: str, sizes: dict[str, int]) -> list[Traffic]:
+        """Return what groups along an axis send in a step.
+
+        Gradients and parameters are those of one pipeline stage's tensor shard; activations those of a microbatch's
+        tokens, of which each rank of a context group has its part (Narayanan et al., SC 2021, section 3; Zhao et al.,
+        VLDB 2023, for sharded data parallelism; Lepikhin et al., ICLR 2021, for experts; Liu et al., ICLR 2024, for
+        rings of keys and values). Empty for an axis of another name.
+
+        :param sizes: of all axes.
+        """
+        pp, tp, cp = (sizes.get(name, 1) for name in ("pp", "tp", "cp"))
+        shards = sizes.get("dp_shard", sizes.get("fsdp", 1)) if axis == "dp_replicate" else 1
+        weights = self.dtype_bytes * self.parameters / (pp * tp * shards)
+        activations = self.dtype_bytes * self.tokens * self.hidden / cp
+        a_layer = self.layers / pp * self.microbatches
+        size, times = {
+            "dp": (weights, 1.0),
+            "dp_replicate": (weights, 1.0),
+            "dp_shard": (weights, 1.0),
+            "fsdp": (weights, 1.0),
+            "pp": (activations, float(self.microbatches)),
+            "tp": (activations, 4 * a_layer),
+            "ep": (activations * self.experts_per_token, 4 * a_layer),
+            "cp": (2 * activations, 2 * a_layer),
+        }.get(axis, (0.0, 0.0))
+        return _merged([Traffic((axis,), kind, (size,), times=times) for kind in DEFAULT_KINDS[axis]]) if size else []
+
+
+def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the axes of ``pp=4,dp=8,tp=8``.
+
+    :raises UsageError: naming what is wrong.
+    """
+    axes = []
+    for word in text.split(","):
+        match = _AXIS.fullmatch(word.strip())
+        if match is None or int(match[2]) < 1:
+            raise UsageError(f"--mesh {word.strip() or text!r}: write axes and sizes, outermost first: pp=4,dp=8,tp=8")
+        axes.append((match[1], int(match[2])))
+    names = [name for name, _ in axes]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"--mesh: axis {repeated} is there twice")
+    if len(axes) > MAX_AXES:
+        raise UsageError(f"--mesh: {len(axes)} axes; give {MAX_AXES} at most")
+    if math.prod(size for _, size in axes) > _MAX_RANKS:
+        raise UsageError(f"--mesh: more than {_MAX_RANKS:,} ranks")
+    return tuple(axes)
+
+
+def in_megatron_order(axes: tuple[tuple[str, int], ...], order: str) -> tuple[tuple[str, int], ...]:
+    """Return the axes in the sequence of Megatron-LM's ``--order`` string, which has the fastest axis first.
+
+    :raises UsageError: for a string that does not name all axes, or one that Megatron refuses.
+    """
+    sizes, names = dict(axes), order.split("-")
+    if sorted(names) != sorted(sizes):
+        raise UsageError(f"--order {order}: name each axis of the mesh once, fastest first: {'-'.join([*sizes][::-1])}")
+    if sizes.get("ep", 1) > 1 and "pp" in names and names[-1] != "pp":
+        raise UsageError(f"--order {order}: with ep above 1 Megatron takes pp last only")
+    return tuple((name, sizes[name]) for name in reversed(names))
+
+
+def parse_traffic(text: str, axes: tuple[tuple[str, int], ...]) -> list[Traffic]:
+    """Return the operations of ``AXES=KIND:BYTES[*TIMES][@OVERLAP]``, several of which a comma separates; without a
+    kind those that are usual for an axis of this name.
+
+    :raises UsageError: naming what is wrong.
+    """
+    named, separator, operations = text.partition("=")
+    group, known = tuple(named.strip().split("+")), [name for name, _ in axes]
+    if not separator or not operations:
+        raise UsageError(f"--traffic {text}: write AXES=KIND:BYTES[*TIMES][@OVERLAP], like dp=all-reduce:1.6GB")
+    for name in group:
+        if name not in known:
+            raise no_choice(f"--traffic {text}: axis", name, known)
+    if len(set(group)) < len(group):
+        raise UsageError(f"--traffic {text}: an axis is there twice")
+    return _merged([each for word in operations.split(",") for each in _operations(word.strip(), group, text)])
+
+
+def _operations(word: str, group: tuple[str, ...], text: str) -> list[Traffic]:
+    kind, separator, amount = word.rpartition(":")
+    kind, _, algorithm = kind.partition("/")
+    if not separator and (len(group) > 1 or group[0] not in DEFAULT_KINDS):
+        raise UsageError(f"--traffic {text}: name the kind, {'+'.join(group)}=KIND:BYTES; kinds: {', '.join(KINDS)}")
+    kinds = (kind,) if separator else DEFAULT_KINDS[group[0]]
+    if kinds[0] not in KINDS:
+        raise no_choice(f"--traffic {text}: kind", kinds[0], KINDS)
+    if algorithm and kinds[0] != "all-reduce":
+        raise UsageError(f"--traffic {text}: only an all-reduce takes an algorithm")
+    amount, _, overlap_text = amount.partition("@")
+    size_text, _, times_text = amount.partition("*")
+    times, overlap = _number(times_text or "1", text), _number(overlap_text or "0", text)
+    if not 0 <= overlap <= 1:
+        raise UsageError(f"--traffic {text}: an overlap is a share, 0 to 1")
+    if not 0 < times < math.inf:
+        raise UsageError(f"--traffic {text}: give how often in a step, more than 0")
+    try:
+        sizes = tuple(float(parse_bytes(size)) for size in size_text.split("/"))
+    except UsageError as error:
+        raise UsageError(f"--traffic {text}: {error}") from None
+    if not all(size > 0 for size in sizes):
+        raise UsageError(f"--traffic {text}: give more than 0 bytes")
+    return [Traffic(group, each, sizes, algorithm or "ring", times, overlap) for each in kinds]
+
+
+def _number(text: str, traffic: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--traffic {traffic}: {text!r} is no number") from None
+
+
+def _merged(traffic: Sequence[Traffic]) -> list[Traffic]:
+    """Return the operations, those that differ in nothing but how often they occur as one."""
+    times: dict[Traffic, float] = {}
+    for each in traffic:
+        key = replace(each, times=1.0)
+        times[key] = times.get(key, 0.0) + each.times
+    return [replace(each, times=number) for each, number in times.items()]
+
+
+def make_mesh(axes: tuple[tuple[str, int], ...], traffic: Sequence[str], model: ModelShape | None = None) -> Mesh:
+    """Return the mesh with this traffic; what axes without any send follows from the model, where one is given.
+
+    :raises UsageError: for traffic that does not fit the axes, or none.
+    """
+    operations = [each for text in traffic for each in parse_traffic(text, axes)]
+    stated = {name for each in operations for name in each.axes}
+    for name, size in axes:
+        if model is not None and name not in stated and size > 1:
+            derived = model.traffic_of(name, dict(axes))
+            if not derived:
+                raise UsageError(f"--mesh: what groups along {name} send is unknown: --traffic {name}=KIND:BYTES")
+            operations += derived
+    if not operations:
+        raise UsageError(
+            "--mesh: what do its groups send? Give --traffic dp=all-reduce:1.6GB (one for each axis), or --parameters, "
+            "--layers, --hidden and --tokens"
+        )
+    mesh = Mesh(axes, tuple(operations))
+    for each in operations:
+        count, ranks = mesh.groups(each.axes).shape
+        number = ranks - 1 if each.kind == "p2p" else count
+        if len(each.sizes) not in (1, number):
+            what = "hops" if each.kind == "p2p" else "groups"
+            raise UsageError(f"--traffic {each.text}: {len(each.sizes)} sizes for {number} {what}")
+    return mesh
+
+
+def read_mesh(path: str | Path) -> Mesh:
+    """Return the mesh of a ``plink.mesh/1`` file, JSON or TOML.
+
+    :raises InputError: when it cannot be read, or what is wrong in it.
+    """
+    location, text = name_of(path), read_text(path)
+    if location.endswith(".toml"):
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(location, f"no TOML: {error}") from None
+    else:
+        document = parse_document(text, location)
+    file = decode(MeshFile, document, location)
+    try:
+        return make_mesh(parse_axes(file.mesh), file.traffic)
+    except UsageError as error:
+        raise InputError(location, str(error).removeprefix("--")) from None
