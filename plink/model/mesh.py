@@ -77,7 +77,7 @@ class Traffic:
     def text(self) -> str:
         """Return the traffic as :func:`parse_traffic` reads it."""
         algorithm = "" if self.algorithm == "ring" else f"/{self.algorithm}"
-        sizes = "/".join(f"{size:.12g}B" for size in self.sizes)
+        sizes = "/".join(f"{size / 1e6:.12g}MB" for size in self.sizes)
         times = "" if self.times == 1 else f"*{self.times:.12g}"
         overlap = "" if self.overlap == 0 else f"@{self.overlap:.12g}"
         return f"{'+'.join(self.axes)}={self.kind}{algorithm}:{sizes}{times}{overlap}"
@@ -244,11 +244,17 @@ def _merged(traffic: Sequence[Traffic]) -> list[Traffic]:
     return [replace(each, times=number) for each, number in times.items()]
 
 
-def make_mesh(axes: tuple[tuple[str, int], ...], traffic: Sequence[str], model: ModelShape | None = None) -> Mesh:
-    """Return the mesh with this traffic; what axes without any send follows from the model, where one is given.
+def make_mesh(
+    mesh: str, traffic: Sequence[str], model: ModelShape | None = None, megatron_order: str | None = None
+) -> Mesh:
+    """Return the mesh of ``pp=4,dp=8,tp=8`` with this traffic (see :func:`parse_traffic`).
 
+    :param model: what axes without traffic send follows from it. :param megatron_order: see :func:`in_megatron_order`.
     :raises UsageError: for traffic that does not fit the axes, or none.
     """
+    axes = parse_axes(mesh)
+    if megatron_order is not None:
+        axes = in_megatron_order(axes, megatron_order)
     operations = [each for text in traffic for each in parse_traffic(text, axes)]
     stated = {name for each in operations for name in each.axes}
     for name, size in axes:
@@ -262,14 +268,14 @@ def make_mesh(axes: tuple[tuple[str, int], ...], traffic: Sequence[str], model: 
             "--mesh: what do its groups send? Give --traffic dp=all-reduce:1.6GB (one for each axis), or --parameters, "
             "--layers, --hidden and --tokens"
         )
-    mesh = Mesh(axes, tuple(operations))
+    made = Mesh(axes, tuple(operations))
     for each in operations:
-        count, ranks = mesh.groups(each.axes).shape
+        count, ranks = made.groups(each.axes).shape
         number = ranks - 1 if each.kind == "p2p" else count
         if len(each.sizes) not in (1, number):
             what = "hops" if each.kind == "p2p" else "groups"
             raise UsageError(f"--traffic {each.text}: {len(each.sizes)} sizes for {number} {what}")
-    return mesh
+    return made
 
 
 def read_mesh(path: str | Path) -> Mesh:
@@ -287,6 +293,6 @@ def read_mesh(path: str | Path) -> Mesh:
         document = parse_document(text, location)
     file = decode(MeshFile, document, location)
     try:
-        return make_mesh(parse_axes(file.mesh), file.traffic)
+        return make_mesh(file.mesh, file.traffic)
     except UsageError as error:
         raise InputError(location, str(error).removeprefix("--")) from None

@@ -11,6 +11,7 @@ from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.embedding import SmoothingVerdict
 from plink.model.hosts import Hosts, parse_hosts
+from plink.model.mesh import MeshFile
 from plink.model.storage import JsonObject, name_of, parse_document, read_text
 from plink.model.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 
@@ -58,6 +59,23 @@ class Smoothing(Part, frozen=True, kw_only=True):
     verdict: SmoothingVerdict | None
     """Whether fitted distances are nearer to fresh measurements than measured ones; null where there were too few pairs
     to say."""
+
+
+class TrafficCost(Part, frozen=True, kw_only=True):
+    """What a traffic of a mesh costs in this order, in a training step."""
+
+    traffic: str
+    """Axes and kind, like dp all-reduce."""
+    cost: NonNegative
+    """Microseconds, times as often as it occurs, without what computing hides."""
+    given: NonNegative
+    """The same in the given order."""
+    sorted_by_group: NonNegative
+    """The same with the hosts of each group (rack) after each other."""
+    busiest: str | None
+    """The link that is busy longest; null where the model counts no bytes."""
+    crossing: Annotated[float, Meta(ge=0, le=1)]
+    """Share of the bytes between hosts that leaves a group."""
 
 
 class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
@@ -126,6 +144,10 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     """Bytes that are reduced; the model latency knows no sizes."""
     capacities: str | Unset = UNSET
     """Where the capacities that the model used come from."""
+    mesh: MeshFile | Unset = UNSET
+    """With --mesh: axes and traffic that the order was found for; cost is that of a training step's traffic."""
+    cost_by_traffic: tuple[TrafficCost, ...] | Unset = UNSET
+    """With --mesh: what each traffic costs."""
     groups: tuple[tuple[Count, ...], ...] | Unset | None = UNSET
     """For 2lha, or with --groups: the ranks of each group that the order was found for."""
     options: dict[str, int | float | bool | str] | Unset | None = UNSET

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from plink.errors import UsageError, no_choice
 from plink.model.mesh import Mesh, Traffic
 from plink.model.schedule import Schedule
 from solvers.costs.patterns import Edges, Pattern, pattern_of, ring_pattern
@@ -44,14 +45,13 @@ def schedule_of(traffic: Traffic, ranks: int) -> Schedule:
         zeros, ones = np.zeros(len(ends), dtype=np.int32), np.ones(len(ends), dtype=np.int32)
         copies = np.ones(len(ends), dtype=np.bool_)
         target = np.concatenate([low + 1, low])
-        return Schedule("p2p", "all-to-all", ranks, 1, zeros, ends, target, zeros, ones, copies)
+        return Schedule("p2p", "all-gather", ranks, 1, zeros, ends, target, zeros, ones, copies)
     if traffic.kind == "all-reduce":
         return schedule_for(traffic.algorithm, ranks)
     if traffic.kind == "all-to-all":  # of the same transfers as a reduce-scatter in one round
         return schedule_for("flat", ranks, collective="reduce-scatter")
-    return schedule_for(
-        "ring", ranks, collective="reduce-scatter" if traffic.kind == "reduce-scatter" else "all-gather"
-    )
+    collective = "reduce-scatter" if traffic.kind == "reduce-scatter" else "all-gather"
+    return schedule_for("ring", ranks, collective=collective)
 
 
 def _group_pattern(traffic: Traffic, ranks: int) -> Pattern:
@@ -121,8 +121,6 @@ def check_mesh(mesh: Mesh) -> None:
 
     :raises UsageError: naming it.
     """
-    from plink.errors import UsageError, no_choice
-
     for each in mesh.traffic:
         if each.algorithm not in ALGORITHMS:
             raise no_choice(f"--traffic {each.text}: algorithm", each.algorithm, ALGORITHMS)

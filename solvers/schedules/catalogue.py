@@ -34,8 +34,8 @@ class Options:
     (None: 4), or what a tree or a hub carries (None: 1), are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
-    the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced in
-    place of one collective.
+    the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced
+    in place of one collective.
     """
 
     fan_out: int = 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from plink.model.mesh import Mesh, Traffic
-from plink.model.schedule import Schedule
+from plink.model.schedule import Indices, Schedule
 from solvers.costs.fabric import Vector
 from solvers.costs.mesh_patterns import group_sizes, schedule_of
 from solvers.simulation.collective import PreparedCollective
@@ -42,8 +42,8 @@ class PreparedTraffic(PreparedCollective):
         by_round = np.argsort(one.round[of_transfer], kind="stable")
         of_group, of_transfer = of_group[by_round], of_transfer[by_round]
 
-        def column(values: "np.typing.NDArray[np.int32]", step: int) -> "np.typing.NDArray[np.int32]":
-            return (values[of_transfer] + of_group * step).astype(np.int32)
+        def column(values: Indices, step: int) -> Indices:
+            return np.asarray(values[of_transfer] + of_group * step, dtype=np.int32)
 
         side_by_side = Schedule(
             traffic.label,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.errors import UsageError
-from plink.features.order.request import OrderRequest
+from plink.features.order.request import MeshRequest, OrderRequest
 from plink.model.hosts import read_hosts
 from plink.model.order import RankOrder
 from plink.model.storage import STANDARD, name_of, write_text
@@ -29,9 +29,10 @@ _PARTLY_DONE_CODE = 3
 _HOSTS, _OUTPUT = "Hosts and constraints", "Output"
 
 
-@takes(OrderRequest)
+@takes(OrderRequest, MeshRequest)
 def reorder(
     request: OrderRequest,
+    mesh_request: MeshRequest,
     network_file: NetworkFile = None,
     groups: Annotated[
         str | None,
@@ -86,7 +87,7 @@ def reorder(
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
-    from plink.features.order.session import save_order, search_with_status
+    from plink.features.order.session import save_order, search_with_status, show_traffic
 
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
@@ -100,13 +101,14 @@ def reorder(
         raise UsageError("--smooth-latencies goes with measured round trips; those of --topology are assumed")
     if labels is not None and not (topology or prior):
         raise UsageError("--labels goes with --topology or --prior, whose Kubernetes nodes have them")
+    mesh = mesh_request.mesh()
     network_read = None if topology else network_file or workspace.NETWORK
     from_workspace = network_file is None and not topology  # the order is that of the network that was probed here
     default_target = workspace.ORDER if output is None and format is None and not as_json else None
     workspace.check_output(
         output,
         default_target,
-        (network_read, hosts_file, groups, *topology, *prior),
+        (network_read, hosts_file, groups, mesh_request.mesh_file, mesh_request.mesh_from, *topology, *prior),
         written=workspace.ORDER if from_workspace and chosen != "order" else None,
     )
     if from_workspace:
@@ -118,6 +120,7 @@ def reorder(
     )  # refused before a search, not after
     order_request = replace(
         request,
+        mesh=mesh,
         groups=None if groups is None else parse_groups_option(groups),
         groups_source="groups" if groups is None else name_of(groups),
         prior=read_topology(*prior, hosts=network.hosts, labels=label_names) if prior else None,
@@ -134,6 +137,9 @@ def reorder(
                 write_text(STANDARD, text)
             if from_workspace:
                 order.write(workspace.ORDER)
+    if order.mesh and order.cost_by_traffic:
+        say(f"a step sends {' '.join(order.mesh.traffic)}")
+        show_traffic(order)
     for line in outcome.lines:
         say(line)
     if format is not None and output is not None and str(output) != STANDARD:

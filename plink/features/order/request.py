@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from plink.errors import UsageError, no_choice
 from plink.features.order.constraints import RequestedGroups
+from plink.model.mesh import Mesh, ModelShape, Traffic, make_mesh, read_mesh
+from plink.model.pipeline.plan import read_pipeline
 from plink.model.request import Bytes, FeatureRequest, Option, Settings, Text
 
 if TYPE_CHECKING:
     from plink.model.topology import Topology
 
-_OBJECTIVE, _HOSTS, _SEARCH = "Objective", "Hosts and constraints", "Search"
+_OBJECTIVE, _MESH, _HOSTS, _SEARCH = "Objective", "Mesh of groups", "Hosts and constraints", "Search"
+_SIZE_BYTES = 100e6
 _MAX_DIGITS = 9
 
 
@@ -39,7 +43,7 @@ class OrderRequest(FeatureRequest):
     ] = "ring"
     size_bytes: Annotated[
         Bytes, Option("Bytes to reduce (64KB, 100MB); the latency model ignores them.", ("--size",), panel=_OBJECTIVE)
-    ] = 100e6
+    ] = _SIZE_BYTES
     model: Annotated[str, Option("Cost model.", panel=_OBJECTIVE)] = "auto"
     options: Annotated[
         Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",), panel=_OBJECTIVE)
@@ -60,6 +64,7 @@ class OrderRequest(FeatureRequest):
     groups: RequestedGroups | None = None
     groups_source: str = "groups"
     prior: "Topology | None" = None
+    mesh: Mesh | None = None
     time_limit_s: Annotated[
         float | None,
         Option(
@@ -90,7 +95,9 @@ class OrderRequest(FeatureRequest):
         from solvers.costs.by_name import NAMES, SIMULATED
 
         super().__post_init__()
-        if self.algo not in NAMES:
+        if self.mesh is not None:
+            self._take_mesh(self.mesh)
+        elif self.algo not in NAMES:
             raise no_choice("--algo", self.algo, NAMES)
         refuse_hubs(self.algo)
         if self.max_moves is not None and self.time_limit_s is not None:
@@ -103,3 +110,114 @@ class OrderRequest(FeatureRequest):
             if type(rank) is not int:
                 raise UsageError(f"--pin {name}={rank}: a rank is a whole number")
         options_of(self.options, [self.algo])
+
+    def _take_mesh(self, mesh: Mesh) -> None:
+        from solvers.costs.by_name import MESH
+        from solvers.costs.mesh_patterns import check_mesh
+
+        replaced = {
+            "--algo": self.algo not in ("ring", MESH),
+            "--size": self.size_bytes not in (_SIZE_BYTES, 1.0),
+            "--set": bool(self.options),
+            f"--objective {self.objective}": self.objective != "auto",
+        }
+        for name, is_given in replaced.items():
+            if is_given:
+                raise UsageError(f"{name} is of one collective; a mesh's traffic says what runs: omit it")
+        check_mesh(mesh)
+        object.__setattr__(self, "algo", MESH)
+        object.__setattr__(self, "size_bytes", 1.0)  # the traffic has its own bytes
+
+
+@dataclass(frozen=True)
+class MeshRequest(FeatureRequest):
+    """Request for a mesh: its axes and traffic, or what they follow from."""
+
+    axes: Annotated[
+        str | None,
+        Option(
+            "Order for groups along several axes, outermost first: pp=4,dp=8,tp=8.",
+            ("--mesh",),
+            metavar="AXIS=SIZE,...",
+            panel=_MESH,
+        ),
+    ] = None
+    traffic: Annotated[
+        tuple[str, ...],
+        Text("AXES=KIND:BYTES[*TIMES]", tuple, repeated=True),
+        Option("What groups send in a step: dp=all-reduce:1.6GB, pp=p2p:64MB*32; repeatable.", panel=_MESH),
+    ] = ()
+    mesh_file: Annotated[Path | None, Option("Axes and traffic in a file, plink.mesh/1.", panel=_MESH)] = None
+    mesh_from: Annotated[
+        Path | None, Option("Axes and traffic of a plan of `plink pipeline plan`.", metavar="PLAN", panel=_MESH)
+    ] = None
+    megatron_order: Annotated[
+        str | None,
+        Option("Megatron-LM's order of the axes, fastest first: tp-cp-ep-dp-pp.", ("--order",), panel=_MESH),
+    ] = None
+    parameters: Annotated[
+        float | None, Option("Of the model, for traffic that is not given: 8e9.", least=1, most=1e15, panel=_MESH)
+    ] = None
+    layers: Annotated[int | None, Option("Of the model.", least=1, most=100_000, panel=_MESH)] = None
+    hidden: Annotated[int | None, Option("Width of the model.", least=1, most=10**7, panel=_MESH)] = None
+    tokens: Annotated[int | None, Option("Of a microbatch.", least=1, most=10**9, panel=_MESH)] = None
+    microbatches: Annotated[int, Option("Of a step.", least=1, most=10**6, panel=_MESH)] = 1
+    experts_per_token: Annotated[int, Option("Experts that work on a token.", least=1, most=1000, panel=_MESH)] = 1
+    dtype_bytes: Annotated[int, Option("Bytes of a number.", least=1, most=8, panel=_MESH)] = 2
+
+    def mesh(self) -> Mesh | None:
+        """Return the mesh; None where none is asked for.
+
+        :raises UsageError, InputError: for options that do not fit each other, and files that are wrong.
+        """
+        sources = {"--mesh": self.axes, "--mesh-file": self.mesh_file, "--mesh-from": self.mesh_from}
+        given = [name for name, value in sources.items() if value is not None]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)}: give one of them")
+        shape = (self.parameters, self.layers, self.hidden, self.tokens)
+        details = {
+            "--traffic": bool(self.traffic),
+            "--order": self.megatron_order is not None,
+            "--parameters, --layers, --hidden and --tokens": any(shape),
+        }
+        if given != ["--mesh"]:
+            for name, is_given in details.items():
+                if is_given:
+                    raise UsageError(f"{name}: {given[0]} has it; omit it" if given else f"{name}: give --mesh, too")
+        if self.mesh_file is not None:
+            return read_mesh(self.mesh_file)
+        if self.mesh_from is not None:
+            return mesh_of_plan(self.mesh_from)
+        if self.axes is None:
+            return None
+        model = None
+        if self.parameters and self.layers and self.hidden and self.tokens:
+            steps = self.microbatches, self.experts_per_token, self.dtype_bytes
+            model = ModelShape(self.parameters, self.layers, self.hidden, self.tokens, *steps)
+        elif any(shape):
+            raise UsageError("what a model sends needs --parameters, --layers, --hidden and --tokens: give all four")
+        return make_mesh(self.axes, self.traffic, model, self.megatron_order)
+
+
+def mesh_of_plan(path: Path) -> Mesh:
+    """Return the stages and replicas of a pipeline plan as axes ``pp`` and ``dp``, and what a step (an update) sends.
+
+    :raises InputError: for a file that is wrong. :raises UsageError: for stages of different numbers of replicas, or a
+        plan that does not say how large they are.
+    """
+    plan = read_pipeline(path)
+    stages, replicas = len(plan.stages), len(plan.stages[0].ranks)
+    expected = [tuple(range(s * replicas, (s + 1) * replicas)) for s in range(stages)]
+    if [tuple(stage.ranks) for stage in plan.stages] != expected:
+        raise UsageError(f"{path}: a mesh needs stages of equally many replicas on consecutive ranks; these differ")
+    traffic = []
+    if stages > 1:
+        crossing = [float(max(each.forward_bytes, each.backward_bytes, 1)) for each in plan.boundaries]
+        minibatches = max(1.0, plan.accumulate / replicas)
+        traffic.append(Traffic(("pp",), "p2p", tuple(crossing), times=minibatches))
+    if replicas > 1:
+        weights = [stage.memory_bytes.weights for stage in plan.stages if stage.memory_bytes]
+        if len(weights) < stages:
+            raise UsageError(f"{path}: how large its stages are is not in it: plan it again with `plink pipeline plan`")
+        traffic.append(Traffic(("dp",), "all-reduce", tuple(float(max(size, 1)) for size in weights)))
+    return Mesh((("pp", stages), ("dp", replicas)), tuple(traffic))

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from plink.features.order.interfaces import BCUBE_ALGORITHMS
 from plink.features.order.request import OrderRequest
 from plink.features.order.search import CONFIDENCE, Solved, check_alone, solve
 from plink.model.document import UNSET, Unset
+from plink.model.mesh import Mesh
 from plink.model.network import Network
 from plink.model.order import KeptBaseline, OrderValidation, RankOrder
 from solvers.ordering.cross_validation import ValidatedGain
@@ -21,12 +24,14 @@ def reorder(
     request: OrderRequest | None = None,
     *,
     algo: str | None = None,
+    mesh: Mesh | None = None,
     show: Callable[[SearchProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> RankOrder:
     """Return the rank order to launch: the cheapest one found, or the given one where that saves no more than noise.
 
-    :param algo: instead of that of ``request``.
+    :param algo: instead of that of ``request``. :param mesh: order for the groups of a mesh instead of one collective
+        (:func:`plink.model.mesh.make_mesh`).
     :param show: told of the search now and then.
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises UsageError: for a request that cannot be met. :raises NoAnswer: when too little was measured.
@@ -34,6 +39,8 @@ def reorder(
     request = request or OrderRequest()
     if algo is not None:
         request = replace(request, algo=algo)
+    if mesh is not None:
+        request = replace(request, mesh=mesh)
     return find_order(network, request, show, stopped)[0]
 
 
@@ -79,12 +86,20 @@ def _order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOr
     choice, smoothing, metrics = solved.choice, solved.smoothing, dict(result.metrics)
     if baseline_kept:
         metrics = {key: value for key, value in metrics.items() if key not in OBJECTIVE_TEXT}
+    mesh_costs, slots = solved.mesh_costs, 1
+    baseline: dict[str, float | None] = {
+        "given": round(result.baseline_cost, 3),
+        "random_median": round(result.random_median, 3),
+    }
+    if mesh_costs is not None:  # orders are of hosts, which have equally many ranks
+        slots = mesh_costs.mesh.ranks // len(task.baseline)
+        baseline["sorted_by_group"] = round(sum(mesh_costs.by_traffic(mesh_costs.sorted_by_group)), 3)
     return RankOrder(
         algo=task.algo,
         hosts=_names(ranks, names),
         cost=round(result.baseline_cost if baseline_kept else result.cost, 3),
         lower_bound=None if result.lower_bound is None else round(result.lower_bound, 3),
-        baseline={"given": round(result.baseline_cost, 3), "random_median": round(result.random_median, 3)},
+        baseline=baseline,
         objective=result.objective,
         model=task.model,
         search_model=UNSET if choice is None else choice.search_model,
@@ -99,11 +114,13 @@ def _order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOr
         proven_by_rounds=solved.proven_by_rounds or UNSET,
         interrupted=solved.interrupted or UNSET,
         moves=result.moves,
-        size_bytes=task.size_bytes if by_size else UNSET,
+        size_bytes=task.size_bytes if by_size and mesh_costs is None else UNSET,
         capacities=task.fabric.capacities if by_size else UNSET,
-        groups=_groups(task, ranks),
+        groups=_groups(task, np.repeat(ranks, slots)),
         options=options or UNSET,
-        pins={names[host]: rank for host, rank in task.constraints.pinned_ranks.items()} or UNSET,
+        mesh=UNSET if mesh_costs is None else mesh_costs.mesh.file(),
+        cost_by_traffic=UNSET if mesh_costs is None else mesh_costs.rows(ranks),
+        pins={names[host]: rank * slots for host, rank in task.constraints.pinned_ranks.items()} or UNSET,
         validation=UNSET if solved.validation is None else _validation(solved.validation),
         kept_baseline=KeptBaseline(result=_names(result.order, names), result_cost=round(result.cost, 3))
         if baseline_kept

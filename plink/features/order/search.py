@@ -21,6 +21,7 @@ from plink.features.order.data import (
 )
 from plink.features.order.fast_tsp_process import FastTsp
 from plink.features.order.interfaces import BCUBE_ALGORITHMS, fabric_of_algorithm, interface_topology, own_options
+from plink.features.order.mesh import MeshCosts, block_pins, hosts_of_blocks, notes_of, refuse_unweighed
 from plink.features.order.request import OrderRequest
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
@@ -68,6 +69,7 @@ class Solved:
     the order uses pairs of which nothing is known. ``smoothing``: how round trips were smoothed, if they were.
     ``interrupted``: the search was stopped early. ``proven_by_rounds``: the exact methods' proof, which is no one for
     ranks that do not all wait for each other. ``choice``: how the order was chosen by simulation, None without.
+    ``mesh_costs``: of a mesh.
     """
 
     task: OrderingProblem
@@ -83,6 +85,7 @@ class Solved:
     interrupted: bool = False
     choice: "SimulatedChoice | None" = None
     proven_by_rounds: bool = False
+    mesh_costs: MeshCosts | None = None
 
     @property
     def changed(self) -> bool:
@@ -153,13 +156,14 @@ def solve(
     if request.prove:
         result = _prove(task, result, request, started + limit * proof_end if timed else None, stopped)
     warning = misranking_warning(request.algo, task.model)
-    notes = [warning] if warning else []
+    notes = [] if request.mesh is None else notes_of(request.mesh, len(task.baseline))
+    notes += [warning] if warning else []
     if request.model == "auto" and task.model == "latency" and _is_probed(network) and data.fabric.group_of.any():
         source = "uncertain" if network.shared_links else data.fabric.capacities
         notes.append(
             f"warning: what groups of hosts share is {source}: the order goes by round trips alone, without rates"
         )
-    choice, proven_by_rounds = None, False
+    choice, proven_by_rounds, stated_cost = None, False, None
     if accurate_cost is not None:
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation, improved_candidates
 
@@ -205,6 +209,7 @@ def solve(
         data.unknown is not None, data.has_predictions,
         data.unknown is not None and bool(unknown_pairs(task, result.order, data.unknown)), problem,
         data.smoothing, interrupted, choice if simulated else None, proven_by_rounds,
+        None if request.mesh is None else MeshCosts(task, request.mesh, stated_cost),
     )  # fmt: skip
 
 
@@ -275,14 +280,20 @@ def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
     baseline, fabric = order_from(network, None), fabric_of_algorithm(network, fabric, request.algo)
     constraints = constraints_from(request.pins, request.groups, network.hosts, fabric.rtt_us, request.groups_source)
+    if request.mesh is not None:
+        blocks = hosts_of_blocks(network, request.mesh, baseline)
+        pins = block_pins(dict(constraints.pinned_ranks), len(baseline) // len(blocks), fabric.names)
+        baseline, constraints = blocks, replace(constraints, pinned_ranks=pins)
     groups = rank_groups(fabric, baseline)
     if constraints.host_groups is not None:
         assignment = FeasibleOrders(baseline, fabric.names, constraints)
         group_of = [assignment.group_of[host] for host in assignment.materialise(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    options = options_of(request.options, [request.algo], groups)
+    options = replace(options_of(request.options, [request.algo], groups), mesh=request.mesh)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
     model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo))
+    if request.mesh is not None:
+        refuse_unweighed(request.mesh, len(baseline), model, request.model)
     return OrderingProblem(
         fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints
     )

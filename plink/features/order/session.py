@@ -12,7 +12,7 @@ from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.units import format_us
 from plink.records import workspace
-from plink.terminal.screen import say, search_status
+from plink.terminal.screen import say, search_status, show_table
 
 _MAX_GAP = 1.0  # a bound that is further off says nothing
 
@@ -47,9 +47,13 @@ def _summary(solved: Solved) -> list[str]:
     """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
     task, result = solved.task, solved.result
     costs = [format_us(cost) for cost in (result.baseline_cost, result.cost, result.random_median)]
+    sorted_cost = ""
+    if solved.mesh_costs is not None:
+        by_group = solved.mesh_costs.by_traffic(solved.mesh_costs.sorted_by_group)
+        sorted_cost = f", sorted by rack {format_us(sum(by_group))}"
     line = (
         f"{task.algo} of {len(task.hosts)} hosts, {OBJECTIVE_TEXT.get(result.objective, f'model {task.model}')}: "
-        f"given {costs[0]}, found {costs[1]}, median of random orders {costs[2]}"
+        f"given {costs[0]}, found {costs[1]}{sorted_cost}, median of random orders {costs[2]}"
     )
     if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
         of = " of measured pairs" if solved.sparse else ""
@@ -85,3 +89,18 @@ def save_order(order: RankOrder) -> None:
     workspace.prepare()
     order.write(workspace.ORDER)
     say(f"order -> {workspace.ORDER}")
+
+
+def show_traffic(order: RankOrder) -> None:
+    """Print what each traffic of a mesh costs."""
+    rows = [
+        (
+            each.traffic,
+            *map(format_us, (each.cost, each.given, each.sorted_by_group)),
+            f"{each.crossing:.0%}",
+            each.busiest or "",
+        )
+        for each in order.cost_by_traffic or ()
+    ]
+    columns = ("a step's traffic", "this order", "given", "sorted by rack", "between racks", "busiest in this order")
+    show_table(columns, rows, on_stderr=True)
