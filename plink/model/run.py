@@ -230,6 +230,21 @@ class ComparedRun(Part, frozen=True, kw_only=True):
     """The run (`plink runs show ID`)."""
 
 
+class ComparedTraffic(Part, frozen=True, kw_only=True):
+    """Seconds of one traffic of a mesh in a training step, times as often as it occurs."""
+
+    traffic: str
+    """Axes and kind."""
+    given_s: Positive
+    """In the given order, the median."""
+    plink_s: Positive
+    """In plink's order, the median."""
+    given_predicted_s: NonNegative | None
+    """Predicted for the given order; null where nothing leaves a host."""
+    plink_predicted_s: NonNegative | None
+    """Predicted for plink's order."""
+
+
 class OrderComparison(Document, frozen=True, kw_only=True, tag="plink.compare/1"):
     """What one order gained over another.
 
@@ -252,6 +267,8 @@ class OrderComparison(Document, frozen=True, kw_only=True, tag="plink.compare/1"
     """Of the interval."""
     runs: Annotated[tuple[ComparedRun, ...], Meta(min_length=2)]
     """Every run, in the order they were made."""
+    traffic: tuple[ComparedTraffic, ...] | Unset = UNSET
+    """With --mesh-file: what each traffic took."""
 
 
 class Submission(Document, frozen=True, kw_only=True, tag="plink.submission/1"):

@@ -1,6 +1,7 @@
 """Request for a comparison of orders."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from plink.errors import UsageError
@@ -25,6 +26,14 @@ class CompareRequest(FeatureRequest):
     higher_is_better: Annotated[bool, Option("The metric is a rate, not a time: larger is better.", panel=_PANEL)] = (
         False
     )
+
+    mesh_file: Annotated[
+        Path | None,
+        Option(
+            "Instead of a program: the traffic of a mesh, plink.mesh/1, that `plink reorder` ordered ranks for.",
+            panel=_PANEL,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

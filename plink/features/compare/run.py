@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from plink.errors import PlinkError, UsageError
 from plink.features.compare.request import CompareRequest
 from plink.features.launch.run import RecordRequest
 from plink.features.launch.session import JobSetup, report_failure, run
 from plink.model.hosts import Hosts
-from plink.model.run import ComparedRun, OrderComparison, OrderName
+from plink.model.run import ComparedRun, ComparedTraffic, OrderComparison, OrderName
+from plink.model.units import format_us
 from plink.records import workspace
 from plink.runtime.step_report import METRIC_KEY
-from plink.terminal.screen import print_json, print_lines, say
+from plink.terminal.screen import print_json, print_lines, say, show_table
 from solvers.gain import CONFIDENCE, paired_gain
 
 _Parser = Callable[[Sequence[str]], float | None]
@@ -154,9 +157,13 @@ def _from_json(line: str, key: str) -> float | None:
 _RUN_SECONDS = Metric("time of whole runs", "s", lambda lines: None)
 
 
-def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
+ByTraffic = Callable[[Mapping[OrderName, Sequence[str]]], Sequence[ComparedTraffic]]
+
+
+def compare_orders(setup: JobSetup, comparison: CompareRequest, by_traffic: ByTraffic | None = None) -> None:
     """Run both orders alternately and print the gain with its interval.
 
+    :param by_traffic: what the traffic of a mesh took, from what the ranks of an order's runs printed.
     :raises PlinkError: when a run fails or reports no metric.
     """
     if setup.baseline.names == setup.hosts.names:
@@ -164,6 +171,7 @@ def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
         return
     orders: dict[OrderName, Hosts] = {"given": setup.baseline, "plink": setup.hosts}
     values: dict[str, list[float]] = {order_name: [] for order_name in orders}
+    lines: dict[OrderName, list[str]] = {order_name: [] for order_name in orders}
     runs: list[ComparedRun] = []
     metric = None if comparison.metric is None else metric_from(comparison.metric)
     try:
@@ -174,6 +182,7 @@ def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
                 setup = replace(setup, request=replace(setup.request, preflight=None))  # once, before the first run
                 if metric is None:
                     metric = _metric_of(printed)
+                lines[order_name] += [line for rank in sorted(printed) for line in printed[rank]]
                 value = seconds if metric is _RUN_SECONDS else _parsed(metric, printed, run_id)
                 values[order_name].append(value)
                 runs.append(ComparedRun(order=order_name, pair=pair, value=value, id=run_id))
@@ -186,7 +195,8 @@ def compare_orders(setup: JobSetup, comparison: CompareRequest) -> None:
             _report(setup, _document(replace(comparison, pairs=pairs), metric, values, runs[: 2 * pairs]))
         raise
     assert metric is not None  # there is one pair at least
-    _report(setup, _document(comparison, metric, values, runs))
+    document = _document(comparison, metric, values, runs)
+    _report(setup, document if by_traffic is None else structs.replace(document, traffic=tuple(by_traffic(lines))))
 
 
 def _report(setup: JobSetup, comparison: OrderComparison) -> None:
@@ -284,3 +294,14 @@ def _show(document: OrderComparison) -> None:
     print(f"gain {document.gain:.2f} times, {document.confidence:.0%} between {low:.2f} and {high:.2f}")
     if low <= 1 <= high:
         print(f"that is within the noise of {document.pairs} pairs: no significant difference between the orders")
+    if document.traffic:
+        _show_traffic(document.traffic)
+
+
+def _show_traffic(traffic: Sequence[ComparedTraffic]) -> None:
+    rows = [
+        (each.traffic, *("" if value is None else format_us(value * 1e6) for value in columns))
+        for each in traffic
+        for columns in [(each.given_s, each.given_predicted_s, each.plink_s, each.plink_predicted_s)]
+    ]
+    show_table(("a step's traffic", "given", "predicted", "plink", "predicted"), rows)

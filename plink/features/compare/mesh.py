@@ -1,0 +1,78 @@
+"""Comparison of two orders by a mesh's own traffic: the job sends what the groups of a training step send."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import plink.runtime.mesh_traffic as program
+from plink.errors import UsageError
+from plink.features.compare.request import CompareRequest
+from plink.features.compare.run import compare_orders
+from plink.features.launch.request import JobRequest
+from plink.features.launch.setup import new_job
+from plink.model.mesh import Mesh, read_mesh
+from plink.model.order import RankOrder, read_order
+from plink.model.run import ComparedTraffic, OrderName
+from plink.records import workspace
+from plink.records.scratch import scratch_folder
+from solvers.costs.mesh_patterns import weight_of
+
+_REPEATS = 5  # of a run
+_NAME = "mesh_traffic.py"
+
+
+def compare_mesh(options: JobRequest, request: CompareRequest, mesh_file: Path) -> None:
+    """Run a mesh's traffic in the given order and in plink's, alternately, and print the gain and times by traffic.
+
+    :raises UsageError: without an order for this mesh. :raises PlinkError: when a run fails.
+    """
+    mesh, path = read_mesh(mesh_file), Path(options.order) if options.order else workspace.ORDER
+    order = read_order(path) if path.is_file() else None
+    if order is None or not order.mesh or order.mesh != mesh.file():
+        raise UsageError(f"{path} is no order for {mesh_file}: `plink reorder --mesh-file {mesh_file}` finds one")
+    config = {
+        "shape": [size for _, size in mesh.axes],
+        "traffic": [
+            {
+                "along": [k for k, (name, _) in enumerate(mesh.axes) if name in each.axes],
+                "kind": each.kind,
+                "bytes": each.sizes,
+                "weight": weight_of(each),
+            }
+            for each in mesh.traffic
+        ],
+        "repeats": _REPEATS,
+    }
+    request = replace(request, metric="step_s")
+    with scratch_folder() as folder:
+        (folder / _NAME).write_text(Path(program.__file__).read_text())
+        setup = new_job(_NAME, [program.pack_config(config)], replace(options, sync=folder), options.runner or "ssh")
+        setup = replace(setup, job=replace(setup.job, workdirs=(str(folder),)))
+        compare_orders(setup, request, lambda printed: _by_traffic(mesh, order, printed))
+
+
+def _by_traffic(mesh: Mesh, order: RankOrder, printed: Mapping[OrderName, Sequence[str]]) -> list[ComparedTraffic]:
+    """Return the median seconds of each traffic in both orders, beside what was predicted.
+
+    :param printed: what the ranks of all runs in an order printed.
+    """
+    rows = {
+        name: [json.loads(line)["traffic_s"] for line in lines if line.startswith('{"step_s"')]
+        for name, lines in printed.items()
+    }
+    costs = {each.traffic: each for each in order.cost_by_traffic or ()}
+    result = []
+    for k, each in enumerate(mesh.traffic):
+        cost = costs.get(each.label)
+        result.append(
+            ComparedTraffic(
+                traffic=each.label,
+                given_s=statistics.median(row[k] for row in rows["given"]),
+                plink_s=statistics.median(row[k] for row in rows["plink"]),
+                given_predicted_s=None if cost is None else cost.given / 1e6,
+                plink_predicted_s=None if cost is None else cost.cost / 1e6,
+            )
+        )
+    return result
