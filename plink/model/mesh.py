@@ -99,8 +99,8 @@ class Mesh:
         """Return the ranks of every group along these axes, ascending in each, shape (G, n)."""
         names = [name for name, _ in self.axes]
         moved = [k for k, name in enumerate(names) if name in axes]
-        kept = [k for k in range(len(names)) if k not in moved]
-        ranks = np.arange(self.ranks).reshape([size for _, size in self.axes]).transpose(kept + moved)
+        outer = [k for k in range(len(names)) if k not in moved]
+        ranks = np.arange(self.ranks).reshape([size for _, size in self.axes]).transpose(outer + moved)
         return ranks.reshape(-1, math.prod(self.axes[k][1] for k in moved))
 
     def file(self) -> MeshFile:
@@ -191,12 +191,12 @@ def parse_traffic(text: str, axes: tuple[tuple[str, int], ...]) -> list[Traffic]
     :raises UsageError: naming what is wrong.
     """
     named, separator, operations = text.partition("=")
-    group, known = tuple(named.strip().split("+")), [name for name, _ in axes]
+    group, axis_names = tuple(named.strip().split("+")), [name for name, _ in axes]
     if not separator or not operations:
         raise UsageError(f"--traffic {text}: write AXES=KIND:BYTES[*TIMES][@OVERLAP], like dp=all-reduce:1.6GB")
     for name in group:
-        if name not in known:
-            raise no_choice(f"--traffic {text}: axis", name, known)
+        if name not in axis_names:
+            raise no_choice(f"--traffic {text}: axis", name, axis_names)
     if len(set(group)) < len(group):
         raise UsageError(f"--traffic {text}: an axis is there twice")
     return _merged([each for word in operations.split(",") for each in _operations(word.strip(), group, text)])

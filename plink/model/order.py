@@ -68,7 +68,7 @@ class TrafficCost(Part, frozen=True, kw_only=True):
     """Axes and kind, like dp all-reduce."""
     cost: NonNegative
     """Microseconds, times as often as it occurs, without what computing hides."""
-    given: NonNegative
+    baseline: NonNegative
     """The same in the given order."""
     sorted_by_group: NonNegative
     """The same with the hosts of each group (rack) after each other."""

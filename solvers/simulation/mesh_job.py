@@ -29,17 +29,17 @@ class PreparedTraffic(PreparedCollective):
         """
         groups = mesh.groups(traffic.axes)
         number, ranks = groups.shape
-        one = schedule_of(traffic, ranks)
-        sizes = group_sizes(mesh, traffic, np.minimum(one.source, one.target).astype(np.intp))
-        share = one.count * ((ranks if traffic.kind == "ring" else 1) / one.chunks)
-        moved = np.broadcast_to(share[None, :] * sizes, (number, len(one)))
+        single = schedule_of(traffic, ranks)
+        sizes = group_sizes(mesh, traffic, np.minimum(single.source, single.target).astype(np.intp))
+        share = single.count * ((ranks if traffic.kind == "ring" else 1) / single.chunks)
+        moved = np.broadcast_to(share[None, :] * sizes, (number, len(single)))
         block_of = groups // (mesh.ranks // blocks)
         different, which = np.unique(block_of, axis=0, return_inverse=True)
-        together = np.zeros((len(different), len(one)))
+        together = np.zeros((len(different), len(single)))
         np.add.at(together, which.ravel(), moved)
         count = len(different)
-        of_group, of_transfer = np.divmod(np.arange(count * len(one)), len(one))
-        by_round = np.argsort(one.round[of_transfer], kind="stable")
+        of_group, of_transfer = np.divmod(np.arange(count * len(single)), len(single))
+        by_round = np.argsort(single.round[of_transfer], kind="stable")
         of_group, of_transfer = of_group[by_round], of_transfer[by_round]
 
         def column(values: Indices, step: int) -> Indices:
@@ -47,16 +47,16 @@ class PreparedTraffic(PreparedCollective):
 
         side_by_side = Schedule(
             traffic.label,
-            one.collective,
+            single.collective,
             count * ranks,
-            count * one.chunks,
-            column(one.round, 0),
-            column(one.source, ranks),
-            column(one.target, ranks),
-            column(one.first, one.chunks),
-            column(one.count, 0),
-            one.copies[of_transfer],
-            timing=one.timing,
+            count * single.chunks,
+            column(single.round, 0),
+            column(single.source, ranks),
+            column(single.target, ranks),
+            column(single.first, single.chunks),
+            column(single.count, 0),
+            single.copies[of_transfer],
+            timing=single.timing,
         )
         prepared = PreparedCollective.of(side_by_side)
         place = different.ravel()

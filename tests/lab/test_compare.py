@@ -115,6 +115,28 @@ def test_ctrl_c_keeps_the_result_of_whole_pairs(measured: Path, start: Callable[
     assert "gain 2.00 times" in running.out
 
 
+def test_a_mesh_runs_its_own_traffic(small_lab: Lab, measured: Path) -> None:
+    """Both kinds of groups of four ranks: seconds of each in both orders, and the gain of a step."""
+    mesh = {"schema": "plink.mesh/1", "mesh": "pp=2,dp=2", "traffic": ["pp=p2p:200KB*4", "dp=1MB"]}
+    write(measured / "job.json", mesh)
+    compared = "compare", "--hosts", "hosts.txt", "--mesh-file", "job.json", "--pairs", "1"
+    refused = plink(*compared, cwd=measured)
+    assert refused.returncode == 2
+    assert "reorder --mesh-file job.json" in refusal_of(refused.stderr)
+    ordered = plink("reorder", "--mesh-file", "job.json", "--model", "contention", "--max-moves", "100", cwd=measured)
+    assert ordered.returncode == 0, ordered.stderr
+    order = read_document(measured / ".plink" / "order.json")
+    order["hosts"] = order["hosts"][2:] + order["hosts"][:2]  # of hosts that are alike every order is the given one
+    write(measured / ".plink" / "order.json", order)
+    done = plink(*compared, cwd=measured)
+    assert done.returncode == 0, done.stderr
+    document = read_document(measured / ".plink" / "compare.json")
+    assert list(Draft202012Validator(read_document(SCHEMAS / "compare.schema.json")).iter_errors(document)) == []
+    assert [row["traffic"] for row in document["traffic"]] == ["pp p2p", "dp all-reduce"]
+    given, _ = (run["value"] for run in document["runs"])
+    assert given == pytest.approx(sum(row["given_s"] for row in document["traffic"]), rel=0.5)
+
+
 def refusal_of(err: str) -> str:
     """The one line that says why it ended."""
     (error,) = [line for line in err.splitlines() if line.startswith("plink: error: ")]

@@ -71,7 +71,7 @@ def _by_traffic(mesh: Mesh, order: RankOrder, printed: Mapping[OrderName, Sequen
                 traffic=each.label,
                 given_s=statistics.median(row[k] for row in rows["given"]),
                 plink_s=statistics.median(row[k] for row in rows["plink"]),
-                given_predicted_s=None if cost is None else cost.given / 1e6,
+                given_predicted_s=None if cost is None else cost.baseline / 1e6,
                 plink_predicted_s=None if cost is None else cost.cost / 1e6,
             )
         )

@@ -107,9 +107,9 @@ class MeshCosts:
         columns = (self.by_traffic(each) for each in (order, task.baseline, self.sorted_by_group))
         traffic = leaving(self.mesh, blocks)
         rows = []
-        for each, cost, given, by_group in zip(traffic, *columns, strict=True):
+        for each, cost, baseline, by_group in zip(traffic, *columns, strict=True):
             busiest, crossing = self._links(each, order)
-            costs = {"cost": cost, "given": given, "sorted_by_group": by_group}
+            costs = {"cost": cost, "baseline": baseline, "sorted_by_group": by_group}
             rounded = {key: round(value, 3) for key, value in costs.items()}
             rows.append(TrafficCost(traffic=each.label, busiest=busiest, crossing=crossing, **rounded))
         return tuple(rows)

@@ -171,19 +171,19 @@ class MeshRequest(FeatureRequest):
         :raises UsageError, InputError: for options that do not fit each other, and files that are wrong.
         """
         sources = {"--mesh": self.axes, "--mesh-file": self.mesh_file, "--mesh-from": self.mesh_from}
-        given = [name for name, value in sources.items() if value is not None]
-        if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)}: give one of them")
+        chosen = [name for name, value in sources.items() if value is not None]
+        if len(chosen) > 1:
+            raise UsageError(f"{' and '.join(chosen)}: give one of them")
         shape = (self.parameters, self.layers, self.hidden, self.tokens)
         details = {
             "--traffic": bool(self.traffic),
             "--order": self.megatron_order is not None,
             "--parameters, --layers, --hidden and --tokens": any(shape),
         }
-        if given != ["--mesh"]:
+        if chosen != ["--mesh"]:
             for name, is_given in details.items():
                 if is_given:
-                    raise UsageError(f"{name}: {given[0]} has it; omit it" if given else f"{name}: give --mesh, too")
+                    raise UsageError(f"{name}: {chosen[0]} has it; omit it" if chosen else f"{name}: give --mesh, too")
         if self.mesh_file is not None:
             return read_mesh(self.mesh_file)
         if self.mesh_from is not None:

@@ -96,7 +96,7 @@ def show_traffic(order: RankOrder) -> None:
     rows = [
         (
             each.traffic,
-            *map(format_us, (each.cost, each.given, each.sorted_by_group)),
+            *map(format_us, (each.cost, each.baseline, each.sorted_by_group)),
             f"{each.crossing:.0%}",
             each.busiest or "",
         )
