@@ -304,4 +304,4 @@ def _show_traffic(traffic: Sequence[ComparedTraffic]) -> None:
         for each in traffic
         for columns in [(each.given_s, each.given_predicted_s, each.plink_s, each.plink_predicted_s)]
     ]
-    show_table(("a step's traffic", "given", "predicted", "plink", "predicted"), rows)
+    show_table(("traffic of a step", "given", "predicted", "plink", "predicted"), rows)

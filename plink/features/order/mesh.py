@@ -1,6 +1,7 @@
 """A mesh's orders: which ranks are on a host, and what each traffic costs in an order."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from solvers.costs.evaluator import Transfers, resource_loads
 from solvers.costs.mesh_patterns import traffic_pattern, weight_of
 from solvers.ordering.annealing import sorted_by_group
 from solvers.ordering.problem import Order, OrderingProblem
-from solvers.simulation.cost import SimulatedCost
+
+if TYPE_CHECKING:
+    from solvers.simulation.cost import SimulatedCost
 
 
 def hosts_of_blocks(network: Network, mesh: Mesh, baseline: Order) -> Order:
@@ -84,7 +87,7 @@ class MeshCosts:
 
     task: OrderingProblem
     mesh: Mesh
-    simulated: SimulatedCost | None
+    simulated: "SimulatedCost | None"
 
     def by_traffic(self, order: Order) -> list[float]:
         """Return the microseconds of each traffic that leaves hosts, times as often as it occurs."""

@@ -102,5 +102,5 @@ def show_traffic(order: RankOrder) -> None:
         )
         for each in order.cost_by_traffic or ()
     ]
-    columns = ("a step's traffic", "this order", "given", "sorted by rack", "between racks", "busiest in this order")
+    columns = ("traffic of a step", "this order", "given", "sorted by rack", "between racks", "busiest in this order")
     show_table(columns, rows, on_stderr=True)
