@@ -20,6 +20,7 @@ ENTRIES = (
     Entry("probe_methods", "PLink 6.2.5: PAIA by the kind of probe, raw and embedded", 6, True),
     Entry("embedding", "PLink 6.2.5: what an embedding adds to PAIA, by alpha", 1.5, True),
     Entry("cost_models", "PLink Table 6.4: predicted against measured, by setup", 9, True),
+    Entry("nccl_lab", "NCCL of 16 hosts that share a GPU (needs one): orders, collectives, sizes", 10),
     Entry("prediction_intervals", "measured over predicted times, and how many are inside their intervals", 30),
     Entry("order_spread", "PLink Figure 5.1: costs and run times of 500 random orders", 4, True),
     Entry("speedups", "PLink Figure 6.16: worst over best order, by algorithm and library", 7, True),

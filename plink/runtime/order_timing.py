@@ -18,8 +18,6 @@ import zlib
 from array import array
 from typing import Any
 
-from mpi4py import MPI
-
 _TIMEOUT = datetime.timedelta(seconds=300)
 _FLOAT_BYTES = 4
 
@@ -27,7 +25,8 @@ _FLOAT_BYTES = 4
 def pack_config(config: dict[str, Any]) -> str:
     """Return a configuration as one word.
 
-    ``kind``: "gloo" or "plink" (PyTorch's process groups), or "mpi", whose own settings select the algorithm;
+    ``kind``: "gloo", "nccl" or "plink" (PyTorch's process groups), or "mpi"; the libraries' own variables select the
+    algorithm;
     ``places``, shape (orders, ranks): each rank's rank in the order's group; ``sizes_bytes``, shape (orders,): what
     each order reduces; ``warm_up``, ``repeats``.
     """
@@ -49,9 +48,12 @@ class _TorchRank:
 
         dist: Any = torch.distributed
         gloo = dist.ProcessGroupGloo
-        group_of = gloo
+        group_of, self._synchronize, self._device = gloo, _return_at_once, "cpu"
         if kind == "plink":
             from plink.runtime.allreduce.backend import PlinkProcessGroup as group_of
+        elif kind == "nccl":
+            self._device = rank_gpu(torch)
+            group_of, self._synchronize = nccl_group, torch.cuda.synchronize
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         torch.set_num_threads(1)
         # Every order has its own connections to every rank: a login's 1,024 files suffice for ten orders of 40 ranks.
@@ -67,13 +69,15 @@ class _TorchRank:
         self._torch, self._max, self._is_plink = torch, dist.ReduceOp.MAX, kind == "plink"
 
     def vector(self, value: float, elements: int) -> Any:
-        return self._torch.full((elements,), value, dtype=self._torch.float32)
+        return self._torch.full((elements,), value, dtype=self._torch.float32, device=self._device)
 
     def barrier(self) -> None:
+        self._synchronize()
         self._base.barrier().wait()
 
     def all_reduce(self, order: int, data: Any) -> None:
         self._groups[order].allreduce([data]).wait()
+        self._synchronize()
 
     def is_all(self, data: Any, value: float) -> bool:
         return bool(self._torch.all(data == value))
@@ -92,10 +96,50 @@ class _TorchRank:
         raise RuntimeError(text)
 
 
+def _return_at_once() -> None:
+    """Collectives in host memory are done when their handle is."""
+
+
+def nccl_group(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
+    """Return a group of NCCL, which reads its variables when the first collective connects it."""
+    import torch.distributed
+
+    dist: Any = torch.distributed
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    return dist.ProcessGroupNCCL(store, rank, size, options)
+
+
+def rank_gpu(torch: Any) -> str:
+    """Return this rank's GPU, made the current one; where ranks share GPUs, in turns.
+
+    :raises SystemExit: where there is none that NCCL can use.
+    """
+    if not torch.cuda.is_available():
+        raise SystemExit(f"PyTorch {torch.__version__} finds no CUDA GPU here")
+    if not torch.distributed.is_nccl_available():
+        raise SystemExit(f"PyTorch {torch.__version__} was built without NCCL")
+    index = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count()
+    torch.cuda.set_device(index)
+    return f"cuda:{index}"
+
+
+def _gpu_failure(error: Exception) -> str:
+    """Return what CUDA or NCCL reports, in a line; their messages go on for pages."""
+    text = str(error)
+    if "out of memory" in text:
+        return "the GPU is out of memory: every order takes some of it; use fewer orders, or a smaller size"
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    # NCCL's own words stand last, CUDA's first (of too many MPS clients, for one).
+    return next((line for line in lines if "MPS" in line), lines[-1] if "NCCL" in text else lines[0])
+
+
 class _MpiRank:
     """Rank of MPI (mpi4py), one communicator an order."""
 
     def __init__(self, places: list[list[int]]) -> None:
+        from mpi4py import MPI  # hosts of other algorithms may lack it
+
         self._mpi, self._world = MPI, MPI.COMM_WORLD
         self.rank, self.size = self._world.rank, self._world.size
         self._orders = [self._world.Split(0, row[self.rank]) for row in places]
@@ -128,8 +172,17 @@ class _MpiRank:
 def main(word: str) -> None:
     """Measure as one rank."""
     config = unpack_config(word)
-    kind, places, sizes_bytes = config["kind"], config["places"], config["sizes_bytes"]
-    process = _MpiRank(places) if kind == "mpi" else _TorchRank(kind, places)
+    kind, places = config["kind"], config["places"]
+    try:
+        _measure(_MpiRank(places) if kind == "mpi" else _TorchRank(kind, places), config["sizes_bytes"], config)
+    except RuntimeError as error:  # torch's own for CUDA and NCCL are below it
+        if kind != "nccl":
+            raise
+        raise SystemExit(_gpu_failure(error)) from None
+
+
+def _measure(process: "_TorchRank | _MpiRank", sizes_bytes: list[int], config: dict[str, Any]) -> None:
+    """Time the orders in turns."""
     for repeat in range(-config["warm_up"], config["repeats"]):
         seconds = []
         for order, size_bytes in enumerate(sizes_bytes):

@@ -2,7 +2,11 @@
 
 import importlib.util
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +14,7 @@ import pytest
 
 from tests.conftest import Lab, plink
 from tests.lab.jobs import write_hosts
+from tests.runtime.ranks import wait_until
 
 pytestmark = pytest.mark.lab
 NO_MPI = shutil.which("mpirun") is None or importlib.util.find_spec("mpi4py") is None
@@ -86,3 +91,47 @@ def test_a_job_that_takes_too_long_is_ended(probed: Path) -> None:
     done = plink(*words, cwd=probed, timeout=120)
     assert done.returncode == 1
     assert "(--timeout)" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there may be a GPU")
+def test_nccl_without_a_gpu_names_the_host_and_keeps_a_choice(probed: Path) -> None:
+    words = ("check", "cloud.json", "--measure", *SMALL, "--algo", "nccl-ring", "--env", "NCCL_ALGO=Tree")
+    done = plink(*words, cwd=probed, timeout=120)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("plink: error:")]
+    assert "on node-" in line
+    assert "finds no CUDA GPU here" in line
+    assert "NCCL_ALGO=Tree is kept" in done.stderr
+
+
+def ranks_that_time(folder: Path) -> dict[int, int]:
+    """The processes of the job by rank; its workspace is below the folder."""
+    processes = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes()
+            variables = dict(pair.partition(b"=")[::2] for pair in (entry / "environ").read_bytes().split(b"\0"))
+        except OSError:  # no process, or it has ended
+            continue
+        if variables.get(b"PLINK_TEST_FOLDER") == str(folder).encode() and b"order_timing.py" in words:
+            processes[int(variables[b"RANK"])] = int(entry.name)
+    return processes
+
+
+def test_a_rank_that_dies_is_named_and_ends_the_others(probed: Path, tmp_path: Path) -> None:
+    """They would wait for it, by NCCL for ever."""
+    options = ("--size", "256MB", "--orders", "2", "--repeats", "50", "--env", f"PLINK_TEST_FOLDER={tmp_path}")
+    job = subprocess.Popen(
+        [sys.executable, "-m", "plink", "check", "cloud.json", "--measure", *options, "-o", "dead.json"],
+        cwd=probed, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wait_until(lambda: len(ranks_that_time(tmp_path)) == 4)
+        os.kill(ranks_that_time(tmp_path)[2], signal.SIGKILL)
+        _, errors = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    assert job.returncode == 1
+    host = json.loads((probed / "cloud.json").read_text())["hosts"][2]["name"]
+    assert f"gloo: rank 2 on {host} failed" in errors
+    assert ranks_that_time(tmp_path) == {}

@@ -40,7 +40,8 @@ _log = logging.getLogger("plink.check")
 # Of the search for the cheapest order: with moves instead of seconds a seed gives the same orders.
 _SEARCH_MOVES = 20_000
 _WARM_UP_ROUNDS = 1
-_MPI, _GLOO = "openmpi-", "gloo"
+_MPI, _GLOO, _NCCL = "openmpi-", "gloo", "nccl"
+_NCCL_ALGO = "NCCL_ALGO"
 _MAX_ARGUMENT_CHARS = 100_000  # Linux: an argument of 128 KB is too long
 _LAST_LINES = 5
 _SIZE_STEP, _SMALLEST_BYTES, _MAX_SIZES, _ELEMENT_BYTES = 4, 1000, 7, 4
@@ -189,10 +190,10 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
     :raises PlinkError: when the job fails or reports no times.
     """
     hosts, orders = planned.network.hosts, planned.orders
-    is_mpi = planned.algo.startswith(_MPI)
+    kind = _kind(planned.algo)
     argument = program.pack_config(
         {
-            "kind": "mpi" if is_mpi else "gloo" if planned.algo == _GLOO else "plink",
+            "kind": kind,
             "places": [_positions(order, hosts) for order, _ in orders],
             "sizes_bytes": planned.sizes_bytes,
             "warm_up": _WARM_UP_ROUNDS,
@@ -213,7 +214,7 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         context = RunContext(
             RunObserver(sink, progress=progress), time.monotonic, folder, planned.network.host_identities
         )
-        result = runner_named("mpirun" if is_mpi else "ssh", lambda: connector).run(job, hosts, context)
+        result = runner_named("mpirun" if kind == "mpi" else "ssh", lambda: connector).run(job, hosts, context)
     if (failure := result.failure) is not None:
         last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:]) or "it printed nothing"
         failed_process = "the launcher" if failure.rank is None else f"rank {failure.rank} on {failure.host}"
@@ -229,7 +230,8 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         )
         for k, (order, cost) in enumerate(orders)
     )
-    groups = planned.options.groups if "groups" in ALGORITHMS[planned.algo].options else None
+    takes_groups = planned.algo in ALGORITHMS and "groups" in ALGORITHMS[planned.algo].options  # a mix takes none
+    groups = planned.options.groups if takes_groups else None
     return BenchmarkRun(
         algo=planned.algo,
         model=planned.model,
@@ -239,6 +241,13 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         groups=UNSET if groups is None else tuple(map(tuple, groups)),
         runs=tuple(timings),
     )
+
+
+def _kind(algo: str) -> str:
+    """Return what runs an algorithm, in :func:`plink.runtime.order_timing.pack_config`'s words."""
+    if algo.startswith(_MPI):
+        return "mpi"
+    return _GLOO if algo == _GLOO else _NCCL if algo.startswith(_NCCL) else "plink"
 
 
 def _typed(name: str, value: int | bool) -> str:
@@ -257,15 +266,18 @@ def _positions(order: Order, hosts: Hosts) -> list[int]:
 def _job(planned: PlannedBenchmark, argument: str, folder: Path) -> Job:
     """Return the job; its files are in the folder."""
     request, hosts = planned.request, planned.network.hosts
-    env = dict(LIBRARY_ENVIRONMENT.get(planned.algo, {}))
+    env, kind = dict(LIBRARY_ENVIRONMENT.get(planned.algo, {})), _kind(planned.algo)
     if hosts.lab is not None:  # every lab host believes it has the machine's cores to itself
         env |= {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
-    if planned.algo != _GLOO and not planned.algo.startswith(_MPI):
+    if kind == "plink":
         env |= _schedule_environment(planned)
+    chosen = request.env.get(_NCCL_ALGO)
+    if kind == _NCCL and chosen not in (None, env.get(_NCCL_ALGO)):
+        _log.warning("--env %s=%s is kept: what is timed may not be %s", _NCCL_ALGO, chosen, planned.algo)
     env |= request.env
     text = Path(program.__file__).read_text()
     limits: dict[str, Any] = {"timeout_s": request.timeout_s, "interface": request.interface}
-    if planned.algo.startswith(_MPI):  # no agent of ours is there to copy the program: it travels as a word
+    if kind == "mpi":  # no agent of ours is there to copy the program: it travels as a word
         python = request.python or (sys.executable if hosts.lab is not None else "python3")
         return Job(python, ("-c", text, argument), ("/",), env=env, **limits)
     programs = folder / "program"

@@ -36,8 +36,8 @@ class CheckRequest(FeatureRequest):
         tuple[str, ...],
         Text("[gloo|ring|...]", _algorithms, repeated=True),
         _benchmark(
-            "gloo (PyTorch's own), openmpi-... (mpirun with mpi4py) or any algorithm, by plink's backend; repeat for "
-            "several; default: gloo.",
+            "gloo (PyTorch's own), nccl, nccl-ring or nccl-tree (on GPUs), openmpi-... (mpirun with mpi4py) or any "
+            "algorithm, by plink's backend; repeat for several; default: gloo.",
             ("--algo",),
         ),
     ] = field(default_factory=lambda: _algorithms(()))
@@ -122,11 +122,11 @@ class CheckRequest(FeatureRequest):
             raise UsageError("--algo: name one at least")
         if self.measure:
             from solvers.checking import MIN_ORDERS
-            from solvers.schedules.catalogue import ALGORITHMS
+            from solvers.costs.by_name import NAMES
 
             if self.min_spearman is not None and self.orders < MIN_ORDERS:
                 raise UsageError(f"--orders {self.orders}: {MIN_ORDERS} at least are needed for --min-spearman")
-            runnable = [name for name in ALGORITHMS if not name.startswith("nccl-") and name != "lightgbm"]
+            runnable = [name for name in NAMES if name != "lightgbm"]
             for name in self.algorithms:
                 if name not in runnable:
                     raise no_choice("--algo", name, runnable)

@@ -26,7 +26,7 @@ RUNS, TRUTH = {"results": Path("check.json")}, {"truth": Path("truth")}
         ({**RUNS, "seed": 1}, "--seed goes with --measure"),
         ({**TRUTH, "model": "latency"}, "--model goes with --measure"),
         ({**TRUTH, "calibrate": True}, "--calibrate goes with --measure"),
-        ({"measure": True, "algorithms": ("nccl",)}, "--algo nccl: .*choose one of ring"),
+        ({"measure": True, "algorithms": ("lightgbm",)}, "--algo lightgbm: .*choose one of ring"),
         ({"measure": True, "min_spearman": 0.9, "orders": 3}, "--orders 3: 4 at least"),
         ({"measure": True, "size_bytes": 3.0}, "--size 3"),
         ({"measure": True, "orders": 1}, "--orders 1"),

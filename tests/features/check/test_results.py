@@ -151,7 +151,7 @@ def test_file_content_is_escaped(here: Path) -> None:
         (["--results", "good.json", "--model", "latency"], 2, "--model goes with --measure, or with NETWORK"),
         (["cloud.json", "--measure", "--dry-run", "-o", "x"], 2, "-o: --dry-run measures nothing"),
         (["--results", "cloud.json"], 2, "schema: expected 'plink.check/1' or 'plink.demo/1'"),
-        (["--measure", "--algo", "nccl"], 2, "choose one of ring"),
+        (["--measure", "--algo", "lightgbm"], 2, "choose one of ring"),
         (["cloud.json", "--results", "unrelated.json"], 4, "is not one of the hosts in cloud.json"),
         (["--results", "none.json"], 2, "checks[0].ranks: expected a whole number >= 1"),
         (["cloud.json", "--results", "plain.json"], 2, "omit NETWORK"),
