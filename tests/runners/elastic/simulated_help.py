@@ -16,7 +16,7 @@ from plink.runtime.elastic.helping import messages as m
 from plink.runtime.elastic.helping.help_network import HelpNetwork
 from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing, helpees
 from plink.runtime.elastic.helping.sides import Helpee, Helper, HelpSession
-from plink.runtime.elastic.transport.messages import HelpResult, Message, Read, Status, Wanted
+from plink.runtime.elastic.transport.messages import HelpResult, Message, Read, RowRequest, Status
 from plink.runtime.elastic.transport.records import ConnectionLost
 from plink.runtime.elastic.worker.clock_work import Grain
 from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
@@ -228,7 +228,7 @@ class SimulatedRebalancer:
                 generation=request.generation,
                 clock=request.clock,
                 state=request.state,
-                wanted=(Wanted(0, range(app.shards)),),
+                wanted=(RowRequest(0, range(app.shards)),),
             )
             try:
                 answer = self._host.ask(self._client, word)

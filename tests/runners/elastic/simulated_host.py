@@ -26,7 +26,7 @@ from plink.runtime.elastic.node import _MAX_CONCURRENT_MOVES, Node
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.request_handlers import LONG_HANDLERS, MAX_RETRIES, MOVING
 from plink.runtime.elastic.transport.connection import StoreConfig
-from plink.runtime.elastic.transport.messages import Read, Status, Wanted
+from plink.runtime.elastic.transport.messages import Read, RowRequest, Status
 from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runners.elastic.simulated_help import SimulatedHelping
@@ -285,7 +285,7 @@ class SimulatedHost(Node):
         reader._host, reader.number = self, -1
         reader._client = self.client(-1, request.clock, request.generation)
         for partition in range(self.app.partitions):
-            wanted = Wanted(0, range(self.app.shards))
+            wanted = RowRequest(0, range(self.app.shards))
             try:
                 word = Read(
                     partition,

@@ -11,7 +11,7 @@ from plink.model.rules.dssp import DSSP
 from plink.model.transfers.arbiter import ASSUMED_BYTES_S
 from plink.runtime.elastic.arrays.layout import run_of
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
-from plink.runtime.elastic.transport.messages import Announce, Message, Read, ServerAnswer, Wanted
+from plink.runtime.elastic.transport.messages import Announce, Message, Read, RowRequest, ServerAnswer
 from plink.runtime.elastic.worker.primaries import PrimaryAddress, RolledBack
 from plink.runtime.elastic.worker.worker import RELEASED, Assigned
 from plink.runtime.elastic.worker.worker_threads import WorkerThreads, _Running
@@ -122,7 +122,7 @@ class SimulatedWorker:
         now = self._client.now
         for partition in sorted(self._left) if now else ():
             rows = range(self._host.app.shards)
-            wanted = Wanted(0, rows)
+            wanted = RowRequest(0, rows)
             generation = self._client.generation
             word = Read(
                 partition,
@@ -130,7 +130,7 @@ class SimulatedWorker:
                 generation=generation,
                 clock=now,
                 state=self._client.needed_state,
-                wanted=(wanted, Wanted(1, range(1))) if self._host.app.drops else (wanted,),
+                wanted=(wanted, RowRequest(1, range(1))) if self._host.app.drops else (wanted,),
             )
             if (answer := self._ask(word)) is not None:
                 self._left.discard(partition)

@@ -25,7 +25,7 @@ from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.helping.messages import HelpMessage
 from plink.runtime.elastic.transport import messages as m
 from plink.runtime.elastic.transport import wire
-from plink.runtime.elastic.transport.messages import PartKind, Status, Wanted
+from plink.runtime.elastic.transport.messages import PartKind, RowRequest, Status
 from plink.runtime.elastic.transport.wire import Kind
 
 PATH = Path(__file__).with_suffix(".json")
@@ -110,7 +110,7 @@ def _sent() -> list[str]:
     layout = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
     blocks = (RowBlock(0, range(1, 3), vectors), RowBlock(1, range(1), np.array([[8]])))
-    wanted = (Wanted(0, range(1, 3)), Wanted(1, np.array([0, 2], dtype=np.uint32)))
+    wanted = (RowRequest(0, range(1, 3)), RowRequest(1, np.array([0, 2], dtype=np.uint32)))
     others = {"text": "t", "blocks": blocks, "wanted": wanted, "status": Status.WAITING}
     result = []
     for kind in (m.ServerAnswer, m.UpdateAnswer, m.Grant, *m.ServerRequest.__subclasses__()):

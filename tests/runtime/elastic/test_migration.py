@@ -11,7 +11,15 @@ from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import Connection
-from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, PartKind, Read, Status, Wanted
+from plink.runtime.elastic.transport.messages import (
+    Activate,
+    Message,
+    PartitionPart,
+    PartKind,
+    Read,
+    RowRequest,
+    Status,
+)
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
 from tests.runtime.elastic.stores import hand_over, store, together, wait_for
 from tests.runtime.elastic.test_repeats import LAYOUT, update
@@ -201,7 +209,7 @@ def test_a_read_that_fails_harms_no_other() -> None:
         run.open(1)
         primary = run.servers[0].actor(0)
         read = Read(0, worker=0, clock=1, state=0)
-        reads = [structs.replace(read, wanted=(Wanted(table, range(4)),)) for table in (7, 0)]
+        reads = [structs.replace(read, wanted=(RowRequest(table, range(4)),)) for table in (7, 0)]
 
         def add() -> None:
             wait_for(lambda: len(primary._waiting) == 2)

@@ -12,7 +12,7 @@ from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.snapshot import PartitionStatus
 from plink.runtime.elastic.server import Server
-from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Read, Status, Wanted
+from plink.runtime.elastic.transport.messages import Activate, Message, PartitionPart, Read, RowRequest, Status
 from plink.runtime.elastic.transport.records import ConnectionLost
 from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.primaries import RolledBack
@@ -350,7 +350,7 @@ def test_a_client_that_was_sent_on_is_not_kept_at_those_who_serve_no_more() -> N
 
         def asks() -> int:
             """Over the same connection, as one who has heard of no move."""
-            message = Read(0, worker=0, clock=0, state=-1, wanted=(Wanted(0, range(4)),))
+            message = Read(0, worker=0, clock=0, state=-1, wanted=(RowRequest(0, range(4)),))
             answer = client._connections[first.address, 0].ask(message)
             assert answer.text in ("", second.address, third.address)
             return len(second.listener._channels)

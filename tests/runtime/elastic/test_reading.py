@@ -17,12 +17,12 @@ from plink.runtime.elastic.partition.partition import Partition
 from plink.runtime.elastic.replica.partition_replica import PartitionReplica
 from plink.runtime.elastic.replica.snapshot import Role
 from plink.runtime.elastic.transport.connection import StoreConfig
-from plink.runtime.elastic.transport.messages import Message, Read, Status, Update, Wanted
+from plink.runtime.elastic.transport.messages import Message, Read, RowRequest, Status, Update
 from tests.runtime.elastic.stores import HANGS_S, KEYS
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
 CONFIG = StoreConfig(LAYOUT, KEYS, BSP())
-READ = Read(0, state=-1, wanted=(Wanted(0, range(4)),))
+READ = Read(0, state=-1, wanted=(RowRequest(0, range(4)),))
 
 
 @pytest.fixture

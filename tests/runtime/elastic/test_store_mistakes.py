@@ -15,7 +15,7 @@ from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.transport import connection as listener_module
 from plink.runtime.elastic.transport.connection import StoreConfig
 from plink.runtime.elastic.transport.keys import RunKeys
-from plink.runtime.elastic.transport.messages import Read, Wanted
+from plink.runtime.elastic.transport.messages import Read, RowRequest
 from plink.runtime.elastic.transport.records import Forged
 from plink.runtime.elastic.worker.client import Client
 from plink.runtime.elastic.worker.primaries import Timeouts, Unanswered
@@ -163,7 +163,7 @@ def test_an_answer_to_another_question_is_not_taken() -> None:
     """A connection that was left in the midst of an exchange is closed; an answer names its question."""
     with store(COUNTS) as run:
         run.open(1)
-        asks = [Read(0, worker=0, state=-1, wanted=(Wanted(0, range(rows)),)) for rows in (1, 2)]
+        asks = [Read(0, worker=0, state=-1, wanted=(RowRequest(0, range(rows)),)) for rows in (1, 2)]
         with contextlib.closing(run.servers[0].connection(run.servers[0].address)) as line:
             line.post(asks[0])
             line.post(asks[1])

@@ -13,7 +13,7 @@ from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition
-from plink.runtime.elastic.transport.messages import Read, Status, Update, Wanted
+from plink.runtime.elastic.transport.messages import Read, RowRequest, Status, Update
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stores import hand_over, store, wait_for
 
@@ -115,7 +115,7 @@ def test_what_several_workers_add_at_a_clock(dtype: str, rule: Rule, some: bool)
         assert run.servers[0].status()[1].clocks == (-1, 0)
         primary = run.servers[0].actor(1)
         for message in (
-            Read(1, worker=0, clock=2, state=1, wanted=(Wanted(0, range(3)),)),
+            Read(1, worker=0, clock=2, state=1, wanted=(RowRequest(0, range(3)),)),
             Update(1, worker=0, clock=2, last=True),
             Update(1, worker=1, clock=1, last=True),
         ):
@@ -178,7 +178,7 @@ def test_a_partition_that_moves_takes_it_along(dtype: str, rule: Rule, drains: b
             update = Update(1, worker=worker, clock=0, last=True, blocks=block(dtype, most(dtype)))
             assert (old.actor(1).ask(update).status is Status.OK) == (worker == 0)
         hand_over(old, 1, new.address, 1)
-        read = Read(1, worker=0, clock=1, state=0, wanted=(Wanted(0, range(3)),))
+        read = Read(1, worker=0, clock=1, state=0, wanted=(RowRequest(0, range(3)),))
         for server in (new, old):  # which asks the other one
             with contextlib.closing(server.connection(server.address)) as line:
                 answer = line.ask(read)

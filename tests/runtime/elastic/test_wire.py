@@ -15,7 +15,7 @@ from plink.elastic import Table
 from plink.runtime.elastic.arrays.layout import Layout, Rows
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.transport import messages, wire
-from plink.runtime.elastic.transport.messages import PartKind, Read, Status, Update, Wanted
+from plink.runtime.elastic.transport.messages import PartKind, Read, RowRequest, Status, Update
 from plink.runtime.elastic.transport.records import ConnectionLost, Forged
 from plink.runtime.elastic.transport.wire import receive, send
 
@@ -68,7 +68,7 @@ def test_what_is_sent_arrives(data: st.DataObject, kind: type[Any], first: Rows,
         RowBlock(1, second, np.arange(len(second))[:, None] - 5),
         RowBlock(0, first, np.random.default_rng(1).standard_normal((len(first), 3)).astype(np.float32)),
     )
-    lists = {"blocks": blocks if full else (), "wanted": (Wanted(0, first),) if full else ()}
+    lists = {"blocks": blocks if full else (), "wanted": (RowRequest(0, first),) if full else ()}
     values: dict[str, Any] = {"partition": 1}
     for field in structs.fields(kind)[1:]:
         usual = st.booleans() if field.type is bool else st.integers(0, 1 << 60)
@@ -118,7 +118,7 @@ def test_a_message_with_one_byte_changed_or_cut_is_a_message_or_refused(place: i
 
 def test_invalid_message_is_named() -> None:
     pipe = Pipe()
-    wanted = Wanted(0, range(0, 5))
+    wanted = RowRequest(0, range(0, 5))
     send(pipe, Read(1, wanted=(wanted,)), LAYOUT)
     good = pipe.content
     head = wire._HEADER.size

@@ -57,7 +57,7 @@ def test_a_pod_that_carries_less_than_its_racks_is_confirmed() -> None:
 
 
 @pytest.mark.parametrize("limit", ["hosts", "groups", None])
-def test_pods_without_a_bottleneck_of_their_own_are_no_tier(limit: LimitedBy | None) -> None:
+def test_pod_with_faster_uplink_than_its_racks_adds_no_tier(limit: LimitedBy | None) -> None:
     below = [row(rack, 2.0, 2.0) for rack in RACKS]
     assert confirmed_rows([row(PODS[0], 3.9, 3.8), row(PODS[1], 3.5, 3.3)], below) == []
     assert confirmed_rows([row(PODS[0], 1.0, 1.0, limit), row(PODS[1], None, None, None)], below) == []

@@ -28,7 +28,7 @@ class Status(IntEnum):
     REFUSED = 6  # the text says why; asking again is of no use
 
 
-class Wanted(NamedTuple):
+class RowRequest(NamedTuple):
     """Rows of one table that a read requests, or an update for the clock after it."""
 
     table: int
@@ -94,7 +94,7 @@ class Read(ServerRequest[ServerAnswer], frozen=True):
     generation: int = 0
     clock: int = 0
     state: int = 0
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[RowRequest, ...] = ()
 
 
 class Update(ServerRequest[UpdateAnswer], frozen=True):
@@ -114,7 +114,7 @@ class Update(ServerRequest[UpdateAnswer], frozen=True):
     unsent: bool = False
     blocks: Blocks = ()
     state: int = 0
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[RowRequest, ...] = ()
 
 
 class ReplicationDelta(ServerRequest[ServerAnswer], frozen=True):

@@ -25,7 +25,7 @@ from plink.runtime.elastic.arrays.array_pool import empty
 from plink.runtime.elastic.arrays.layout import Indices, Layout, Rows, rising
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.transport import messages as m
-from plink.runtime.elastic.transport.messages import Message, PartKind, Status, Wanted
+from plink.runtime.elastic.transport.messages import Message, PartKind, RowRequest, Status
 from plink.runtime.elastic.transport.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
@@ -120,12 +120,12 @@ def answer_to(request: m.ServerRequest[m.AnswerKind]) -> type[m.AnswerKind]:
     return cast(type[m.AnswerKind], kind)
 
 
-def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[Wanted, ...]]:
+def requests_by_partition(layout: Layout, rows: Mapping[int, Indices]) -> dict[int, tuple[RowRequest, ...]]:
     """Return what to request of each partition, for rows by table, which rise."""
-    result: dict[int, tuple[Wanted, ...]] = {}
+    result: dict[int, tuple[RowRequest, ...]] = {}
     for table, requested in rows.items():
         for partition, _, local in layout.cut(requested):
-            result[partition] = (*result.get(partition, ()), Wanted(table, local))
+            result[partition] = (*result.get(partition, ()), RowRequest(table, local))
     return result
 
 
@@ -141,7 +141,7 @@ def send(channel: Channel, message: Message | m.ServerRequest[Any], layout: Layo
     partition, status, flags, worker, generation, term, sequence, clock, before, version = numbers
     for place, bit in form.bits:
         flags |= bit * values[place]
-    parts: Sequence[RowBlock | Wanted] = (*blocks, *wanted)
+    parts: Sequence[RowBlock | RowRequest] = (*blocks, *wanted)
     text = words.encode()
     assert len(text) <= _MAX_TEXT_BYTES, f"{len(text)} bytes of text"
     heads, arrays = bytearray(), []
@@ -189,7 +189,7 @@ def receive(channel: Channel, layout: Layout, answer: type[m.ServerAnswer] = m.S
     _check(heads, partition, body_bytes, layout)
     message = bytes(_filled(channel, text_bytes)).decode(errors="replace") if text_bytes else ""
     blocks: list[RowBlock] = []
-    wanted: list[Wanted] = []
+    wanted: list[RowRequest] = []
     for head in heads:
         part = _receive_part(channel, head, layout, partition)
         if isinstance(part, RowBlock):
@@ -220,7 +220,7 @@ def _check(heads: Sequence[tuple[int, int, int, int]], partition: int, body: int
 
 def _receive_part(
     channel: Channel, head: tuple[int, int, int, int], layout: Layout, partition: int
-) -> RowBlock | Wanted:
+) -> RowBlock | RowRequest:
     table, form, start, count = head
     rows: Rows = range(start, start + count)
     if form & _NUMBERED:
@@ -230,7 +230,7 @@ def _receive_part(
             raise Forged(f"row numbers of table {table} that do not rise or are not there")
         rows = numbers
     if not form & _WITH_VALUES:
-        return Wanted(table, rows)
+        return RowRequest(table, rows)
     shape = layout.tables[table]
     values = empty(count, shape.width, shape.dtype)
     _fill(channel, values)
