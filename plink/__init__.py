@@ -72,6 +72,7 @@ _HOMES = {
     "plink.model.embedding": ("NetworkEmbedding",),
     "plink.model.groups": ("Groups", "read_groups"),
     "plink.model.hosts": ("Host", "Hosts", "parse_hosts", "read_hosts"),
+    "plink.model.mesh": ("Mesh", "ModelShape", "make_mesh", "read_mesh"),
     "plink.model.network": ("Network", "read_network"),
     "plink.model.order": ("RankOrder", "read_order"),
     "plink.model.pipeline.plan": ("PipelinePlan", "read_pipeline"),

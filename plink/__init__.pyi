@@ -77,6 +77,10 @@ from plink.model.hosts import Host as Host
 from plink.model.hosts import Hosts as Hosts
 from plink.model.hosts import parse_hosts as parse_hosts
 from plink.model.hosts import read_hosts as read_hosts
+from plink.model.mesh import Mesh as Mesh
+from plink.model.mesh import ModelShape as ModelShape
+from plink.model.mesh import make_mesh as make_mesh
+from plink.model.mesh import read_mesh as read_mesh
 from plink.model.network import Network as Network
 from plink.model.network import read_network as read_network
 from plink.model.order import RankOrder as RankOrder
