@@ -116,8 +116,9 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     """True: lower_bound and proven speak of orders without the pairs that nobody measured; absent where all pairs are
     known."""
     bound_by: str | Unset | None = UNSET
-    """What the bound rests on: all rings, 1-tree, 2-connected threshold, links, rounds, z3, all orders (each
-    was tried), or that all orders cost the same; null when no bound is known."""
+    """What the bound rests on: all rings, 1-tree, 2-connected threshold, links, rounds, z3, cuts (what crosses a
+    group's links at least, by its size), assignment (of ranks to groups), all orders (each was tried), or that all
+    orders cost the same; null when no bound is known."""
     estimated_bound: bool | Unset = UNSET
     """True: lower_bound and gap rest on predicted round trips, so an order below the bound may exist; absent else."""
     proven: bool | Unset = UNSET

@@ -19,11 +19,12 @@ from solvers.costs.by_name import MESH, SIMULATED, parts_of, pattern_for
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
+from solvers.ordering.crossing import least_of_clusters, rates_of_hosts
 from solvers.ordering.one_tree import ring_bound, two_connected_threshold
-from solvers.ordering.problem import RINGS, OrderingProblem
+from solvers.ordering.problem import RINGS, OrderingProblem, OrderingResult
 from solvers.schedules.catalogue import schedule_for
 
-LINKS = "links"
+LINKS, CUTS = "links", "cuts"
 _ROUNDED_DOWN = 1 - 1e-9  # relative errors of sums of thousands of shares are smaller
 _MAX_UNITS = 1024  # of which every number is priced as a group; more take seconds
 _MAX_CHAINED_HOPS = 50_000  # whose dependencies are followed; more take seconds
@@ -120,20 +121,6 @@ def pattern_bound(
     return float((longest / 2 + worst) @ pattern.repeat)
 
 
-def rates_of_hosts(fabric: Fabric, hosts: npt.NDArray[np.intp], model: str) -> tuple[Vector, Vector]:
-    """Return the most that each host sends, and receives, by a model with bytes, Gbit/s, two of shape (H,)."""
-    rate_out, rate_in = (ends.host_gbps()[hosts] for ends in fabric.resources)
-    if model == "alpha-beta" and fabric.pair_gbps is not None:
-        # A pair without a measured rate might be fast; a host sends nothing to itself, whatever its diagonal says.
-        pair = np.nan_to_num(fabric.pair_gbps[np.ix_(hosts, hosts)], nan=np.inf)
-        np.fill_diagonal(pair, 0.0)
-        rate_out, rate_in = pair.max(axis=1), pair.max(axis=0)
-        if fabric.paths is not None:  # interfaces send side by side, none faster than the best pair
-            interfaces = np.bincount(fabric.paths.host_of)[hosts]
-            rate_out, rate_in = rate_out * interfaces, rate_in * interfaces
-    return rate_out, rate_in
-
-
 def _depth(pattern: Pattern) -> int:
     """Return the number of hops in the longest chain."""
     depth: dict[int, int] = {}
@@ -142,6 +129,11 @@ def _depth(pattern: Pattern) -> int:
         for hop_id, start, end in zip(level.places.tolist(), level.starts.tolist(), ends, strict=True):
             depth[hop_id] = 1 + max((depth[k] for k in level.waits[start:end].tolist()), default=0)
     return max(depth.values(), default=0)
+
+
+def with_link_bound(result: OrderingResult, problem: OrderingProblem) -> OrderingResult:
+    """Return the result with :func:`link_bound` where that is greater than its own bound."""
+    return result.with_bound(link_bound(problem), CUTS if problem.algo == MESH else LINKS)
 
 
 def link_bound(problem: OrderingProblem) -> float | None:
@@ -153,6 +145,10 @@ def link_bound(problem: OrderingProblem) -> float | None:
     """
     if problem.model == "latency" or len(problem.hosts) < 2:
         return None
+    if problem.algo == MESH:
+        from solvers.ordering.mesh_bounds import cut_bound  # it imports SciPy's solvers
+
+        return cut_bound(problem) * _ROUNDED_DOWN
     return sum(weight * _bound(problem, name) for weight, name in parts_of(problem.algo, problem.size_bytes))
 
 
@@ -232,64 +228,14 @@ def least_leaving(sent: tuple[Ints, Ints, Vector], number: int, size_bytes: floa
     if number <= _MAX_UNITS:
         table = np.zeros((number, number))
         table[source, target] = moved
-        np.maximum(leaving, _least_of_clusters(table), out=leaving)
+        np.maximum(leaving, least_of_clusters(table), out=leaving)
     leaving[[0, -1]] = 0.0
     return leaving
-
-
-def _least_of_clusters(sent: Matrix) -> Vector:
-    """Return the least bytes that leave k units, shape (N + 1,), by clusters; ``sent``, shape (N, N), between units.
-
-    A cluster is two smaller ones. Of k units in it, i in the one and the others in the other, what stays in the cluster
-    but leaves the k is at least what does in the two, and what these send each other at least. Clusters of units that
-    exchange most are exact for exchanges of all with all, and for aligned blocks of a hypercube, which have the least
-    edges to the outside (Harper, SIAM J. 1964); those of units that exchange with the same ones, for servers.
-    """
-    from scipy.cluster.hierarchy import linkage
-
-    if np.allclose(sent.sum(axis=0), sent.sum(axis=1)):  # then as much enters any set as leaves it
-        sent = (sent + sent.T) / 2
-    both = sent + sent.T
-    apart = both.max() - both[np.triu_indices(len(sent), 1)]
-    best = np.zeros(len(sent) + 1)
-    for joins in (linkage(apart, "average"), linkage(np.hstack([sent, sent.T]), "average")):
-        clusters = [(np.array([k]), np.zeros(2)) for k in range(len(sent))]
-        for a, b in joins[:, :2].astype(int).tolist():
-            (left, of_left), (right, of_right) = sorted((clusters[a], clusters[b]), key=lambda pair: len(pair[0]))
-            between = _least_between(sent[np.ix_(left, right)]) + _least_between(sent[np.ix_(right, left)]).T
-            joined = np.full(len(left) + len(right) + 1, np.inf)
-            for k in range(len(left) + 1):
-                part = joined[k : k + len(right) + 1]
-                np.minimum(part, of_left[k] + of_right + between[k], out=part)
-            clusters.append((np.concatenate([left, right]), joined))
-        np.maximum(best, clusters[-1][1], out=best)
-    return best
-
-
-def _least_between(sent: Matrix) -> Matrix:
-    """Return no more than any i rows send to all but any j columns, shape (I + 1, J + 1).
-
-    :param sent: shape (I, J).
-    """
-    most = np.zeros((sent.shape[0] + 1, sent.shape[1] + 1))  # that i rows send to j columns
-    most[1:, 1:] = np.minimum(_most_of_rows(sent), _most_of_rows(sent.T).T)
-    of_rows, of_columns = (np.concatenate([[0.0], np.cumsum(np.sort(sent.sum(axis=axis)))]) for axis in (1, 0))
-    # All that they send, less what goes to these columns; all that the others get, less what other rows send them.
-    least = np.maximum(of_rows[:, None] - most, of_columns[None, ::-1] - most[::-1, ::-1])
-    return np.asarray(np.maximum(least, 0.0))
-
-
-def _most_of_rows(sent: Matrix) -> Matrix:
-    """Return the sum of the i rows that have most in j columns of their own, shape (I, J), i and j from 1."""
-    of_row = np.cumsum(-np.sort(-sent, axis=1), axis=1)
-    return np.asarray(np.cumsum(-np.sort(-of_row, axis=0), axis=0))
 
 
 def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float:
     """Return what messages that wait for each other need at least, microseconds."""
     fabric, hosts, ranks = problem.fabric, problem.hosts, pattern.ranks
-    if name == MESH:
-        return 0.0  # one operation waits for the other, but ranks of different groups do not
     apart = ~np.eye(len(hosts), dtype=bool)
     us_per_byte = 1 / (_flow_gbps(fabric, problem.model)[np.ix_(hosts, hosts)] * BYTES_PER_US)
     latency = fabric.rtt_us[np.ix_(hosts, hosts)] / 2 + fabric.overhead_us

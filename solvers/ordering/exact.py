@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.costs.by_name import MIXED, pattern_for
+from solvers.costs.by_name import MESH, MIXED, pattern_for
 from solvers.costs.closed_forms import CostProblem, closed_form
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US
@@ -213,6 +213,11 @@ def _solve(problem: OrderingProblem, result: OrderingResult, seed: int, budget: 
     feasible = problem.feasible
     if result.is_optimal or problem.algo in MIXED or len(problem.hosts) < 3:
         return result
+    if problem.algo == MESH and problem.model == "contention":
+        from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports SciPy
+
+        bound = assignment_bound(problem, result.cost, budget.time_limit_s, budget.keep_going)
+        return result.with_bound(min(bound, result.cost), ASSIGNMENT)
     pattern = pattern_for(problem.algo, len(problem.baseline), problem.priced_options)
     if pattern.all_to_all_share:
         return result

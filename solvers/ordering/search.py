@@ -18,7 +18,7 @@ from solvers.costs.mesh_patterns import axis_sequences
 from solvers.costs.patterns import Pattern, steady_state
 from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer, initial_orders, sorted_by_group
-from solvers.ordering.bounds import LINKS, hypercube_bound, link_bound, pattern_bound
+from solvers.ordering.bounds import hypercube_bound, pattern_bound, with_link_bound
 from solvers.ordering.branch_and_bound import cheapest_order
 from solvers.ordering.constraints import moves_of
 from solvers.ordering.problem import (
@@ -135,7 +135,7 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
         result = _search_exhaustively(problem, start, cost_of)
         if result is not None:
             return result
-    start = start.with_bound(link_bound(problem), LINKS)
+    start = with_link_bound(start, problem)
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
     pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
@@ -183,7 +183,7 @@ def _search_exhaustively(
         best, cost = problem.baseline, start.baseline_cost
     result = replace(start, order=best, cost=cost, moves=moves)
     if "2lha" in problem.algo and not feasible.has_equal_groups:  # the baseline's sequence of sizes alone was tried
-        return result.with_bound(link_bound(problem), LINKS)
+        return with_link_bound(result, problem)
     return replace(result, lower_bound=bound, bound_by="all orders")
 
 

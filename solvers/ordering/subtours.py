@@ -177,7 +177,7 @@ def branch(
         if len(cuts):
             constraints.append(LinearConstraint(cuts.leaving(edges), cuts.least, np.inf))
         timed = {} if limits.deadline is None else {"time_limit": left_s}
-        answer = _unless_stopped(
+        answer = unless_stopped(
             partial(
                 milp,
                 cost_of,
@@ -204,7 +204,7 @@ def branch(
     return None, bound
 
 
-def _unless_stopped(call: Callable[[], Any], keep_going: Callable[[], bool]) -> Any:
+def unless_stopped(call: Callable[[], Any], keep_going: Callable[[], bool]) -> Any:
     """Return the result of a call, None as soon as ``keep_going`` returns False. HiGHS cannot be stopped from outside:
     its thread then ends with the process."""
     result = Future[Any]()
