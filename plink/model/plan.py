@@ -21,7 +21,7 @@ from plink.model.order import RankOrder, check_order
 from plink.model.schedule import Indices, Schedule, ScheduleFile
 from plink.model.schedule_file import schedule_from
 from plink.model.storage import STANDARD, JsonObject, name_of, parse_document, read_document, read_text
-from plink.model.types import Count, Fingerprint, Name, Positive
+from plink.model.types import Count, Fingerprint, Name, NonNegative, Positive
 
 Groups = tuple[tuple[int, ...], ...]
 _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")]
@@ -32,9 +32,9 @@ class PlannedMasters(Part, frozen=True, kw_only=True):
 
     weights: str = "sizes"
     """What masters are in proportion to: sizes or bandwidth."""
-    group_weights: tuple[Positive, ...] = ()
+    group_weights: tuple[NonNegative, ...] = ()
     """The weight of each group: its ranks, or Gbit/s to hosts outside."""
-    rank_weights: tuple[Positive, ...] = ()
+    rank_weights: tuple[NonNegative, ...] = ()
     """The weight of each rank: 1, or Gbit/s."""
     local_masters: Annotated[list[Annotated[list[Count], Meta(min_length=1)]], Meta(min_length=1)] = field(name="local")
     """For each chunk the rank that aggregates it in each group, in the order of groups."""
@@ -67,6 +67,8 @@ class PlanFile(Document, frozen=True, kw_only=True, tag="plink.plan/1"):
     """What an all-reduce of that size costs, in microseconds; null when unknown."""
     lower_bound: float | None = None
     """No plan costs less, in microseconds; null when no bound is known."""
+    limited_by: str | Unset = UNSET
+    """The links that the lower bound rests on."""
     baseline: dict[str, float | None] = field(default_factory=dict)
     """Costs of other ways to do the same, in microseconds; one that uses pairs which were not measured is left out."""
     order: RankOrder
@@ -97,8 +99,9 @@ class Masters:
     """Ranks that aggregate each of C chunks in G groups.
 
     ``local_masters``, shape (C, G): the rank that does in each group; ``global_masters``, shape (C,): which of these
-    does for all. ``weights``: what they are in proportion to (``sizes``, ``bandwidth``); ``group_weights``, G numbers,
-    and ``rank_weights``, N numbers: these, empty where a file does not tell.
+    does for all. ``weights``: what they are in proportion to (``sizes``, ``bandwidth``,
+    ``least-time``); ``group_weights``, G numbers, and ``rank_weights``, N numbers: these, empty where a file does not
+    tell.
     """
 
     local_masters: Indices
@@ -126,6 +129,7 @@ class Plan:
     ``groups``, of ranks, and ``masters`` are there for two-level aggregation. ``schedule`` None: too large for a file;
     it follows from the rest (:func:`solvers.planning.schedule_of`). ``chunks``: into how many of equal size
     the vector is cut, None where only that schedule would tell. ``environment``: what every process is started with.
+    ``limited_by``: the links that ``lower_bound`` rests on.
     ``cost_us``, ``lower_bound`` and ``baseline`` (other ways to do the same) are microseconds by ``model``; ``network``
     is the fingerprint of the network it was made for, ``rate_gbps`` what a host in its middle sends, None where nobody
     measured it.
@@ -147,6 +151,7 @@ class Plan:
     environment: Mapping[str, str] = dataclass_field(default_factory=dict)
     network: str | None = None
     rate_gbps: float | None = None
+    limited_by: str | None = None
 
     @property
     def ranks(self) -> int:
@@ -164,6 +169,7 @@ class Plan:
             size_bytes=self.size_bytes,
             cost_us=self.cost_us,
             lower_bound=self.lower_bound,
+            limited_by=UNSET if self.limited_by is None else self.limited_by,
             baseline=dict(self.baseline),
             order=self.order,
             hosts=self.hosts.entries(),
@@ -205,6 +211,7 @@ def plan_from_json(document: JsonObject, location: str) -> Plan:
         chunks=file.chunks,
         cost_us=file.cost_us,
         lower_bound=file.lower_bound,
+        limited_by=file.limited_by or None,
         baseline={key: cost for key, cost in file.baseline.items() if cost is not None},
         options=file.options,
         groups=groups,

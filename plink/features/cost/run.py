@@ -28,6 +28,7 @@ from solvers.costs.by_name import (
 from solvers.costs.closed_forms import CostFunction
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
+from solvers.least_time import least_time_on
 from solvers.ordering.problem import number_of_random_orders, random_orders
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options, schedule_for
 from solvers.simulation.cost import SimulatedCost, cost_by_model
@@ -71,6 +72,9 @@ def cost(
         total, parts = cost_of(ranks), _parts(cost_of, ranks, options, fabric, model, request)
     if model in ("contention", SIMULATED) and not fabric.measured:
         _log.info("shared capacities were not measured; they are %s", fabric.capacities)
+    least = None
+    if model in ("contention", SIMULATED) and request.algo not in HUB_ALGORITHMS:
+        least = least_time_on(fabric, workers)
     interval = prediction_interval(total, request.algo, model, fabric)
     return CollectiveCost(
         algo=request.algo,
@@ -81,6 +85,8 @@ def cost(
         hosts=tuple(fabric.names[host] for host in dict.fromkeys(workers.tolist())),
         cost_us=round(total, 3),
         interval_us=interval,
+        least_us=UNSET if least is None else round(least.us_per_byte * request.size_bytes, 3),
+        limited_by=UNSET if least is None else least.limited_by,
         capacities=fabric.capacities,
         host_costs=UNSET if network.host_costs is None else network.host_costs,
         network=network.fingerprint(),

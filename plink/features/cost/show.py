@@ -17,6 +17,9 @@ def lines(cost: CollectiveCost, ordered: bool) -> Iterator[str]:
     of = f"the order of {cost.order}" if ordered else "hosts as they stand"
     stated = format_prediction(cost.cost_us, cost.interval_us)
     yield f"{cost.algo}, {cost.ranks} ranks, {format_bytes(cost.size_bytes)}, {of}, model {cost.model}: {stated}"
+    if cost.least_us is not UNSET and cost.least_us > 0:
+        ratio = cost.cost_us / cost.least_us
+        yield f"  least possible {format_us(cost.least_us)} ({cost.limited_by}); this is {ratio:.2f} of it"
     for part in cost.parts:
         if len(cost.parts) > 1:
             yield f"  {part.algo}, which counts {part.weight:.0%}: {format_us(part.cost_us)}"

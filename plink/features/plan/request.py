@@ -28,7 +28,7 @@ class PlanRequest(FeatureRequest):
     chunks: Annotated[
         int | None,
         Option(
-            "For 2lha: number of equal chunks of the vector; default: one per rank, 8 with --weights bandwidth.",
+            "For 2lha: number of equal chunks of the vector; default: one per rank, 8 with other weights than sizes.",
             least=1,
             most=100_000,
         ),
@@ -36,8 +36,8 @@ class PlanRequest(FeatureRequest):
     weights: Annotated[
         str | None,
         Option(
-            "For 2lha: masters in proportion to group sizes (the default) or bandwidth.",
-            choices=("sizes", "bandwidth"),
+            "For 2lha: masters in proportion to group sizes (the default), bandwidth, or for the least time.",
+            choices=("sizes", "bandwidth", "least-time"),
         ),
     ] = None
     options: Annotated[Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))] = (

@@ -22,6 +22,7 @@ from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern, masters_pattern
 from solvers.grouping.cluster import cluster
+from solvers.least_time import least_time_on
 from solvers.ordering.problem import expand_slots
 from solvers.planning import AllReduce, random_groups_median, schedule_of, two_level_cost, weights_by
 from solvers.schedules.catalogue import Options
@@ -75,6 +76,10 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
         _log.info("no order was given: %s", ranks_text)
     schedule = _small_schedule(result, pattern)
     result = replace(result, rate_gbps=fabric.rate_gbps)
+    least = least_time_on(fabric, ranks) if model in (CONTENTION, SIMULATED) else None
+    if least is not None:
+        bound_us = round(least.us_per_byte * request.size_bytes, 3)
+        result = replace(result, lower_bound=bound_us, limited_by=least.limited_by)
     return result if schedule is None else replace(result, schedule=schedule, chunks=schedule.chunks)
 
 
@@ -162,6 +167,10 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
         return [list(group) for group in groups]
     if request.groups is not None:
         check_number(request.groups, number)
+    elif request.weights == "least-time" and fabric.measured:  # groups are those that share links
+        return ranked_groups(
+            [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)], network.hosts
+        )
     clustering = cluster(network, request.groups, seed=request.seed)
     if clustering.left_out:
         names = ", ".join(fabric.names[host] for host in clustering.left_out[:_MAX_NAMED_HOSTS])

@@ -34,6 +34,9 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
     if job_plan.baseline:
         compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())
         console.print(f"compared with: {compared}", markup=False)
+    if job_plan.lower_bound and job_plan.limited_by and job_plan.cost_us is not None:
+        least, ratio = format_us(job_plan.lower_bound), job_plan.cost_us / job_plan.lower_bound
+        console.print(f"least possible {least} ({job_plan.limited_by}); this is {ratio:.2f} of it", markup=False)
     if job_plan.groups is not None and job_plan.masters is not None:
         columns = ("group", "hosts", "ranks", "global (share)", "global a rank (share)", "local a rank (share)")
         title = f"chunks of masters, in proportion to {job_plan.masters.weights}"
