@@ -153,7 +153,10 @@ def link_bound(problem: OrderingProblem) -> float | None:
     """
     if problem.model == "latency" or len(problem.hosts) < 2:
         return None
-    return sum(weight * _bound(problem, name) for weight, name in parts_of(problem.algo, problem.size_bytes))
+    return sum(
+        weight * (_bound(problem, name) + problem.fabric.library_us(name, problem.size_bytes))
+        for weight, name in parts_of(problem.algo, problem.size_bytes)
+    )
 
 
 def _bound(problem: OrderingProblem, name: str) -> float:
