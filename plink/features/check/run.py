@@ -155,9 +155,7 @@ def plan_check(network: Network, request: CheckRequest) -> list[PlannedBenchmark
     plans = [plan_orders(network, request, algo) for algo in request.algorithms]
     mixed = [planned.algo for planned in plans if planned.algo in MIXED]
     if request.calibrate and mixed:
-        raise UsageError(
-            f"--calibrate --algo {mixed[0]}: times {' and '.join(MIXED[mixed[0]])} by themselves; name both"
-        )
+        raise UsageError(f"--calibrate --algo {mixed[0]}: name {' and '.join(MIXED[mixed[0]])} instead")
     return plans + [plan_sizes(planned) for planned in plans if request.calibrate]
 
 

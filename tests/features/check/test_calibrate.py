@@ -217,5 +217,5 @@ def test_processes_over_loopback_are_calibrated(here: Path, monkeypatch: pytest.
     assert done.returncode == 0, done.stderr
     costs = read_network(here / "cloud.json").host_costs
     assert costs is not None
-    assert costs["overhead_us"] + costs["byte_ns"] > 0
-    assert costs["timings"] == 7
+    assert costs.overhead_us + costs.byte_ns > 0
+    assert costs.timings == 7
