@@ -243,7 +243,7 @@ def fit_host_costs(
     """
     from scipy.optimize import least_squares
 
-    _check(timings)
+    check_sizes(timings)
     measured_us = np.array([timing.median_us for timing in timings])
     scales = _scales(timings)
 
@@ -299,12 +299,16 @@ def _scaled(interval: tuple[float, float] | None, unit: float) -> list[float] | 
     return None if interval is None else [round(end * unit, 5) for end in interval]
 
 
-def _check(timings: Sequence[CollectiveTiming]) -> None:
+def check_sizes(timings: Sequence[CollectiveTiming]) -> None:
+    """Refuse timings that tell no costs.
+
+    :raises NoAnswer: for too few sizes, or times that do not grow with the size.
+    """
     sizes = sorted({timing.size_bytes for timing in timings})
     if len(sizes) < MIN_SIZES or sizes[-1] < _MIN_SIZE_RATIO * sizes[0]:
         raise NoAnswer(
-            f"host costs need timings of {MIN_SIZES} sizes or more, the largest {_MIN_SIZE_RATIO} times the smallest; "
-            f"there are {len(sizes)}: {', '.join(format_bytes(int(size)) for size in sizes) or 'none'}"
+            f"--calibrate needs timings of {MIN_SIZES} sizes or more, the largest {_MIN_SIZE_RATIO} times the "
+            f"smallest; there are {len(sizes)}: {', '.join(format_bytes(int(size)) for size in sizes) or 'none'}"
         )
     for algo in dict.fromkeys(timing.algo for timing in timings):
         of_algo = sorted((timing for timing in timings if timing.algo == algo), key=lambda timing: timing.size_bytes)

@@ -10,7 +10,7 @@ from plink.errors import InputError
 from plink.model.codec import decode, schema_name
 from plink.model.demo import DemoTimes
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.network_file import HostCostsEntry
+from plink.model.network_file import HostCostsEntry, LibraryCostsEntry
 from plink.model.storage import name_of, read_document
 from plink.model.types import Count, NonNegative, PositiveInt, Quantity, Share
 
@@ -128,6 +128,15 @@ class CalibratedHosts(HostCostsEntry, frozen=True, kw_only=True):
     """The timings."""
 
 
+class CalibratedLibrary(LibraryCostsEntry, frozen=True, kw_only=True):
+    """Costs of a library with the timings that they were fitted to."""
+
+    model: Literal["alpha-beta", "contention"]
+    """The cost model of the fit."""
+    fitted: Annotated[tuple[FittedTiming, ...], Meta(min_length=1)]
+    """The timings."""
+
+
 class Check(Document, frozen=True, kw_only=True, tag="plink.check/1"):
     """Whether the cost model ranks orders as the clock does, and how well what was measured tells the truth.
 
@@ -151,6 +160,8 @@ class Check(Document, frozen=True, kw_only=True, tag="plink.check/1"):
     """The lowest of all checks."""
     host_costs: CalibratedHosts | Unset = UNSET
     """With --calibrate: what hosts take for each message and byte, as written to the network file."""
+    library_costs: tuple[CalibratedLibrary, ...] | Unset = UNSET
+    """With --calibrate: what NCCL takes besides the network, as written to the network file."""
     failures: tuple[str, ...] | Unset = UNSET
     """What falls short, or could not be judged, a sentence each."""
     checks: tuple[CollectiveCheck, ...] | Unset = UNSET

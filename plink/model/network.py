@@ -19,6 +19,7 @@ from plink.model.network_file import (
     FlowEntry,
     HostCostsEntry,
     InterfacesEntry,
+    LibraryCostsEntry,
     MachineIdentity,
     NetworkDetails,
     NetworkFile,
@@ -191,6 +192,11 @@ class Network:
     def host_costs(self) -> HostCostsEntry | None:
         """What hosts take for each message and byte; None where that was not fitted."""
         return self.details.host_costs or None
+
+    @property
+    def library_costs(self) -> tuple[LibraryCostsEntry, ...]:
+        """What a library takes besides the network, by algorithm; empty where that was not fitted."""
+        return tuple(self.details.library_costs or ())
 
     @property
     def machines(self) -> list[MachineIdentity | None]:

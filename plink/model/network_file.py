@@ -21,6 +21,7 @@ from plink.model.types import (
     Share,
     ShareMatrix,
 )
+from plink.model.units import format_bytes, format_us
 
 
 class MachineIdentity(Part, frozen=True, kw_only=True):
@@ -173,6 +174,32 @@ class HostCostsEntry(Part, frozen=True, kw_only=True):
     """When they were fitted, UTC (RFC 3339)."""
 
 
+class SizeCosts(Part, frozen=True, kw_only=True):
+    """What a library takes for a collective of some sizes, besides links and round trips."""
+
+    from_bytes: Quantity
+    """The smallest size; the next entry's is where these end."""
+    fixed_us: Quantity
+    """For the operation with its steps, microseconds."""
+    byte_ns: Quantity
+    """For each byte of the vector, nanoseconds."""
+
+
+class LibraryCostsEntry(Part, frozen=True, kw_only=True):
+    """What a library takes for one algorithm, by size: NCCL's protocols differ."""
+
+    algo: Name
+    """What was timed."""
+    pieces: Annotated[list[SizeCosts], Meta(min_length=1)]
+    """By ascending size, the first from 0."""
+    timings: PositiveInt
+    """Sizes that were timed."""
+    error: NonNegative
+    """Median relative error of the fitted times."""
+    measured_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+    """When they were fitted, UTC (RFC 3339)."""
+
+
 Halves = Annotated[list[Matrix], Meta(min_length=2, max_length=2)]
 
 
@@ -231,6 +258,8 @@ class NetworkDetails(Part, frozen=True, kw_only=True):
     """Capacity of what groups of hosts share, by tiers, the innermost first."""
     host_costs: HostCostsEntry | Unset = UNSET
     """What `plink check --measure --calibrate` found that hosts take for each message and byte."""
+    library_costs: list[LibraryCostsEntry] | Unset = UNSET
+    """What `plink check --measure --calibrate` found that NCCL takes besides the network, by algorithm."""
     predicted_us: Matrix | Unset = UNSET
     """Adaptive probing: expected round trip from i to j in microseconds, for pairs that were not measured."""
     predicted_by: Literal["tiers", "embedding"] | Unset = UNSET
@@ -268,3 +297,13 @@ def format_host_costs(entry: HostCostsEntry) -> str:
         spread = "no interval" if interval is None else f"95 %: {interval[0]:.3g} to {interval[1]:.3g}"
         parts.append(f"{value:.3g} {unit} a {what} ({spread})")
     return f"hosts take {' and '.join(parts)}"
+
+
+def format_library_costs(entry: LibraryCostsEntry) -> str:
+    """Return what a library takes for an algorithm, in one line."""
+    parts = [
+        f"{format_us(piece.fixed_us)}{f' from {format_bytes(int(piece.from_bytes))} on' if piece.from_bytes else ''}, "
+        f"{piece.byte_ns:.3g} ns a byte"
+        for piece in entry.pieces
+    ]
+    return f"{entry.algo} takes, besides the network: {'; '.join(parts)}"

@@ -66,7 +66,7 @@ class _TorchRank:
             group_of(dist.PrefixStore(f"order-{number}/", store), row[self.rank], self.size, _TIMEOUT)
             for number, row in enumerate(places)
         ]
-        self._torch, self._max, self._is_plink = torch, dist.ReduceOp.MAX, kind == "plink"
+        self._torch, self._max, self._has_end = torch, dist.ReduceOp.MAX, kind != "gloo"
 
     def vector(self, value: float, elements: int) -> Any:
         return self._torch.full((elements,), value, dtype=self._torch.float32, device=self._device)
@@ -89,7 +89,7 @@ class _TorchRank:
 
     def end(self) -> None:
         self.barrier()  # the store ends with rank 0
-        for group in self._groups if self._is_plink else []:
+        for group in self._groups if self._has_end else []:
             group.shutdown()
 
     def fail(self, text: str) -> None:
@@ -178,7 +178,8 @@ def main(word: str) -> None:
     except RuntimeError as error:  # torch's own for CUDA and NCCL are below it
         if kind != "nccl":
             raise
-        raise SystemExit(_gpu_failure(error)) from None
+        print(_gpu_failure(error), file=sys.stderr, flush=True)
+        os._exit(1)  # an orderly end would wait for the other ranks, who wait for this one
 
 
 def _measure(process: "_TorchRank | _MpiRank", sizes_bytes: list[int], config: dict[str, Any]) -> None:

@@ -58,6 +58,7 @@ def with_host_costs(fabric: Fabric, overhead_us: float, byte_ns: float) -> Fabri
         host_out_gbps=slowed(fabric.host_out_gbps),
         host_in_gbps=slowed(fabric.host_in_gbps),
         overhead_us=overhead_us,
+        links=fabric,
         paths=None
         if fabric.paths is None
         else replace(fabric.paths, out_gbps=slowed(fabric.paths.out_gbps), in_gbps=slowed(fabric.paths.in_gbps)),

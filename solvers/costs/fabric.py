@@ -15,7 +15,7 @@ import numpy.typing as npt
 from plink.errors import InputError, NoAnswer
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
-from plink.model.network_file import SharedLinkEntry
+from plink.model.network_file import LibraryCostsEntry, SharedLinkEntry, SizeCosts
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
 from solvers.hierarchy.shared_tiers import candidate_tiers
@@ -93,17 +93,25 @@ class TierLinks:
         return [f"the way {way} {what} of {name}" for name in first]
 
 
+def library_us(pieces: Sequence[SizeCosts], size_bytes: float) -> float:
+    """Return what a library takes for a collective of that size besides the network, microseconds."""
+    piece = next((each for each in reversed(pieces) if each.from_bytes <= size_bytes), pieces[0])
+    return piece.fixed_us + piece.byte_ns * size_bytes / 1e3
+
+
 @dataclass(frozen=True)
 class Fabric:
     """N hosts in G groups.
 
     ``rtt_us``, shape (N, N): symmetrised round trips, NaN where unknown. ``pair_gbps``, same shape or None: what a
     pair gets alone, from row to column. ``host_out_gbps``, ``host_in_gbps``, shape (N,): a host's own rates.
-    ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where its
-    hosts are the limit. ``capacities``: where these come from, for people. ``rate_sigma``: relative standard deviation
-    of a rate between probes. ``outer_tiers``: links above those of the groups, the innermost first. ``overhead_us``:
-    what hosts take for each message (:mod:`solvers.costs.evaluator`). ``paths``: where hosts have several interfaces,
-    which of them each pair crosses; None where they have one. ``host_out_gbps`` is then what one flow of a host gets.
+    ``group_of``, shape (N,); ``group_out_gbps``, ``group_in_gbps``, shape (G,): what a group shares, infinite where
+    its hosts are the limit. ``library_costs``: what NCCL takes besides, where that was timed. ``links``: this
+    fabric without costs of hosts, None where it has none. ``capacities``: where these come from, for people.
+    ``rate_sigma``: relative standard deviation of a rate between probes. ``outer_tiers``: links above those of the
+    groups, the innermost first. ``overhead_us``: what hosts take for each message (:mod:`solvers.costs.evaluator`).
+    ``paths``: where hosts have several interfaces, which of them each pair crosses; None where they have one.
+    ``host_out_gbps`` is then what one flow of a host gets.
     """
 
     names: tuple[str, ...]
@@ -120,6 +128,13 @@ class Fabric:
     rate_sigma: float = MIN_RATE_SIGMA
     overhead_us: float = 0.0
     paths: InterfacePaths | None = None
+    library_costs: tuple[LibraryCostsEntry, ...] = ()
+    links: "Fabric | None" = None
+
+    def library_us(self, algo: str, size_bytes: float) -> float:
+        """Return what a library takes for an algorithm besides the network, microseconds; 0 where nobody timed it."""
+        entry = next((each for each in self.library_costs if each.algo == algo), None)
+        return 0.0 if entry is None else library_us(entry.pieces, size_bytes)
 
     def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
         """Return the fabric as another probe might have measured its rates: each times a lognormal factor.

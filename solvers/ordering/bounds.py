@@ -149,7 +149,10 @@ def link_bound(problem: OrderingProblem) -> float | None:
         from solvers.ordering.mesh_bounds import cut_bound  # it imports SciPy's solvers
 
         return cut_bound(problem) * _ROUNDED_DOWN
-    return sum(weight * _bound(problem, name) for weight, name in parts_of(problem.algo, problem.size_bytes))
+    return sum(
+        weight * (_bound(problem, name) + problem.fabric.library_us(name, problem.size_bytes))
+        for weight, name in parts_of(problem.algo, problem.size_bytes)
+    )
 
 
 def _bound(problem: OrderingProblem, name: str) -> float:

@@ -169,7 +169,7 @@ class SimulatedCost:
                 name,
                 closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
                 if isinstance(part, Pattern)
-                else self._run(part, order).makespan_us,
+                else self._run(part, order).makespan_us + self.fabric.library_us(name, self.size_bytes),
             )
             for weight, name, part in self.parts
         ]
@@ -274,4 +274,6 @@ def cost_by_model(
     """
     if model in (CONTENTION, SIMULATED):
         return SimulatedCost.of(algo, ranks, options, fabric, size_bytes, model)
-    return cost_function_for(algo, ranks, options, fabric, size_bytes, model)
+    cost_of = cost_function_for(algo, ranks, options, fabric, size_bytes, model)
+    library_us = sum(weight * fabric.library_us(name, size_bytes) for weight, name in parts_of(algo, size_bytes))
+    return cost_of if model == "latency" or not library_us else lambda order: cost_of(order) + library_us

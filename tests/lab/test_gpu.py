@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -108,3 +109,37 @@ def test_a_daemon_of_somebody_else_is_refused(tools: Path, tmp_path: Path) -> No
     finally:
         other.terminate()
         other.wait()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="needs a GPU")
+def test_nccl_between_hosts_is_timed_calibrated_and_verified(tmp_path: Path) -> None:
+    """A real GPU: NCCL follows the order, and its times rise with what the model says of orders."""
+    name = f"n{os.getpid()}"
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('nccl', device_id=torch.device('cuda:0'))\n"
+        "data = torch.ones(2_000_000, device='cuda:0')\n"
+        "dist.all_reduce(data)\n"
+        "assert data[0].item() == dist.get_world_size()\n"
+        "dist.destroy_process_group()\n"
+    )
+    try:
+        up_done = plink("lab", "up", "--name", name, "--racks", "2", "--hosts-per-rack", "2", "--gpu", cwd=tmp_path)
+        assert up_done.returncode == 0, up_done.stderr
+        (tmp_path / "hosts.txt").write_text(plink("lab", "hosts", "--name", name, cwd=tmp_path).stdout)
+        assert plink("probe", "hosts.txt", "--count", "1000", cwd=tmp_path, timeout=120).returncode == 0
+        words = ("--measure", "--calibrate", "--algo", "nccl-ring", "--orders", "4", "--repeats", "2", "--size", "8MB")
+        checked = plink("check", *words, "--json", cwd=tmp_path, timeout=240)
+        assert checked.returncode == 0, checked.stderr
+        document = json.loads(checked.stdout)
+        assert document["library_costs"][0]["algo"] == "nccl-ring"
+        runs = document["checks"][0]["runs"]
+        assert min(min(run["achieved_s"]) for run in runs) > 0.8 * 2 * 3 / 4 * 8e6 * 8 / 200e6
+        assert plink("reorder", "--algo", "nccl-ring", cwd=tmp_path, timeout=120).returncode == 0
+        launched = plink("launch", "--hosts", "hosts.txt", "--verify-nccl", str(program), cwd=tmp_path, timeout=120)
+        assert launched.returncode == 0, launched.stderr
+        assert "rings and trees follow the order" in launched.stderr
+    finally:
+        plink("lab", "down", "--name", name, cwd=tmp_path)

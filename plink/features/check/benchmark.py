@@ -45,6 +45,7 @@ _NCCL_ALGO = "NCCL_ALGO"
 _MAX_ARGUMENT_CHARS = 100_000  # Linux: an argument of 128 KB is too long
 _LAST_LINES = 5
 _SIZE_STEP, _SMALLEST_BYTES, _MAX_SIZES, _ELEMENT_BYTES = 4, 1000, 7, 4
+_NCCL_SIZES = 11
 _MIN_REPEATS = 10  # small collectives are noisy, and take no time
 PHASES = ("connecting", "copying", "repetitions")  # of which progress is reported
 
@@ -128,7 +129,9 @@ def plan_sizes(planned: PlannedBenchmark) -> PlannedBenchmark:
     :raises UsageError: when there are too few of them.
     """
     largest = planned.sizes_bytes[0]
-    sizes = [largest // _SIZE_STEP**k // _ELEMENT_BYTES * _ELEMENT_BYTES for k in range(_MAX_SIZES)]
+    # NCCL's protocols change within a factor of four.
+    step, most = (2, _NCCL_SIZES) if _kind(planned.algo) == _NCCL else (_SIZE_STEP, _MAX_SIZES)
+    sizes = [largest // step**k // _ELEMENT_BYTES * _ELEMENT_BYTES for k in range(most)]
     sizes = [size for size in reversed(sizes) if size >= _SMALLEST_BYTES]
     if len(sizes) < MIN_SIZES:
         least = _SMALLEST_BYTES * _SIZE_STEP ** (MIN_SIZES - 1)

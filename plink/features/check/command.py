@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from msgspec import structs
@@ -11,7 +11,7 @@ import plink
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.features.check.request import CheckRequest
 from plink.model.dry_run import DryRun, PlannedOrder
-from plink.model.network_file import HostCostsEntry
+from plink.model.network_file import HostCostsEntry, LibraryCostsEntry
 from plink.model.storage import STANDARD, check_apart
 from plink.model.units import format_us
 from plink.records import workspace
@@ -21,10 +21,12 @@ from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, print_lines, progress, say
 
 if TYPE_CHECKING:
-    from plink.model.check import CalibratedHosts
+    from plink.features.check.run import CheckReport
+    from plink.model.check import CalibratedHosts, CalibratedLibrary
     from plink.model.network import Network
 
 _RESULTS = "Results"
+Entry = TypeVar("Entry", HostCostsEntry, LibraryCostsEntry)
 
 
 @takes(CheckRequest)
@@ -88,8 +90,8 @@ def check(
                 report=report,
                 progress=lambda phase, done, total: bars[phase](done, total),
             )
-        if report.host_costs and network is not None and source is not None:
-            _write_costs(network, source, report.host_costs)
+        if (report.host_costs or report.library_costs) and network is not None and source is not None:
+            _write_costs(network, source, report)
     except (PlinkError, KeyboardInterrupt) as error:
         error_text = str(error) or "it was interrupted"
         if request.measure and report.checks:  # what was run before took time, too
@@ -113,7 +115,8 @@ def check(
     if to_file:
         say(f"check -> {target}")
     if request.calibrate:
-        say(f"host costs -> {source}")
+        parts = ["host costs" if report.host_costs else "", "NCCL's costs" if report.library_costs else ""]
+        say(f"{' and '.join(filter(None, parts))} -> {source}")
     if not result.ok:
         falls_short = any(case.ok is False for case in report.cases)
         raise (PlinkError if falls_short else NoAnswer)("; ".join(result.failures or ()))
@@ -163,13 +166,23 @@ def _show_orders(network: "Network", request: CheckRequest, as_json: bool) -> No
         print_lines(*(f"{row.algo}, {format_us(row.predicted_us)}: {' '.join(row.hosts)}" for row in orders))
 
 
-def _write_costs(network: "Network", path: Path, costs: "CalibratedHosts") -> None:
-    """Write the costs of hosts into the network file.
+def _write_costs(network: "Network", path: Path, report: "CheckReport") -> None:
+    """Write the costs of hosts, and of NCCL's algorithms that were timed, into the network file.
 
     :raises PlinkError: when it has changed since it was read.
     """
     present = plink.read_network(path)
     if present.fingerprint() != network.fingerprint():
-        raise PlinkError(f"{path} has changed since this began: the hosts' costs are not written; run it again")
-    entry = HostCostsEntry(**{key: getattr(costs, key) for key in HostCostsEntry.__struct_fields__})
-    replace(present, details=structs.replace(present.details, host_costs=entry)).write(path)
+        raise PlinkError(f"{path} has changed since this began: the costs are not written; run it again")
+    details = present.details
+    if report.host_costs:
+        details = structs.replace(details, host_costs=_without_timings(report.host_costs, HostCostsEntry))
+    if report.library_costs:
+        entries = {entry.algo: entry for entry in present.library_costs}
+        entries |= {costs.algo: _without_timings(costs, LibraryCostsEntry) for costs in report.library_costs}
+        details = structs.replace(details, library_costs=list(entries.values()))
+    replace(present, details=details).write(path)
+
+
+def _without_timings(costs: "CalibratedHosts | CalibratedLibrary", kind: type[Entry]) -> Entry:
+    return kind(**{key: getattr(costs, key) for key in kind.__struct_fields__})

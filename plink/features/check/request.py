@@ -53,8 +53,8 @@ class CheckRequest(FeatureRequest):
     calibrate: Annotated[
         bool,
         _benchmark(
-            "Also time smaller sizes, and write what hosts take for each message and byte into NETWORK; with --results "
-            "from recorded runs of four sizes or more.",
+            "Also time smaller sizes, and write what hosts (or NCCL) take besides the network into NETWORK; with "
+            "--results from recorded runs of four sizes or more.",
             ("--calibrate",),
         ),
     ] = False

@@ -6,6 +6,7 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from plink.features.check.benchmark import (
 )
 from plink.features.check.request import CheckRequest
 from plink.features.order.smoothing import device_for
-from plink.model.check import Affinity, CalibratedHosts, Check, CollectiveCheck, read_benchmark_runs
+from plink.model.check import Affinity, CalibratedHosts, CalibratedLibrary, Check, CollectiveCheck, read_benchmark_runs
 from plink.model.document import UNSET, Unset
 from plink.model.network import Matrix, Network
 from plink.model.truth import read_truth
@@ -30,11 +31,13 @@ from plink.transport.fleet import Progress
 from runners.choice import connector_for
 from solvers.affinity import paia, triplets
 from solvers.checking import CollectiveTiming, fit_host_costs
-from solvers.costs.by_name import model_for
+from solvers.costs.by_name import MIXED, model_for
 from solvers.costs.fabric import fabric_of
 from solvers.embedding.embed import embed
+from solvers.library_costs import fit_library_costs
 from solvers.prediction.topology import UNKNOWN, levels_apart
 
+_LIBRARY_ALGORITHMS = ("nccl-ring", "nccl-tree")  # which have costs of their own, not the hosts'
 _log = logging.getLogger("plink.check")
 
 
@@ -50,6 +53,7 @@ class CheckReport:
     distances: list[Case] = field(default_factory=list)
     checks: list[tuple[CollectiveCheck, list[Case]]] = field(default_factory=list)
     host_costs: CalibratedHosts | Unset = UNSET
+    library_costs: tuple[CalibratedLibrary, ...] | Unset = UNSET
 
     @property
     def cases(self) -> list[Case]:
@@ -68,6 +72,7 @@ class CheckReport:
             ok=not failures,
             spearman=min((check.spearman for check in checks), default=UNSET),
             host_costs=self.host_costs,
+            library_costs=self.library_costs,
             failures=failures,
             checks=checks or UNSET,
         )
@@ -125,14 +130,20 @@ def check(
                 timings += planned.timings(run)
             else:
                 report.checks.append(evaluate(run, request, baseline, time.monotonic() - began))
-    if request.calibrate and network is not None:
+    if request.calibrate and network is not None and timings:
         # `latency` and `simulated` stand for `contention`, which has times and is fast.
         fabric = fabric_of(network)
         is_alpha_beta = (
             model_for("auto" if request.model is None else request.model, fabric, timed=True) == "alpha-beta"
         )
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        report.host_costs = fit_host_costs(fabric, timings, "alpha-beta" if is_alpha_beta else "contention", now)
+        timed_model: Literal["alpha-beta", "contention"] = "alpha-beta" if is_alpha_beta else "contention"
+        of_hosts = [timing for timing in timings if timing.algo not in _LIBRARY_ALGORITHMS]
+        of_libraries = [[each for each in timings if each.algo == algo] for algo in _LIBRARY_ALGORITHMS]
+        if of_hosts:
+            report.host_costs = fit_host_costs(fabric, of_hosts, timed_model, now)
+        costs = tuple(fit_library_costs(fabric, each, timed_model, now) for each in of_libraries if each)
+        report.library_costs = costs or UNSET
     return report.document()
 
 
@@ -142,6 +153,9 @@ def plan_check(network: Network, request: CheckRequest) -> list[PlannedBenchmark
     :raises PlinkError: for what cannot be run.
     """
     plans = [plan_orders(network, request, algo) for algo in request.algorithms]
+    mixed = [planned.algo for planned in plans if planned.algo in MIXED]
+    if request.calibrate and mixed:
+        raise UsageError(f"--calibrate --algo {mixed[0]}: name {' and '.join(MIXED[mixed[0]])} instead")
     return plans + [plan_sizes(planned) for planned in plans if request.calibrate]
 
 

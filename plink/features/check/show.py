@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterator
 
 from plink.features.check.run import CheckReport
-from plink.model.check import US_PER_S, CalibratedHosts, CollectiveCheck
-from plink.model.network_file import format_host_costs
+from plink.model.check import US_PER_S, CalibratedHosts, CalibratedLibrary, CollectiveCheck
+from plink.model.network_file import format_host_costs, format_library_costs
 from plink.model.units import format_bytes, format_us
 from plink.terminal.screen import print_lines, show_table
 
@@ -20,8 +20,8 @@ def print_report(report: CheckReport) -> None:
     for check, cases in report.checks:
         _show_orders(check)
         print_lines(*_lines(check), *(case.text for case in cases[1:]))  # the first one is that of the correlation
-    if report.host_costs:
-        print_lines(*_cost_lines(report.host_costs))
+    for costs in ([report.host_costs] if report.host_costs else []) + list(report.library_costs or ()):
+        print_lines(*_cost_lines(costs))
 
 
 def _show_orders(check: CollectiveCheck) -> None:
@@ -55,9 +55,10 @@ def _interval(interval: tuple[float, float]) -> str:
     return f"95 %: {interval[0]:.2f} to {interval[1]:.2f}"
 
 
-def _cost_lines(costs: CalibratedHosts) -> Iterator[str]:
-    """Yield the fitted costs of hosts, and every timing beside its fit."""
-    yield f"{format_host_costs(costs)}; the fit is off by {costs.error:.1%} in the median"
+def _cost_lines(costs: CalibratedHosts | CalibratedLibrary) -> Iterator[str]:
+    """Yield the fitted costs, and every timing beside its fit."""
+    text = format_host_costs(costs) if isinstance(costs, CalibratedHosts) else format_library_costs(costs)
+    yield f"{text}; the fit is off by {costs.error:.1%} in the median"
     for row in costs.fitted:
         yield (
             f"  {row.algo}, {format_bytes(int(row.size_bytes))}: {format_us(row.measured_us)} measured, "

@@ -17,6 +17,7 @@ from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
 from plink.model.document import UNSET
 from plink.model.network import Network
 from plink.model.order import RankOrder
+from plink.model.units import format_bytes
 from solvers.costs.by_name import (
     SIMULATED,
     misranking_warning,
@@ -33,6 +34,7 @@ from solvers.ordering.problem import number_of_random_orders, random_orders
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options, schedule_for
 from solvers.simulation.cost import SimulatedCost, cost_by_model
 
+_NCCL_MIN_BYTES = 4_000_000
 _MAX_RANKS_WITH_ROUNDS = 1024  # of more ranks the cost is known without the transfers
 _RANDOM_ORDERS_S = 10.0  # where one takes milliseconds or more
 _log = logging.getLogger("plink.cost")
@@ -66,10 +68,21 @@ def cost(
         simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
         cost_of: CostFunction = simulated
         parts = simulated.breakdowns(ranks)
-        total = sum(weight * part.cost_us for weight, _, part in parts)
+        library_us = (weight * fabric.library_us(name, request.size_bytes) for weight, name, _ in parts)
+        total = sum(weight * part.cost_us for weight, _, part in parts) + sum(library_us)
     else:
         cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
         total, parts = cost_of(ranks), _parts(cost_of, ranks, options, fabric, model, request)
+    untimed = {name for _, name in parts_of(request.algo, request.size_bytes)} - {
+        each.algo for each in network.library_costs
+    }
+    if request.algo.startswith("nccl") and untimed and request.size_bytes < _NCCL_MIN_BYTES and model != "latency":
+        _log.info(
+            "times of %s hold from %s on: below, NCCL itself takes more than the network; `plink check --measure "
+            "--calibrate --algo nccl-ring --algo nccl-tree` times it",
+            request.algo,
+            format_bytes(_NCCL_MIN_BYTES),
+        )
     if model in ("contention", SIMULATED) and not fabric.measured:
         _log.info("shared capacities were not measured; they are %s", fabric.capacities)
     least = None

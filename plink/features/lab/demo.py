@@ -36,7 +36,7 @@ _REPEATS = 5
 _WORDS = (
     "round trips: added up around the ring of that order",
     "predicted: one all-reduce by plink's cost model, and where 90 % of measured times on labs were",
-    "measured: the median of five with PyTorch (Gloo)",
+    "measured: the median of five with PyTorch (Gloo; with --gpu NCCL)",
     "bound: no all-reduce can be faster over links of these rates; of bound: how near the measured one comes to it",
 )
 
@@ -53,6 +53,7 @@ class DemoRequest(FeatureRequest):
         Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB"),
         Option("Size of the all-reduce.", ("--size",)),
     ] = 8_000_000
+    gpu: Annotated[bool, Option("Time NCCL on this machine's GPU, which all hosts share.")] = False
     seed: Annotated[int | None, Option("Assigns hosts to racks; default: at random.")] = None
 
     def __post_init__(self) -> None:
@@ -73,7 +74,7 @@ def demo(request: DemoRequest, as_json: Json = False) -> None:
 
     seed = secrets.randbelow(1 << 31) if request.seed is None else request.seed
     name, racks, per_rack, rate = f"demo-{os.getpid()}", request.racks, request.hosts_per_rack, request.rate
-    settings = LabSettings(name, racks, per_rack, rate, rate, seed=seed)
+    settings = LabSettings(name, racks, per_rack, rate, rate, seed=seed, gpu=request.gpu)
     need_root("plink demo")
     say(
         f"an emulated cloud on this machine: {racks} racks of {per_rack} hosts, links of {format_gbps(rate / 1e9)} "
@@ -114,9 +115,10 @@ def _measure(blueprint: Blueprint, connector: Connector, request: DemoRequest, s
     ranks = [np.array([index[host] for host in ordered.names]) for ordered in (hosts, plink_hosts)]
     predicted_s = [ring_seconds(groups, each, size_bytes, rate, rate) for each in ranks]
     timed_orders = [(each, seconds * US_PER_S) for each, seconds in zip(ranks, predicted_s, strict=True)]
-    say("plink check --measure --algo gloo: PyTorch's all-reduce in the given order and in plink's, in turns")
+    algo = "nccl-ring" if request.gpu else "gloo"
+    say(f"plink check --measure --algo {algo}: PyTorch's all-reduce in the given order and in plink's, in turns")
     benchmark = PlannedBenchmark(
-        network, CheckRequest(measure=True), "gloo", "latency", timed_orders, Options(), (size_bytes,) * 2, _REPEATS
+        network, CheckRequest(measure=True), algo, "latency", timed_orders, Options(), (size_bytes,) * 2, _REPEATS
     )
     with progress(*PHASES) as bars:
         run = time_orders(benchmark, connector, lambda phase, done, total: bars[phase](done, total))

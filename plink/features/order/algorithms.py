@@ -63,6 +63,7 @@ def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
 
         network = smooth(network).network
     fabric, costs = _with_given_rates(fabric_of(network), network), network.host_costs
+    fabric = replace(fabric, library_costs=network.library_costs)
     return fabric if costs is None else with_host_costs(fabric, costs.overhead_us, costs.byte_ns)
 
 

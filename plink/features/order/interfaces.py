@@ -103,10 +103,13 @@ def own_options(network: Network, algo: str, ranks: int) -> dict[str, int]:
 
 
 def fabric_of_algorithm(network: Network, fabric: Fabric, algo: str) -> Fabric:
-    """Return the fabric as an algorithm uses it: what plink runs itself uses all rails at once, libraries one.
+    """Return the fabric as an algorithm uses it: what plink runs itself uses all rails at once, libraries one. NCCL has
+    costs of its own instead of the hosts'.
 
     :raises InputError: when the file's interfaces are invalid.
     """
+    if algo.startswith("nccl"):
+        return fabric.links or fabric
     is_own = algo in ALGORITHMS and ALGORITHMS[algo].source is None
     topology = interface_topology(network) if is_own else None
     return over_rails(fabric, topology.shape.interfaces) if topology and isinstance(topology.shape, Rails) else fabric

@@ -83,6 +83,38 @@ def test_earlier_costs_do_not_count_twice(here: Path) -> None:
     assert files[0] == files[1]
 
 
+def test_costs_of_nccl_are_its_own(here: Path) -> None:
+    """A mix of timings: the hosts' costs are those of the ring, NCCL's ring has its own, and is priced by them."""
+    words = ("cost", "cloud.json", "--size", "256KiB", "--model", "contention", "--random", "0", "--json", "--algo")
+    before = json.loads(typed(*words, "nccl-ring", cwd=here).stdout)["cost_us"]
+    checks = runs_of(here / "cloud.json", SIZES)["checks"]
+    for size in (2**k for k in range(16, 27)):
+        alone_us = cost_function_for(
+            "nccl-ring", 4, Options(), fabric_from(read_network(here / "cloud.json")), size, "contention"
+        )(np.arange(4))
+        seconds = (alone_us + 900 + 0.004 * size) / 1e6
+        runs = [
+            {"order": hosts, "hosts": list(hosts), "predicted_us": 1.0 + k, "achieved_s": [seconds * (1 + 1e-4 * k)]}
+            for k, hosts in enumerate(("acbd", "abcd"))
+        ]
+        checks.append({"algo": "nccl-ring", "model": "contention", "size_bytes": size, "options": [], "runs": runs})
+    write(here / "both.json", {"schema": "plink.check/1", "checks": checks})
+    assert "hold from 4 MB on" in typed(*words, "nccl-ring", cwd=here).stderr
+    done = typed("check", "cloud.json", "--results", "both.json", "--calibrate", "--json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "host costs and NCCL's costs -> cloud.json" in done.stderr
+    document = json.loads(done.stdout)
+    assert document["host_costs"]["algorithms"] == ["ring"]
+    assert [entry["algo"] for entry in document["library_costs"]] == ["nccl-ring"]
+    priced = typed(*words, "nccl-ring", cwd=here)
+    assert json.loads(priced.stdout)["cost_us"] == pytest.approx(before + 900 + 0.004 * 2**18, rel=0.05)
+    assert "hold from 4 MB on" not in priced.stderr
+    # Another calibration, of hosts, leaves NCCL's.
+    assert typed("check", "cloud.json", "--results", "runs.json", "--calibrate", cwd=here).returncode == 0
+    assert [entry.algo for entry in read_network(here / "cloud.json").library_costs] == ["nccl-ring"]
+    assert json.loads(typed(*words, "nccl-ring", cwd=here).stdout)["cost_us"] == json.loads(priced.stdout)["cost_us"]
+
+
 @pytest.mark.parametrize(
     ("sizes", "us", "code", "message"),
     [
@@ -106,6 +138,7 @@ def test_runs_that_do_not_tell_leave_the_file(
         (["--results", "runs.json", "--calibrate"], "--calibrate goes with --measure"),
         (["cloud.json", "--measure", "--calibrate", "--size", "4KB"], "--size 4 kB: --calibrate times 4 sizes or more"),
         (["-", "--measure", "--calibrate"], "name a file"),
+        (["cloud.json", "--measure", "--calibrate", "--algo", "nccl"], "nccl-tree and nccl-ring"),
     ],
 )
 def test_requests_that_cannot_be_are_refused(words: list[str], message: str, here: Path) -> None:
@@ -184,5 +217,5 @@ def test_processes_over_loopback_are_calibrated(here: Path, monkeypatch: pytest.
     assert done.returncode == 0, done.stderr
     costs = read_network(here / "cloud.json").host_costs
     assert costs is not None
-    assert costs["overhead_us"] + costs["byte_ns"] > 0
-    assert costs["timings"] == 7
+    assert costs.overhead_us + costs.byte_ns > 0
+    assert costs.timings == 7

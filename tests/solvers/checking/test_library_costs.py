@@ -1,0 +1,74 @@
+"""What NCCL takes besides the network, fitted to made timings: three protocols, each with costs of its own."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import NoAnswer
+from plink.model.network_file import SizeCosts
+from solvers.checking import CollectiveTiming
+from solvers.costs.fabric import Fabric, library_us
+from solvers.library_costs import fit_library_costs, fit_pieces
+from solvers.schedules.catalogue import Options
+from solvers.simulation.cost import cost_by_model
+from tests.solvers.checking.test_host_costs import HOSTS, NOW, fabric
+
+NOISE, REPEATS = 0.03, 10
+# As LL, LL128 and Simple are: latencies rise, costs of bytes fall.
+PLANTED = (
+    SizeCosts(from_bytes=0, fixed_us=2_000, byte_ns=30),
+    SizeCosts(from_bytes=400_000, fixed_us=9_000, byte_ns=6),
+    SizeCosts(from_bytes=6_000_000, fixed_us=30_000, byte_ns=0.5),
+)
+SIZES = [65_536 * 2**k for k in range(11)]  # 64 KB to 64 MB
+HELD_OUT = [100_000, 250_000, 700_000, 1_500_000, 12_000_000, 50_000_000]
+
+
+def timing(algo: str, size: int, rng: np.random.Generator) -> CollectiveTiming:
+    network_us = cost_by_model(algo, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
+    seconds = (network_us + library_us(PLANTED, size)) / 1e6 * np.exp(NOISE * rng.standard_normal(REPEATS))
+    return CollectiveTiming(algo, Options(), np.arange(HOSTS), size, tuple(seconds.tolist()))
+
+
+@pytest.mark.parametrize("algo", ["nccl-ring", "nccl-tree"])
+def test_sizes_that_were_not_timed_are_predicted(algo: str) -> None:
+    rng = np.random.default_rng(5)
+    costs = fit_library_costs(fabric(), [timing(algo, size, rng) for size in SIZES], "contention", NOW)
+    assert costs.error < NOISE
+    assert [row.size_bytes for row in costs.fitted] == SIZES
+    calibrated = Fabric(**{**vars(fabric()), "library_costs": (costs,)})
+    for size in HELD_OUT:
+        predicted = cost_by_model(algo, HOSTS, Options(), calibrated, size, "contention")(np.arange(HOSTS))
+        alone = cost_by_model(algo, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
+        assert predicted == pytest.approx(alone + library_us(PLANTED, size), rel=0.1)
+
+
+def test_protocols_are_recovered() -> None:
+    """Without noise, as planted; where nothing differs there is one piece."""
+    sizes = np.array(SIZES, dtype=float)
+    extra_us = np.array([library_us(PLANTED, size) for size in SIZES])
+    fitted = fit_pieces(sizes, extra_us, extra_us)
+    assert [piece.fixed_us for piece in fitted] == pytest.approx([piece.fixed_us for piece in PLANTED], rel=1e-3)
+    assert [piece.byte_ns for piece in fitted] == pytest.approx([piece.byte_ns for piece in PLANTED], rel=1e-3)
+    for piece, planted in zip(fitted, PLANTED, strict=True):
+        assert planted.from_bytes / 2 <= piece.from_bytes <= planted.from_bytes * 2
+    (single,) = fit_pieces(sizes, 500 + 0.001 * sizes, 500 + 0.001 * sizes)
+    assert (single.fixed_us, single.byte_ns) == pytest.approx((500, 1), rel=1e-3)
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=4, max_size=11))
+def test_no_cost_is_negative(times_us: list[float]) -> None:
+    """Whatever was timed, in pieces by size from 0 on."""
+    measured = np.array(times_us)
+    pieces = fit_pieces(np.array(SIZES[: len(measured)], dtype=float), measured - 1e5, measured)
+    starts = [piece.from_bytes for piece in pieces]
+    assert starts[0] == 0
+    assert starts == sorted(set(starts))
+    assert all(piece.fixed_us >= 0 and piece.byte_ns >= 0 for piece in pieces)
+
+
+def test_too_few_sizes_tell_nothing() -> None:
+    rng = np.random.default_rng(5)
+    with pytest.raises(NoAnswer, match="4 sizes"):
+        fit_library_costs(fabric(), [timing("nccl-ring", size, rng) for size in SIZES[:3]], "contention", NOW)
