@@ -39,7 +39,8 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
         console.print(f"least possible {least} ({job_plan.limited_by}); this is {ratio:.2f} of it", markup=False)
     if job_plan.groups is not None and job_plan.masters is not None:
         columns = ("group", "hosts", "ranks", "global (share)", "global a rank (share)", "local a rank (share)")
-        title = f"chunks of masters, in proportion to {job_plan.masters.weights}"
+        by = job_plan.masters.weights
+        title = f"chunks of masters, {'for the least time' if by == 'least-time' else f'in proportion to {by}'}"
         rows = list(_group_rows(job_plan, job_plan.groups, job_plan.masters))
         show_table(columns, rows, title, boxed=True, on_stderr=on_stderr)
 
