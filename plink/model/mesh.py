@@ -77,7 +77,7 @@ class Traffic:
     def text(self) -> str:
         """Return the traffic as :func:`parse_traffic` reads it."""
         algorithm = "" if self.algorithm == "ring" else f"/{self.algorithm}"
-        sizes = "/".join(f"{size / 1e6:.12g}MB" for size in self.sizes)
+        sizes = "/".join(f"{size / 1e6:.6f}".rstrip("0").rstrip(".") + "MB" for size in self.sizes)
         times = "" if self.times == 1 else f"*{self.times:.12g}"
         overlap = "" if self.overlap == 0 else f"@{self.overlap:.12g}"
         return f"{'+'.join(self.axes)}={self.kind}{algorithm}:{sizes}{times}{overlap}"

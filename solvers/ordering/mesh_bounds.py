@@ -116,7 +116,8 @@ class MeshPhases:
     def crossing(self, inside: Sets) -> Vector:
         """Return the bytes that each phase sends out of sets of blocks, shape (M, N), and into them: (2, M, P)."""
         pattern = self.pattern
-        of_phase = csr_array((pattern.share, (np.arange(len(pattern.share)), pattern.round)))
+        shape = len(pattern.share), len(pattern.repeat)
+        of_phase = csr_array((pattern.share, (np.arange(len(pattern.share)), pattern.round)), shape=shape)
         source, target = inside[:, pattern.source], inside[:, pattern.target]
         return np.array([(source & ~target) @ of_phase, (target & ~source) @ of_phase])
 
