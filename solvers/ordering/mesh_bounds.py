@@ -42,6 +42,7 @@ _MAX_SIDES = 20_000  # hops times groups of an integer programme
 _ALL_SUBSETS_PHASES = 4
 _CONVERGED = 1e-7  # relative
 _NODES = 20_000  # of one search tree of HiGHS, where there is no time limit
+_MAX_PROGRAMMES = 40  # each with the tangents at the one before's solution
 _NORM = 2**SQUARINGS
 Labels = npt.NDArray[np.intp]
 Sets = npt.NDArray[np.bool_]
@@ -261,9 +262,9 @@ def _solved_by_highs(
     programme = _Programme.of(phases, known_us)
     n, latency_us = len(phases.cells), float(phases.pattern.repeat @ phases.latency_us)
     bound, least_us = 0.0, known_us
-    while bound < least_us * (1 - _CONVERGED):
+    for _ in range(_MAX_PROGRAMMES):
         left_s = np.inf if deadline is None else deadline - time.monotonic()
-        if left_s <= 0 or not keep_going():
+        if bound >= least_us * (1 - _CONVERGED) or left_s <= 0 or not keep_going():
             break
         limit = {"node_limit": _NODES} if deadline is None else {"time_limit": left_s}
         options = {"mip_rel_gap": _CONVERGED, **limit}
