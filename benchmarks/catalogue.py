@@ -45,6 +45,7 @@ ENTRIES = (
     Entry("lab_clock", "the simulator against the clock of a lab (--only 'ring, one tier': 3 minutes)", 25),
     Entry("simgrid", "the simulator against SimGrid", 3),
     Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 2 minutes)", 15),
+    Entry("mesh_lab", "orders of meshes in a lab: gains and seconds by traffic beside predictions", 7),
     Entry("mesh_orders", "orders of meshes against brute force, sorted racks and bounds (--part NAME; --quick)", 8),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),

@@ -153,7 +153,7 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         (setting(0, "masters", "local", 2, 1), "masters.local[2][1]"),
         (setting(9, "masters", "global", 5), "masters.global[5]"),
         (setting(1, "masters", "weights"), "masters.weights"),
-        (setting(0, "masters", "rank_weights", 3), "masters.rank_weights[3]"),
+        (setting(-1, "masters", "rank_weights", 3), "masters.rank_weights[3]"),
         (setting("two", "options", "base"), "options.base"),
         (setting(1, "environment", "PLINK_X"), "environment.PLINK_X"),
         (setting("1", "environment", "A B"), "environment"),

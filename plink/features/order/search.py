@@ -36,7 +36,7 @@ from solvers.costs.by_name import (
     search_model_for,
 )
 from solvers.costs.fabric import Fabric
-from solvers.ordering.bounds import LINKS, link_bound
+from solvers.ordering.bounds import with_link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
@@ -180,8 +180,14 @@ def solve(
         choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
         proven_by_rounds = request.prove and result.is_optimal
         # What an accurate cost executes has limits of pairs, too.
-        bound = link_bound(replace(task, fabric=stated_cost.fabric, model=SIMULATED))
-        result = choice.result.with_bound(bound, LINKS)
+        executed = replace(task, fabric=stated_cost.fabric, model=SIMULATED)
+        result = with_link_bound(choice.result, executed)
+        if request.prove and request.mesh is not None:
+            from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports SciPy
+
+            left_s = max(1.0, started + limit - search_clock()) if timed else None
+            bound = assignment_bound(executed, result.cost, left_s, lambda: not stopped())
+            result = result.with_bound(min(bound, result.cost), ASSIGNMENT)
         if proven_by_rounds and not result.is_optimal:
             notes.append(
                 "proven by rounds (all ranks wait for each other): no order costs less; as ranks play it only the "
@@ -238,7 +244,7 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     cost = cost_by_model(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
     random_median = median_of_random(task, cost, seed)
     result = OrderingResult(order, cost(order), None, None, cost(task.baseline), random_median, 0)
-    result = result.with_bound(link_bound(task), LINKS)
+    result = with_link_bound(result, task)
     note = f"interfaces form a BCube({shape.base},{shape.levels}): ranks are the hosts' digits, without a search"
     return Solved(task, result, None, False, (note,), interrupted=stopped())
 
