@@ -35,6 +35,8 @@ DEFAULT_KINDS = {
     "cp": ("ring",),
 }
 MAX_AXES = 8
+_OF_WEIGHTS = ("dp", "dp_replicate", "dp_shard", "fsdp")
+_MAX_TIMES, _MAX_BYTES = 1e9, 1e18
 _MAX_RANKS = 1 << 20
 _AXIS = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,7})")
 
@@ -126,13 +128,15 @@ class ModelShape:
         """Return what groups along an axis send in a step.
 
         Gradients and parameters are those of one pipeline stage's tensor shard; activations those of a microbatch's
-        tokens, of which each rank of a context group has its part (Narayanan et al., SC 2021, section 3; Zhao et al.,
-        VLDB 2023, for sharded data parallelism; Lepikhin et al., ICLR 2021, for experts; Liu et al., ICLR 2024, for
-        rings of keys and values). Empty for an axis of another name.
+        tokens, of which each rank of a context group has its part; keys and values are without grouping (Narayanan et
+        al., SC 2021, section 3; Zhao et al., VLDB 2023, for sharded data parallelism; Lepikhin et al., ICLR 2021, for
+        experts; Liu et al., ICLR 2024, for rings of keys and values). Empty for an axis of another name.
 
         :param sizes: of all axes.
         """
-        pp, tp, cp = (sizes.get(name, 1) for name in ("pp", "tp", "cp"))
+        pp, tp, cp, ep = (sizes.get(name, 1) for name in ("pp", "tp", "cp", "ep"))
+        if ep > 1 and axis in _OF_WEIGHTS:
+            raise UsageError(f"--mesh: with ep experts are split; what {axis} sends is unknown: --traffic {axis}=BYTES")
         shards = sizes.get("dp_shard", sizes.get("fsdp", 1)) if axis == "dp_replicate" else 1
         weights = self.dtype_bytes * self.parameters / (pp * tp * shards)
         activations = self.dtype_bytes * self.tokens * self.hidden / cp
@@ -145,9 +149,16 @@ class ModelShape:
             "pp": (activations, float(self.microbatches)),
             "tp": (activations, 4 * a_layer),
             "ep": (activations * self.experts_per_token, 4 * a_layer),
-            "cp": (2 * activations, 2 * a_layer),
+            "cp": (2 * activations / tp, 2 * a_layer),
         }.get(axis, (0.0, 0.0))
-        return _merged([Traffic((axis,), kind, (size,), times=times) for kind in DEFAULT_KINDS[axis]]) if size else []
+        group = (axis, "cp") if cp > 1 and axis in ("dp", "dp_shard", "fsdp") else (axis,)  # these share gradients, too
+        return _merged([Traffic(group, kind, (size,), times=times) for kind in DEFAULT_KINDS[axis]]) if size else []
+
+
+def labels(traffic: Sequence[Traffic]) -> list[str]:
+    """Return a label for each, its text where several would have the same."""
+    short = [each.label for each in traffic]
+    return [each.text if short.count(each.label) > 1 else each.label for each in traffic]
 
 
 def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
@@ -157,7 +168,7 @@ def parse_axes(text: str) -> tuple[tuple[str, int], ...]:
     """
     axes = []
     for word in text.split(","):
-        match = _AXIS.fullmatch(word.strip())
+        match = _AXIS.fullmatch("".join(word.split()))
         if match is None or int(match[2]) < 1:
             raise UsageError(f"--mesh {word.strip() or text!r}: write axes and sizes, outermost first: pp=4,dp=8,tp=8")
         axes.append((match[1], int(match[2])))
@@ -217,14 +228,14 @@ def _operations(word: str, group: tuple[str, ...], text: str) -> list[Traffic]:
     times, overlap = _number(times_text or "1", text), _number(overlap_text or "0", text)
     if not 0 <= overlap <= 1:
         raise UsageError(f"--traffic {text}: an overlap is a share, 0 to 1")
-    if not 0 < times < math.inf:
-        raise UsageError(f"--traffic {text}: give how often in a step, more than 0")
+    if not 0 < times <= _MAX_TIMES:
+        raise UsageError(f"--traffic {text}: give how often in a step, more than 0, {_MAX_TIMES:g} at most")
     try:
         sizes = tuple(float(parse_bytes(size)) for size in size_text.split("/"))
     except UsageError as error:
         raise UsageError(f"--traffic {text}: {error}") from None
-    if not all(size > 0 for size in sizes):
-        raise UsageError(f"--traffic {text}: give more than 0 bytes")
+    if not all(0 < size <= _MAX_BYTES for size in sizes):
+        raise UsageError(f"--traffic {text}: give more than 0 bytes, 10^18 at most")
     return [Traffic(group, each, sizes, algorithm or "ring", times, overlap) for each in kinds]
 
 
@@ -284,7 +295,7 @@ def read_mesh(path: str | Path) -> Mesh:
     :raises InputError: when it cannot be read, or what is wrong in it.
     """
     location, text = name_of(path), read_text(path)
-    if location.endswith(".toml"):
+    if location.lower().endswith(".toml"):
         try:
             document = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

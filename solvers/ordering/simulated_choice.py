@@ -19,7 +19,8 @@ import numpy as np
 from plink.errors import NoAnswer
 from solvers.costs.by_name import CONTENTION, cost_function_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.annealing import initial_orders
+from solvers.costs.mesh_patterns import axis_sequences
+from solvers.ordering.annealing import initial_orders, sorted_by_group
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import ValidatedGain
 from solvers.ordering.problem import (
@@ -129,7 +130,15 @@ def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int
     orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
     for start in initial_orders(problem.fabric, problem.baseline):
         orders.append(feasible.materialise(list(dict.fromkeys(start.tolist()))))
-    return list({order.tobytes(): order for order in orders}.values())[:MAX_CANDIDATES]
+    limit = MAX_CANDIDATES
+    if problem.options.mesh is not None:
+        by_group = sorted_by_group(problem.fabric, problem.baseline)
+        starts = [by_group[np.argsort(s)] for s in axis_sequences(problem.options.mesh, len(problem.baseline))]
+        slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
+        starts += itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), MAX_CANDIDATES)
+        orders += [feasible.materialise(list(dict.fromkeys(start.tolist()))) for start in starts]
+        limit = len(orders)
+    return list({order.tobytes(): order for order in orders}.values())[:limit]
 
 
 def improved_candidates(
@@ -138,12 +147,12 @@ def improved_candidates(
     """Return the orders to choose among.
 
     With measured capacities: the cheapest ones after a descent, and all; of up to 7 hosts the cheapest of every order.
-    Without: the one that is cheapest on average over capacities that groups' links may have
+    Without, but for meshes: the one that is cheapest on average over capacities that groups' links may have
     (:mod:`solvers.ordering.simulated_choice`), then the baseline.
 
     :param keep_going: whether there is time for one more simulation.
     """
-    if not problem.fabric.measured:
+    if not problem.fabric.measured and problem.options.mesh is None:
         cheapest = cheapest_on_average(problem, orders, seed, keep_going)
         return [cheapest, *(order for order in orders if np.array_equal(order, problem.baseline))]
     if len(problem.hosts) <= _TRIED_MAX_HOSTS and cost_of.transfers <= _TRIED_MAX_TRANSFERS:

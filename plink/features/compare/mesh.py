@@ -12,7 +12,8 @@ from plink.features.compare.request import CompareRequest
 from plink.features.compare.run import compare_orders
 from plink.features.launch.request import JobRequest
 from plink.features.launch.setup import new_job
-from plink.model.mesh import Mesh, read_mesh
+from plink.features.order.mesh import leaving
+from plink.model.mesh import Mesh, labels, read_mesh
 from plink.model.order import RankOrder, read_order
 from plink.model.run import ComparedTraffic, OrderName
 from plink.records import workspace
@@ -62,13 +63,17 @@ def _by_traffic(mesh: Mesh, order: RankOrder, printed: Mapping[OrderName, Sequen
         name: [json.loads(line)["traffic_s"] for line in lines if line.startswith('{"step_s"')]
         for name, lines in printed.items()
     }
-    costs = {each.traffic: each for each in order.cost_by_traffic or ()}
+    rows_of_order = order.cost_by_traffic or ()
+    sent = leaving(mesh, len(order.hosts))
+    costs = dict(zip(sent, rows_of_order, strict=True)) if len(sent) == len(rows_of_order) else {}
+    names = labels(mesh.traffic)
     result = []
     for k, each in enumerate(mesh.traffic):
-        cost = costs.get(each.label)
+        is_library_s = each.kind == "all-reduce" and each.algorithm != "ring"  # which runs an algorithm of its own
+        cost = None if is_library_s else costs.get(each)
         result.append(
             ComparedTraffic(
-                traffic=each.label,
+                traffic=names[k],
                 given_s=statistics.median(row[k] for row in rows["given"]),
                 plink_s=statistics.median(row[k] for row in rows["plink"]),
                 given_predicted_s=None if cost is None else cost.baseline / 1e6,

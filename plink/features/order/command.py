@@ -137,9 +137,10 @@ def reorder(
                 write_text(STANDARD, text)
             if from_workspace:
                 order.write(workspace.ORDER)
-    if order.mesh and order.cost_by_traffic:
+    if order.mesh:
         say(f"a step sends {' '.join(order.mesh.traffic)}")
-        show_traffic(order)
+        if order.cost_by_traffic:
+            show_traffic(order)
     for line in outcome.lines:
         say(line)
     if format is not None and output is not None and str(output) != STANDARD:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plink.errors import NoAnswer, UsageError
-from plink.model.mesh import Mesh, Traffic
+from plink.model.mesh import Mesh, Traffic, labels
 from plink.model.network import Network
 from plink.model.order import TrafficCost
 from plink.model.units import count
@@ -62,9 +62,14 @@ def notes_of(mesh: Mesh, blocks: int) -> list[str]:
         notes.append(f"inside hosts, or hidden by computing, whatever the order: {', '.join(inside)}")
     if alone := sorted({"+".join(t.axes) for t in mesh.traffic if t not in grouped}):
         notes.append(f"of one rank, which sends nothing: {', '.join(alone)}")
+    stated = {name for t in mesh.traffic for name in t.axes}
+    if unstated := [name for name, size in mesh.axes if size > 1 and name not in stated]:
+        notes.append(f"warning: no traffic was given along {', '.join(unstated)}: it counts as none")
     heavy = [t for t in mesh.traffic if t.axes in outside and (t.kind == "all-to-all" or "tp" in t.axes)]
     if heavy and blocks < mesh.ranks:
-        notes.append(f"warning: {heavy[0].label} leaves its hosts; with fewer ranks in its groups it would not")
+        fits = len(mesh.groups(heavy[0].axes)[0]) <= mesh.ranks // blocks
+        how = "as the inner axis" if fits else "with fewer ranks in its groups"
+        notes.append(f"warning: {heavy[0].label} leaves its hosts; {how} it would not")
     return notes
 
 
@@ -110,11 +115,11 @@ class MeshCosts:
         columns = (self.by_traffic(each) for each in (order, task.baseline, self.sorted_by_group))
         traffic = leaving(self.mesh, blocks)
         rows = []
-        for each, cost, baseline, by_group in zip(traffic, *columns, strict=True):
+        for name, each, cost, baseline, by_group in zip(labels(traffic), traffic, *columns, strict=True):
             busiest, crossing = self._links(each, order)
             costs = {"cost": cost, "baseline": baseline, "sorted_by_group": by_group}
             rounded = {key: round(value, 3) for key, value in costs.items()}
-            rows.append(TrafficCost(traffic=each.label, busiest=busiest, crossing=crossing, **rounded))
+            rows.append(TrafficCost(traffic=name, busiest=busiest, crossing=crossing, **rounded))
         return tuple(rows)
 
     def _links(self, traffic: Traffic, order: Order) -> tuple[str | None, float]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from plink.errors import UsageError, no_choice
+from plink.errors import InputError, UsageError, no_choice
 from plink.features.order.constraints import RequestedGroups
 from plink.model.mesh import Mesh, ModelShape, Traffic, make_mesh, read_mesh
 from plink.model.pipeline.plan import read_pipeline
@@ -161,40 +161,55 @@ class MeshRequest(FeatureRequest):
     layers: Annotated[int | None, Option("Of the model.", least=1, most=100_000, panel=_MESH)] = None
     hidden: Annotated[int | None, Option("Width of the model.", least=1, most=10**7, panel=_MESH)] = None
     tokens: Annotated[int | None, Option("Of a microbatch.", least=1, most=10**9, panel=_MESH)] = None
-    microbatches: Annotated[int, Option("Of a step.", least=1, most=10**6, panel=_MESH)] = 1
-    experts_per_token: Annotated[int, Option("Experts that work on a token.", least=1, most=1000, panel=_MESH)] = 1
-    dtype_bytes: Annotated[int, Option("Bytes of a number.", least=1, most=8, panel=_MESH)] = 2
+    microbatches: Annotated[int | None, Option("Of a step; default: 1.", least=1, most=10**6, panel=_MESH)] = None
+    experts_per_token: Annotated[
+        int | None, Option("Experts that work on a token; default: 1.", least=1, most=1000, panel=_MESH)
+    ] = None
+    dtype_bytes: Annotated[int | None, Option("Bytes of a number; default: 2.", least=1, most=8, panel=_MESH)] = None
 
     def mesh(self) -> Mesh | None:
         """Return the mesh; None where none is asked for.
 
         :raises UsageError, InputError: for options that do not fit each other, and files that are wrong.
         """
+        from solvers.costs.mesh_patterns import check_mesh
+
         sources = {"--mesh": self.axes, "--mesh-file": self.mesh_file, "--mesh-from": self.mesh_from}
         chosen = [name for name, value in sources.items() if value is not None]
         if len(chosen) > 1:
             raise UsageError(f"{' and '.join(chosen)}: give one of them")
         shape = (self.parameters, self.layers, self.hidden, self.tokens)
+        steps = {
+            "microbatches": self.microbatches,
+            "experts-per-token": self.experts_per_token,
+            "dtype-bytes": self.dtype_bytes,
+        }
         details = {
             "--traffic": bool(self.traffic),
             "--order": self.megatron_order is not None,
             "--parameters, --layers, --hidden and --tokens": any(shape),
+            **{f"--{name}": value is not None for name, value in steps.items()},
         }
         if chosen != ["--mesh"]:
             for name, is_given in details.items():
                 if is_given:
                     raise UsageError(f"{name}: {chosen[0]} has it; omit it" if chosen else f"{name}: give --mesh, too")
         if self.mesh_file is not None:
-            return read_mesh(self.mesh_file)
+            mesh = read_mesh(self.mesh_file)
+            try:
+                check_mesh(mesh)
+            except UsageError as error:
+                raise InputError(str(self.mesh_file), str(error).removeprefix("--")) from None
+            return mesh
         if self.mesh_from is not None:
             return mesh_of_plan(self.mesh_from)
         if self.axes is None:
             return None
         model = None
         if self.parameters and self.layers and self.hidden and self.tokens:
-            steps = self.microbatches, self.experts_per_token, self.dtype_bytes
-            model = ModelShape(self.parameters, self.layers, self.hidden, self.tokens, *steps)
-        elif any(shape):
+            each = self.microbatches or 1, self.experts_per_token or 1, self.dtype_bytes or 2
+            model = ModelShape(self.parameters, self.layers, self.hidden, self.tokens, *each)
+        elif any(shape) or any(steps.values()):
             raise UsageError("what a model sends needs --parameters, --layers, --hidden and --tokens: give all four")
         return make_mesh(self.axes, self.traffic, model, self.megatron_order)
 

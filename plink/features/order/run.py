@@ -1,11 +1,14 @@
 """Find the cheapest rank order for a network."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from plink.features.order.algorithms import order_from
 from plink.features.order.interfaces import BCUBE_ALGORITHMS
+from plink.features.order.mesh import hosts_of_blocks
 from plink.features.order.request import OrderRequest
 from plink.features.order.search import CONFIDENCE, Solved, check_alone, solve
 from plink.model.document import UNSET, Unset
@@ -51,6 +54,8 @@ def find_order(
     :func:`reorder`."""
     if len(network.hosts) == 1:
         check_alone(network, request)
+        if request.mesh is not None:
+            hosts_of_blocks(network, request.mesh, order_from(network, None))
         return _order_of_one(network, request), None
     solved = solve(network, request, show, stopped)
     return _order_of(network, solved, request), solved
@@ -61,6 +66,7 @@ def _order_of_one(network: Network, request: OrderRequest) -> RankOrder:
     return RankOrder(
         algo=request.algo,
         hosts=tuple(network.hosts.names),
+        mesh=UNSET if request.mesh is None else request.mesh.file(),
         cost=0.0,
         lower_bound=0.0,
         baseline={"given": 0.0, "random_median": 0.0},
@@ -93,7 +99,7 @@ def _order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOr
     }
     if mesh_costs is not None:  # orders are of hosts, which have equally many ranks
         slots = mesh_costs.mesh.ranks // len(task.baseline)
-        baseline["sorted_by_group"] = round(sum(mesh_costs.by_traffic(mesh_costs.sorted_by_group)), 3)
+        baseline["sorted_by_group"] = round(math.fsum(mesh_costs.by_traffic(mesh_costs.sorted_by_group)), 3)
     return RankOrder(
         algo=task.algo,
         hosts=_names(ranks, names),

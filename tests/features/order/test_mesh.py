@@ -159,3 +159,29 @@ def test_a_model_says_what_its_groups_send() -> None:
     assert by_axis[("pp",)].times == 16
     assert by_axis[("tp",)].sizes == (activations,)
     assert by_axis[("tp",)].times == 4 * 16 * 16
+
+
+@pytest.mark.parametrize("seed", [3, 5, 7])
+def test_found_order_beats_random_ones_without_measured_links(seed: int) -> None:
+    """Capacities are assumed, rounds hardly tell orders apart, and the stated time is simulated."""
+    network = cloud(8, seed=seed, shared_links=False)
+    mesh = make_mesh("pp=2,dp=4", ["pp=p2p:8MB*4", "dp=100MB"])
+    order = reorder(network, OrderRequest(mesh=mesh, model="contention", max_moves=MOVES, force=True))
+    others = [order.baseline["random_median"], order.baseline["sorted_by_group"], order.baseline["given"]]
+    assert order.cost is not None
+    assert order.cost <= min(cost for cost in others if cost is not None) * (1 + 1e-9)
+
+
+def test_traffic_of_equal_axes_has_labels_of_its_own(network: Network) -> None:
+    mesh = make_mesh("pp=4,dp=4", ["dp=100MB", "dp=5MB"])
+    rows = reorder(network, OrderRequest(mesh=mesh, max_moves=100, force=True)).cost_by_traffic
+    assert rows
+    assert len({row.traffic for row in rows}) == 2
+    assert rows[0].cost > 10 * rows[1].cost
+
+
+def test_one_host_keeps_the_mesh() -> None:
+    network, mesh = cloud(1, slots=4), make_mesh("dp=4", ["dp=1MB"])
+    assert reorder(network, OrderRequest(mesh=mesh)).mesh == mesh.file()
+    with pytest.raises(UsageError, match="= 3 ranks"):
+        reorder(network, OrderRequest(mesh=make_mesh("dp=3", ["dp=1MB"])))

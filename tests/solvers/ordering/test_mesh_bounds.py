@@ -97,11 +97,13 @@ def test_no_bound_is_above_the_cheapest_simulation(words: tuple[str, ...], racks
 def test_integer_programme_has_the_bound_of_all_assignments(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     for number, words in enumerate(MESHES[:3]):
         problem = replace(problem_of(words, fabric_of_racks((1, 2, 3), number, alike=True, pods=True)), model=model)
-        known = cost_function_for("mesh", 6, problem.options, problem.fabric, 1.0, "contention")(problem.baseline)
-        bounds = [assignment_bound(problem, known, None, keep_going)]
+        reference_us = cost_function_for("mesh", 6, problem.options, problem.fabric, 1.0, "contention")(
+            problem.baseline
+        )
+        bounds = [assignment_bound(problem, reference_us, None, keep_going)]
         with monkeypatch.context() as patch:
             patch.setattr("solvers.ordering.mesh_bounds._MAX_ASSIGNMENTS", 0)
-            bounds.append(assignment_bound(problem, known, None, keep_going))
+            bounds.append(assignment_bound(problem, reference_us, None, keep_going))
         assert bounds[1] <= bounds[0] * (1 + 1e-6)
         assert bounds[1] == pytest.approx(bounds[0], rel=0.02)  # it has less latency
 
@@ -134,24 +136,24 @@ def test_mesh_within_hosts_costs_nothing() -> None:
 def test_searched_order_is_proven_by_assignments() -> None:
     words = ("pp=3,dp=4", "pp=p2p:16MB*8", "dp=all-reduce:300MB")
     problem = problem_of(words, fabric_of_racks((5, 7), 4, alike=True))
-    found = search(problem, 0, SearchBudget(20_000))
-    assert found.bound_by in (CUTS, "rounds")
-    proven = solve_exactly(problem, found, 0, ExactBudget(20.0, keep_going))
-    assert (proven.is_optimal, proven.bound_by, proven.cost) == (True, ASSIGNMENT, found.cost)
+    result = search(problem, 0, SearchBudget(20_000))
+    assert result.bound_by in (CUTS, "rounds")
+    proven = solve_exactly(problem, result, 0, ExactBudget(20.0, keep_going))
+    assert (proven.is_optimal, proven.bound_by, proven.cost) == (True, ASSIGNMENT, result.cost)
 
 
 def test_proof_ends_when_it_is_stopped() -> None:
     words = ("pp=4,dp=4,cp=2", "pp=p2p:16MB*8", "dp=all-reduce:300MB", "cp=ring:32MB")
     problem = problem_of(words, fabric_of_racks((5, 7, 9, 11), 5, pods=True))
-    found = search(problem, 0, SearchBudget(100))
-    asked = 0
+    result = search(problem, 0, SearchBudget(100))
+    request = 0
 
     def stops_at_once() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked <= 2
+        nonlocal request
+        request += 1
+        return request <= 2
 
     began = time.monotonic()
-    stopped = solve_exactly(problem, found, 0, ExactBudget(600.0, stops_at_once))
-    assert (stopped.cost, stopped.lower_bound) == (found.cost, found.lower_bound)
+    stopped = solve_exactly(problem, result, 0, ExactBudget(600.0, stops_at_once))
+    assert (stopped.cost, stopped.lower_bound) == (result.cost, result.lower_bound)
     assert time.monotonic() - began < 100
