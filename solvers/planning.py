@@ -14,18 +14,19 @@ from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.costs.by_name import CONTENTION, SIMULATED
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric, Vector
+from solvers.costs.least_time import tier_tree
 from solvers.costs.patterns import masters_pattern
-from solvers.least_time import least_time, tier_tree, work
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import check_transfers, needs_closed_form
 from solvers.simulation.job import SimulatedNetwork
+from solvers.spanning.least_time import work
 
 WEIGHTS = ("sizes", "bandwidth", "least-time")
 Order = npt.NDArray[np.intp]
-_ROUNDED_UP = 1e-9
+_NOTHING = 1e-5  # of a vector, as work
 
 
 def bandwidth_weights(fabric: Fabric, order: npt.NDArray[np.intp], groups: Groups) -> Weights:
@@ -112,14 +113,12 @@ def weights_by(name: str, fabric: Fabric, order: Order, groups: Groups) -> Weigh
 def least_time_weights(fabric: Fabric, order: Order, groups: Groups) -> Weights:
     """Return the weights with which two-level aggregation takes the least time of these groups.
 
-    A rank masters chunks in proportion to its work for others, ``o T / S - 1`` at most (:mod:`solvers.least_time`), not
-    to its rate: a host whose own chunks fill its link masters none.
+    A rank masters chunks in proportion to its work for others, ``o T / S - 1`` at most
+    (:mod:`solvers.spanning.least_time`), not to its rate: a host whose own chunks fill its link masters none.
 
     :param order: shape (N,), the host at each rank. :raises UsageError: where no rates were measured, or a host has
         ranks in two groups.
     """
-    if fabric.paths is not None or not (fabric.measured or fabric.has_host_rates):
-        raise UsageError("--weights least-time needs rates of hosts: `plink probe HOSTS` measures them")
     label_of = np.full(len(fabric.names), -1, dtype=np.intp)
     for label, group in enumerate(groups):
         hosts = np.unique(order[np.asarray(group)])
@@ -128,20 +127,21 @@ def least_time_weights(fabric: Fabric, order: Order, groups: Groups) -> Weights:
             raise UsageError(f"--weights least-time: {host} has ranks in two groups; a host belongs to one")
         label_of[hosts] = label
     tree = tier_tree(fabric, order, label_of)
-    node_work = work(tree, least_time(tree, dissolve=False).us_per_byte * (1 + _ROUNDED_UP), dissolve=False)
+    node_work = work(tree, dissolve=False)
+    leaf = np.flatnonzero(tree.rank >= 0)
+    above = tree.parent[leaf]
+    node = np.empty(len(order), dtype=np.intp)  # of each rank's host
+    node[tree.rank[leaf]] = np.where(tree.level[above] == 1, above, leaf)
     slots = np.bincount(order, minlength=len(fabric.names))
-    is_host = tree.host >= 0
-    ranks = np.zeros(len(fabric.names))
-    ranks[tree.host[is_host]] = node_work[is_host]
-    rank_weights = np.maximum((ranks / np.maximum(slots, 1))[order], 0.0)
+    rank_weights = np.maximum(node_work[node] / slots[order], 0.0)
     group_weights = np.zeros(len(groups))
     for label, group in enumerate(groups):
         members = np.asarray(group)
-        node = int(np.flatnonzero(tree.host == order[members[0]])[0])
-        group_weights[label] = node_work[node if tree.parent[node] == 0 else tree.parent[node]]
-        if rank_weights[members].sum() <= _ROUNDED_UP:
+        first = int(node[members[0]])
+        group_weights[label] = node_work[first if tree.parent[first] <= 0 else tree.parent[first]]
+        if rank_weights[members].sum() <= _NOTHING:
             rank_weights[members] = 1.0
-    if group_weights.sum() <= _ROUNDED_UP:  # two groups send each other the same, whoever masters
+    if group_weights.sum() <= _NOTHING:  # two groups send each other the same, whoever masters
         group_weights = size_weights(groups).groups
     return Weights(np.maximum(group_weights, 0.0), rank_weights)
 

@@ -17,12 +17,14 @@ from solvers.schedules.hierarchical import (
     pipelined,
     two_level_reduce_scatter,
 )
+from solvers.schedules.hubs import hubs_reduce_scatter
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.multi_ring import multi_ring, multi_ring_all_gather, multi_ring_reduce_scatter
 from solvers.schedules.parameter_server import push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
 from solvers.schedules.trees import double_binary_tree, nccl_tree, tree, tree_reduce
+from solvers.spanning.tier_tree import TierTree
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Options:
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
     the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced
-    in place of one collective.
+    in place of one collective. ``tree``: the links between ranks, for ``hubs``.
     """
 
     fan_out: int = 2
@@ -49,6 +51,7 @@ class Options:
     root: int = 0
     weights: Sequence[float] | None = None
     mesh: Mesh | None = None
+    tree: TierTree | None = None
 
     def segments_or(self, default: int) -> int:
         """Return the number of segments, or an algorithm's own."""
@@ -57,6 +60,7 @@ class Options:
 
 RING_SEGMENTS = 4
 HUB_ALGORITHMS = ("hub", "hub-2l")  # the last ranks are hub processes
+HUBS = "hubs"  # hubs among the ranks, made for the order's links
 Make = Callable[[int, Options], Schedule]
 
 
@@ -132,6 +136,14 @@ def _groups_of(algo: str, ranks: int, options: Options) -> Sequence[Sequence[int
     return options.groups
 
 
+def _hubs(ranks: int, options: Options) -> Schedule:
+    if options.tree is None:
+        raise UsageError(f"{HUBS} is made for measured links: `plink plan NETWORK --algo {HUBS}`")
+    if (number := int(options.tree.rank.max()) + 1) != ranks:
+        raise UsageError(f"{HUBS}: {number} ranks are in the tree of links, not {ranks}")
+    return hubs_reduce_scatter(options.tree)
+
+
 def _push(ranks: int, options: Options) -> Schedule:
     return push(ranks, options.sharded, options.colocated, options.servers, options.root)
 
@@ -199,6 +211,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         _both_ways(
             "flat", "every rank adds up 1/N of the vector for all others", (), lambda n, _: flat_reduce_scatter(n),
             _SCATTER, _GATHER,
+        ),
+        _both_ways(
+            HUBS, "hubs on every tier, at the least possible time of the measured links (docs/optimal.md)", ("tree",),
+            _hubs, _SCATTER, _GATHER,
         ),
         _both_ways(
             "ps", "the parameter server, sharded or centralised, colocated or not",

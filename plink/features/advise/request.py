@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # The algorithms as such; what libraries run are cases of these.
 ALL_ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
+    "hubs",
 )  # fmt: skip
 TUNERS = ("nccl-tuner", "ncclx")
 FORMS = ("ring", "halving-doubling", "2lha", "flat", "ps")

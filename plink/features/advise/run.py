@@ -11,7 +11,7 @@ import numpy as np
 
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
-from plink.features.order.algorithms import fabric_from, options_of, order_from, rank_groups
+from plink.features.order.algorithms import fabric_from, links_of, options_of, order_from, rank_groups
 from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
 from plink.features.order.interfaces import fabric_of_algorithm, interface_topology, own_options
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
@@ -40,7 +40,7 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
-from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
+from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS, Options
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import SimulatedCost
 
@@ -133,13 +133,15 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     orders = _orders(network, fabric, order_from(network, None), request.seed)
     for family, order in orders.items():
         for algo in request.algorithms:
+            if algo == HUBS and family != next(iter(orders)):
+                continue  # made for the order: all cost the same
             try:
                 joined, options = order_and_options(network, request, fabric, algo, order)
                 own_fabric = fabric_of_algorithm(network, fabric, algo)
                 priced = priced_options(options, algo, math.sqrt(request.min_bytes * request.max_bytes), model)
                 new_lines, without_cost = cost_lines(own_fabric, {family: joined}, {algo: priced}, model)
-            except UsageError as error:  # hubs that do not fit
-                if algo not in HUB_ALGORITHMS:
+            except UsageError as error:  # hubs that do not fit, or links that are not known
+                if algo not in (*HUB_ALGORITHMS, HUBS):
                     raise
                 new_lines, without_cost = [], {algo: str(error)}
             except NoAnswer as error:  # a pair that this algorithm uses in this order
@@ -267,7 +269,8 @@ def order_and_options(
     values = dict(request.options)
     if "base" not in values and "levels" not in values:
         values |= own_options(network, algo, len(order))
-    options = options_of(values, request.algorithms, rank_groups(fabric, order))
+    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), order)
+    options = options_of(values, request.algorithms, rank_groups(fabric, order), tree)
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
         options = replace(options, root=int(np.argmax(rates[order])))

@@ -10,7 +10,15 @@ import numpy as np
 
 from plink.errors import NoAnswer
 from plink.features.cost.request import CostRequest
-from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of, order_from, rank_groups
+from plink.features.order.algorithms import (
+    fabric_from,
+    groups_in,
+    links_of,
+    options_in,
+    options_of,
+    order_from,
+    rank_groups,
+)
 from plink.features.order.hubs import Ranks, with_hubs
 from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
@@ -29,9 +37,9 @@ from solvers.costs.by_name import (
 from solvers.costs.closed_forms import CostFunction
 from solvers.costs.evaluator import CostBreakdown, evaluate
 from solvers.costs.fabric import Fabric
-from solvers.least_time import least_time_on
+from solvers.costs.least_time import least_time_on
 from solvers.ordering.problem import number_of_random_orders, random_orders
-from solvers.schedules.catalogue import HUB_ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS, Options, schedule_for
 from solvers.simulation.cost import SimulatedCost, cost_by_model
 
 _NCCL_MIN_BYTES = 4_000_000
@@ -116,7 +124,8 @@ def _ranks_and_options(
     groups = groups_in(order, source, len(workers)) or rank_groups(fabric, workers)
     own = {} if "levels" in request.options else own_options(network, request.algo, len(workers))
     values = {**own, **options_in(order, source, request.algo), **request.options}
-    options = options_of(values, [request.algo], groups)
+    own_fabric = fabric_of_algorithm(network, fabric, request.algo)
+    options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers))
     if request.algo in HUB_ALGORITHMS and options.servers is None and network.hosts.hubs:
         joined = with_hubs(network, fabric, request.algo, workers, options)
         return joined.order, joined.options
@@ -165,7 +174,7 @@ def _random_orders(
     cost_of: CostFunction, workers: Ranks, hubs: Ranks, total: float, model: str, request: CostRequest
 ) -> RandomOrders | None:
     """Return what random orders cost, of as many as the time allows; None where none was drawn or has a cost."""
-    number = request.random
+    number = 0 if request.algo == HUBS else request.random  # made for the order: every order costs the same
     if number is None:
         number = number_of_random_orders(getattr(cost_of, "transfers", 0))
     drawn = random_orders(np.unique(workers), np.bincount(workers), request.seed)

@@ -56,11 +56,12 @@ from solvers.advice import CostLine, cost_lines, envelope, line_of
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
 from solvers.costs.closed_forms import closed_form
+from solvers.costs.least_time import tier_tree
 from solvers.costs.patterns import masters_pattern
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
 from solvers.planning import schedule_of
-from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, HUBS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
 
@@ -312,6 +313,10 @@ def _hub_schedule(job: _Job) -> _Choice:
 def _options_for(job: _Job) -> Options:
     """Return the algorithm's options: the base of the BCube that interfaces form, else one that fits the ranks."""
     backend, ranks = job.backend, job.ranks
+    if backend == HUBS:
+        network = job.network
+        fabric = fabric_of_algorithm(network, fabric_from(network), HUBS)
+        return Options(tree=tier_tree(fabric, order_from(network, job.order)))
     if backend not in BCUBE_ALGORITHMS:
         return Options()
     # Each channel has a rail of its own: rings on all rails are one ring.
@@ -369,6 +374,10 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
         lines += cost_lines(own_fabric, {"job": order}, {algo: options}, model)[0]
         if algo in BCUBE_ALGORITHMS and lines and lines[-1].algo == algo:
             schedules[algo] = schedule_for(algo, ranks, options)
+    with contextlib.suppress(UsageError):  # links that are no tree
+        tree = tier_tree(fabric_of_algorithm(network, fabric, HUBS), order)
+        lines += cost_lines(fabric, {"job": order}, {HUBS: Options(tree=tree)}, model)[0]
+        schedules[HUBS] = schedule_for(HUBS, ranks, Options(tree=tree))
     hubs: tuple[str, ...] = ()
     for algo in HUB_ALGORITHMS if takes_hubs and hosts.hubs else ():
         with contextlib.suppress(UsageError):  # no hub in each group

@@ -8,7 +8,8 @@ from plink.errors import InputError, UsageError, no_choice
 from solvers.costs.by_name import MIXED
 from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import fabric_of
-from solvers.schedules.catalogue import ALGORITHMS, Options
+from solvers.costs.least_time import tier_tree
+from solvers.schedules.catalogue import ALGORITHMS, HUBS, Options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from plink.model.network import Network
     from plink.model.order import RankOrder
     from solvers.costs.fabric import Fabric
-    from solvers.schedules.catalogue import Options
+    from solvers.spanning.tier_tree import TierTree
 
     Ranks = npt.NDArray[np.intp]
 
@@ -27,11 +28,16 @@ OptionValues = Mapping[str, int | bool]
 
 def kinds() -> dict[str, type]:
     """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
-    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights", "mesh")]
+    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights", "mesh", "tree")]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
 
-def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
+def options_of(
+    values: OptionValues,
+    algorithms: Sequence[str],
+    groups: list[list[int]] | None = None,
+    tree: "TierTree | None" = None,
+) -> "Options":
     """Return the options for these algorithms (``{"base": 4}``), with defaults for the others.
 
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
@@ -50,7 +56,7 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
         if value == 0 and name in ("fan_out", "base", "levels", "segments", "servers"):
             raise UsageError(f"--set {name}=0: at least 1 is needed")
     arguments: dict[str, Any] = dict(values)
-    return Options(**arguments, groups=groups)
+    return Options(**arguments, groups=groups, tree=tree)
 
 
 def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
@@ -98,6 +104,14 @@ def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
 
     labels = fabric.group_of[order]
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
+
+
+def links_of(algo: str, fabric: "Fabric", order: "Ranks") -> "TierTree | None":
+    """Return the tree of links between the ranks of an order for an algorithm that is made for it, None for others.
+
+    :raises UsageError: where rates are unknown, or hosts have several interfaces.
+    """
+    return tier_tree(fabric, order) if algo == HUBS else None
 
 
 def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list[int]] | None:

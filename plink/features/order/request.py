@@ -93,6 +93,7 @@ class OrderRequest(FeatureRequest):
         from plink.features.order.algorithms import options_of
         from plink.features.order.hubs import refuse_hubs
         from solvers.costs.by_name import NAMES, SIMULATED
+        from solvers.schedules.catalogue import HUBS
 
         super().__post_init__()
         if self.mesh is not None:
@@ -100,6 +101,8 @@ class OrderRequest(FeatureRequest):
         elif self.algo not in NAMES:
             raise no_choice("--algo", self.algo, NAMES)
         refuse_hubs(self.algo)
+        if self.algo == HUBS:
+            raise UsageError(f"--algo {HUBS} is made for any order, and all cost the same: `plink plan --algo {HUBS}`")
         if self.max_moves is not None and self.time_limit_s is not None:
             raise UsageError("--max-moves replaces the time limit; omit --time-limit")
         if self.model == SIMULATED and self.objective in ("sum", "bottleneck"):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import structs
 
 from plink.errors import InputError, NoAnswer
-from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of, order_from
+from plink.features.order.algorithms import fabric_from, groups_in, links_of, options_in, options_of, order_from
 from plink.features.order.constraints import check_number, constraints_from, ranked_groups
 from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.features.plan.request import PlanRequest
@@ -20,12 +20,12 @@ from plink.model.plan import Masters, Plan
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
+from solvers.costs.least_time import least_time_on
 from solvers.costs.patterns import Pattern, masters_pattern
 from solvers.grouping.cluster import cluster
-from solvers.least_time import least_time_on
 from solvers.ordering.problem import expand_slots
 from solvers.planning import AllReduce, random_groups_median, schedule_of, two_level_cost, weights_by
-from solvers.schedules.catalogue import Options
+from solvers.schedules.catalogue import HUBS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of
 
@@ -88,16 +88,20 @@ def _one_level(
 ) -> tuple[Plan, Pattern]:
     own = {} if "levels" in request.options else own_options(network, request.algo, len(ranks))
     option_values = {**own, **options_in(order, request.order_source, request.algo), **request.options}
-    options = options_of(option_values, [request.algo])
+    options = options_of(option_values, [request.algo], tree=links_of(request.algo, fabric, ranks))
     pattern = pattern_for(request.algo, len(ranks), options)
     cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
-    baseline = _available_costs(
-        {"given": lambda: cost_of(order_from(network, None)), "flat": _flat(fabric, ranks, request, model)}
-    )
+    others = {
+        "given": lambda: cost_of(order_from(network, None)),
+        "flat": _other("flat", fabric, ranks, request, model),
+    }
+    if request.algo == HUBS:  # made for the order: all cost the same
+        others = {name: _other(name, fabric, ranks, request, model) for name in ("ring", "double-binary-tree", "flat")}
     plan = Plan(
         request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), None,
         round(cost_of(ranks), 3),
-        baseline=baseline, options=dict(option_values),
+        baseline=_available_costs(others), options=dict(option_values),
+        schedule=schedule_for(HUBS, len(ranks), options) if request.algo == HUBS else None,
         environment=LIBRARY_ENVIRONMENT.get(request.algo, {}), network=network.fingerprint(),
     )  # fmt: skip
     return plan, pattern
@@ -125,7 +129,7 @@ def _two_level(
     is_slow = model == SIMULATED or (model == CONTENTION and fabric.measured)
     draws = _SIMULATED_DRAWS if is_slow else _RANDOM_DRAWS
     random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed, draws)
-    baseline = _available_costs({"flat": _flat(fabric, ranks, request, model)})
+    baseline = _available_costs({"flat": _other("flat", fabric, ranks, request, model)})
     if by != "sizes":
         plain = equal_chunks(groups, chunks)
         baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, all_reduce), 3)
@@ -179,8 +183,8 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
     return ranked_groups(clustering.groups, network.hosts)
 
 
-def _flat(fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Callable[[], float]:
-    return lambda: cost_by_model("flat", len(ranks), Options(), fabric, request.size_bytes, model)(ranks)
+def _other(algo: str, fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Callable[[], float]:
+    return lambda: cost_by_model(algo, len(ranks), Options(), fabric, request.size_bytes, model)(ranks)
 
 
 def _available_costs(cost_functions: Mapping[str, Callable[[], float]]) -> dict[str, float]:
@@ -200,6 +204,13 @@ def masters_of(plan: Plan) -> tuple[Indices, Indices]:
 
 
 def _small_schedule(plan: Plan, pattern: Pattern) -> Schedule | None:
-    """Return the plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more)."""
-    schedule = schedule_of(plan) if transfers_of(pattern) <= MAX_TRANSFERS else None
+    """Return the plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more).
+
+    :raises NoAnswer: for one that only the network gives.
+    """
+    if plan.schedule is not None and len(plan.schedule) > MAX_TRANSFERS:
+        raise NoAnswer(
+            f"{plan.algo} of {plan.ranks} ranks has {len(plan.schedule)} transfers, a plan {MAX_TRANSFERS:,}"
+        )
+    schedule = schedule_of(plan) if plan.schedule is not None or transfers_of(pattern) <= MAX_TRANSFERS else None
     return None if schedule is None or len(schedule) > MAX_TRANSFERS else schedule

@@ -11,12 +11,15 @@ from scipy.optimize import linprog
 
 from plink.errors import UsageError
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks, Vector
+from solvers.costs.least_time import least_time_on
 from solvers.costs.patterns import masters_pattern
-from solvers.least_time import least_time_on
 from solvers.planning import weights_by
 from solvers.schedules.catalogue import Options
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import SimulatedCost
+from solvers.spanning.least_time import least_time
+from solvers.spanning.tier_tree import TierTree
+from tests.solvers.spanning.networks import tree, uneven
 
 Edges = list[tuple[int, int]]
 
@@ -195,3 +198,57 @@ def test_a_host_in_two_groups_is_refused() -> None:
     network = fabric([1.0] * 2, [1.0] * 2, ([0, 0], [np.inf], [np.inf]))
     with pytest.raises(UsageError, match="h0"):
         weights_by("least-time", network, np.array([0, 0, 1, 1]), [[0, 2], [1, 3]])
+
+
+def best_cut(network: TierTree) -> float:
+    """The best bound of a partition into K parts, 2 (K - 1) over the sum of their rates, or of one link."""
+    rates = network.slower
+
+    def exceeded(time: float) -> bool:
+        """Whether 2 (K - 1) is more than the rates carry in the time, for the subtrees below some set of switches."""
+        parts = np.zeros(len(rates))
+        for node in reversed(range(len(rates))):
+            own, below = float(2 - rates[node] * time), sum(parts[child] for child in network.children[node])
+            if network.children[node] and below + (own if node else 0.0) > 2:
+                return True
+            parts[node] = max(own, below) if network.children[node] else own
+        return bool((rates * time < 1).any())
+
+    low, high = 0.0, 10.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeded(middle) else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bound_is_the_best_cut_of_large_networks(seed: int) -> None:
+    network = uneven(seed)
+    assert least_time(network).us_per_byte == pytest.approx(best_cut(network), rel=1e-9)
+
+
+def test_straggler_of_more_than_half_costs_one_part() -> None:
+    """OptCC (2606.01680): N / (N - 1 + beta) of the time, here of 2 (N - 1) / N."""
+    gbps = np.full(8, 10.0)
+    gbps[0] *= 0.75
+    assert least_time(tree([], [(gbps, gbps)])).us_per_byte == pytest.approx(2 * 7 / gbps.sum())
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 999), factor=st.floats(0.1, 10), link=st.integers(0, 10**6))
+def test_bound_follows_rates_and_is_its_cuts(seed: int, factor: float, link: int) -> None:
+    network = uneven(seed)
+    before = least_time(network)
+
+    def times(rates: list[float]) -> TierTree:
+        changed = network.out * np.array(rates), network.into * np.array(rates)
+        return TierTree(network.parent, *changed, network.rank, network.level, network.names)
+
+    nodes = len(network.parent)
+    assert least_time(times([factor] * nodes)).us_per_byte == pytest.approx(before.us_per_byte / factor)
+    wider = [1.0] * nodes
+    wider[1 + link % (nodes - 1)] = 2.0
+    assert least_time(times(wider)).us_per_byte <= before.us_per_byte * (1 + 1e-12)
+    parts = len(before.links)
+    carried = network.slower[list(before.links)].sum()
+    assert before.us_per_byte == pytest.approx((2 * (parts - 1) if parts > 1 else 1) / carried)

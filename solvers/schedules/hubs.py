@@ -1,0 +1,115 @@
+"""Hubs: at each switch of a tree of tiers each chunk has one child that adds up what the others hold.
+
+What a switch receives from above goes there, too, so a node's head is its hub's head. A hub works for k - 1 others, and
+for those that its switch works for, so children are hubs in proportion to what they can work in the least time,
+``o T/S - 1``, and not to their rates. A group that can work less than its own need dissolves in some chunks: its
+children are then its parent's.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from plink.model.schedule import Schedule, make_schedule
+from solvers.schedules.masters import apportioned
+from solvers.spanning.least_time import alike_both_ways, least_time, work
+from solvers.spanning.tier_tree import TierTree, Vector
+
+MIN_CHUNKS, MAX_CHUNKS = 64, 1024
+TOLERANCE = 0.01  # of the least time: chunks are as few as keep the busiest link's within it
+Heads = npt.NDArray[np.int64]
+
+
+def hubs_reduce_scatter(tree: TierTree) -> Schedule:
+    """Return the reduce-scatter of the fewest chunks, 64 to 1,024, that with its reverse keeps every link within 1 % of
+    the least time, or of the most chunks.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    if not tree.children[0]:
+        raise UsageError("a collective needs two ranks or more, not 1")
+    chunks, wanted = MIN_CHUNKS, work(tree)
+    enough = (1 + TOLERANCE) * least_time(alike_both_ways(tree)).us_per_byte
+    while True:
+        schedule = _schedule(tree, wanted, chunks)
+        if chunks >= MAX_CHUNKS or busiest_time(tree, schedule) <= enough:
+            return schedule
+        chunks *= 2
+
+
+def busiest_time(tree: TierTree, reduction: Schedule) -> float:
+    """Return how long a reduce-scatter and its reverse keep the busiest link, microseconds a byte of the vector."""
+    loads = np.zeros(len(tree.parent))
+    leaf = np.zeros(reduction.ranks, dtype=np.intp)
+    leaf[tree.rank[tree.rank >= 0]] = np.flatnonzero(tree.rank >= 0)
+    up, down, count = leaf[reduction.source], leaf[reduction.target], reduction.count
+    while (apart := up != down).any():  # towards where the ways meet: a parent stands before its children
+        up, down, count = up[apart], down[apart], count[apart]
+        loads += np.bincount(np.maximum(up, down), count, len(loads))
+        up, down = np.where(up > down, tree.parent[up], up), np.where(down > up, tree.parent[down], down)
+    return float((loads / reduction.chunks / tree.slower).max())
+
+
+def _schedule(tree: TierTree, wanted: Vector, chunks: int) -> Schedule:
+    dissolved, parts = _dissolved(tree, wanted, chunks)
+    hub = _hubs(tree, wanted, dissolved, parts)
+    head = np.repeat(tree.rank[:, None], chunks, axis=1)
+    for node in reversed(range(len(hub))):
+        if tree.children[node]:
+            head[node] = head[hub[node], np.arange(chunks)]
+    rows = [np.empty((0, 6), dtype=np.int64)]
+    every = np.arange(chunks)
+    for node in range(1, len(hub)):
+        above = np.full(chunks, tree.parent[node])
+        while (higher := dissolved[above, every]).any():
+            above = np.where(higher, tree.parent[above], above)
+        source, target = head[node], head[above, every]
+        sends = ~dissolved[node] & (source != target)
+        ways = np.where(sends, (source * chunks + target) * len(hub) + above, -1)
+        start = np.flatnonzero(np.diff(ways, prepend=-2))
+        length = np.diff(start, append=chunks)
+        start, length = start[sends[start]], length[sends[start]]
+        columns = tree.level[above[start]], source[start], target[start], start, length, 0
+        rows.append(np.stack(np.broadcast_arrays(*columns), axis=1))
+    together = np.concatenate(rows)
+    together[:, 0] = np.unique(together[:, 0], return_inverse=True)[1]
+    ranks = int(tree.rank.max()) + 1
+    return make_schedule("hubs", ranks, chunks, together, "reduce-scatter", head[0].astype(np.int32))
+
+
+def _dissolved(tree: TierTree, wanted: Vector, chunks: int) -> tuple[npt.NDArray[np.bool_], Heads]:
+    """Whether each group is dissolved in each chunk, and how many parts it then has, shape (V, C) both."""
+    dissolved = np.zeros((len(wanted), chunks), dtype=bool)
+    parts = np.ones((len(wanted), chunks), dtype=np.int64)
+    begin = 0  # groups take turns, so that no chunk has many more parts than others
+    for node in reversed(range(len(wanted))):
+        if not (below := tree.children[node]):
+            continue
+        parts[node] = np.where(dissolved[below], parts[below], 1).sum(axis=0)
+        if node and wanted[node] < 0:
+            turn = np.roll(np.arange(chunks), -begin)
+            exported = np.cumsum(parts[node, turn] - 1)
+            number = int(np.argmin(np.abs(np.append(0, exported) + wanted[node] * chunks)))
+            dissolved[node, turn[:number]] = True
+            begin = (begin + number) % chunks
+    return dissolved, parts
+
+
+def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], parts: Heads) -> Heads:
+    """The child that is hub of each chunk at each switch, shape (V, C). That of a dissolved one adds up nothing."""
+    hub, worked = np.zeros(dissolved.shape, dtype=np.int64), np.zeros(dissolved.shape)
+    left = wanted * dissolved.shape[1]
+    for node, below in enumerate(tree.children):
+        if not below:
+            continue
+        children = np.array([child for child in below if wanted[child] >= 0] or below, dtype=np.intp)
+        amount = np.where(dissolved[node], 0.0, parts[node] - 1.0 - (node == 0) + worked[node])
+        # The largest first: what they leave over or take too much is made up by the smaller ones.
+        for value in np.unique(amount)[::-1].tolist():
+            kind = np.flatnonzero(amount == value)
+            choices = np.maximum(left[children], 0.0), np.maximum(wanted[children], 0.0), np.ones(len(children))
+            weights = next(each for each in choices if each.sum() > 0)
+            chosen = np.repeat(children, apportioned(len(kind), weights))
+            hub[node, kind], worked[chosen, kind] = chosen, value
+            np.subtract.at(left, chosen, value)
+    return hub
