@@ -18,15 +18,13 @@ from solvers.costs.least_time import tier_tree
 from solvers.costs.patterns import masters_pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
-from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights
+from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights, work_weights
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import check_transfers, needs_closed_form
 from solvers.simulation.job import SimulatedNetwork
-from solvers.spanning.least_time import work
 
 WEIGHTS = ("sizes", "bandwidth", "least-time")
 Order = npt.NDArray[np.intp]
-_NOTHING = 1e-5  # of a vector, as work
 
 
 def bandwidth_weights(fabric: Fabric, order: npt.NDArray[np.intp], groups: Groups) -> Weights:
@@ -126,24 +124,7 @@ def least_time_weights(fabric: Fabric, order: Order, groups: Groups) -> Weights:
             host = fabric.names[int(hosts[label_of[hosts] >= 0][0])]
             raise UsageError(f"--weights least-time: {host} has ranks in two groups; a host belongs to one")
         label_of[hosts] = label
-    tree = tier_tree(fabric, order, label_of)
-    node_work = work(tree, dissolve=False)
-    leaf = np.flatnonzero(tree.rank >= 0)
-    above = tree.parent[leaf]
-    node = np.empty(len(order), dtype=np.intp)  # of each rank's host
-    node[tree.rank[leaf]] = np.where(tree.level[above] == 1, above, leaf)
-    slots = np.bincount(order, minlength=len(fabric.names))
-    rank_weights = np.maximum(node_work[node] / slots[order], 0.0)
-    group_weights = np.zeros(len(groups))
-    for label, group in enumerate(groups):
-        members = np.asarray(group)
-        first = int(node[members[0]])
-        group_weights[label] = node_work[first if tree.parent[first] <= 0 else tree.parent[first]]
-        if rank_weights[members].sum() <= _NOTHING:
-            rank_weights[members] = 1.0
-    if group_weights.sum() <= _NOTHING:  # two groups send each other the same, whoever masters
-        group_weights = size_weights(groups).groups
-    return Weights(np.maximum(group_weights, 0.0), rank_weights)
+    return work_weights(tier_tree(fabric, order, label_of), groups)
 
 
 class AllReduce(NamedTuple):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic, Vector
-from solvers.schedules.masters import Weights, equal_chunks
+from solvers.schedules.masters import equal_chunks, work_weights
+from solvers.spanning.tier_tree import tree_of
 
 _MAX_MOVES = 1 << 16
 
@@ -127,20 +128,33 @@ def _less_blamed(blamed: Vector, ranks: Sequence[int], excluded: int, offset: in
     return (below or candidates)[offset % len(below or candidates)]
 
 
-def quicktune(assignment: MasterAssignment, observed: ObservedTraffic, alike: float = 0.0) -> MasterAssignment:
-    """Deal all masters anew: the same groups and as many chunks, of equal size; global masters in proportion to each
-    group's rate, local ones to each member's.
+def quicktune(
+    assignment: MasterAssignment, observed: ObservedTraffic, alike: float = 0.0, recovered: bool = False
+) -> MasterAssignment:
+    """Deal all masters anew: the same groups and as many chunks, of equal size, in proportion to what each rank can
+    work for others in the least possible time.
 
-    The thesis approximates "minimise the largest transfer time of a rank" so. It adds up the bandwidths of all pairs
-    that leave a group, by which two groups would always weigh the same; here a group weighs the sum of its members'
-    mean rates, as in :func:`solvers.planning.bandwidth_weights`.
+    The thesis deals them in proportion to rates, which leaves a rank that has no time but for its own chunks the
+    slowest of all (docs/optimal.md).
 
     :param alike: rates no further than this share from their median are taken for equal to it: what two runs on the
         same network differ by is no reason to load one rank more than another.
+    :param recovered: throughput has risen: what ranks can carry that send less than others do is not known, and they
+        are taken for as fast as the median.
     """
     rates = observed.rates()
-    middle = float(np.median(rates))
+    middle, load = float(np.median(rates)), observed.sent_bytes.sum(axis=1)
+    if recovered:
+        rates = np.where(load < np.median(load), np.maximum(rates, middle), rates)
     rates = np.where(np.abs(rates - middle) <= alike * middle, middle, rates)
-    groups = np.array([rates[np.asarray(line)].sum() for line in assignment.groups])
-    local_masters, global_group = equal_chunks(assignment.groups, len(assignment.global_group), Weights(groups, rates))
+    ranks, free = np.arange(len(rates)), np.full(len(assignment.groups), np.inf)
+    group_of = np.empty(len(rates), dtype=np.intp)
+    for number, line in enumerate(assignment.groups):
+        group_of[list(line)] = number
+    own = [""] * len(rates)
+    tree = tree_of(
+        [ranks, ranks, group_of], [(rates, rates), (rates, rates), (free, free)], [own, own, [""] * len(free)]
+    )
+    weights = work_weights(tree, assignment.groups)
+    local_masters, global_group = equal_chunks(assignment.groups, len(assignment.global_group), weights)
     return MasterAssignment(assignment.groups, local_masters, global_group)

@@ -161,7 +161,7 @@ def _monitor(
         now = _median(throughputs[-settings.window :])
         if not previous.retuned and abs(now / previous.expected - 1) > 1.5 * settings.change:
             reason = f"{_mb(now)} MB/s and not {_mb(previous.expected)} as when it was tuned"
-            return _begin(replace(trajectory, retuned=True), interval, settings, reason)
+            return _begin(replace(trajectory, retuned=True), interval, settings, reason, now > previous.expected)
         if len(throughputs) >= 2 * settings.window:
             trajectory = replace(trajectory, expected=None)
     if not changed(throughputs, settings.window, settings.change):
@@ -178,14 +178,14 @@ def _monitor(
         # The ranks' relative rates are unchanged: the cause is the program, or the network as a whole.
         trajectory = replace(trajectory, throughputs=throughputs[-settings.window :], rates=rates[-settings.window :])
         return trajectory, TuningDecision(WATCH, f"{reason}, and the ranks' relative rates are unchanged")
-    return _begin(replace(trajectory, retuned=False), interval, settings, reason)
+    return _begin(replace(trajectory, retuned=False), interval, settings, reason, now > before)
 
 
 def _begin(
-    trajectory: TuningTrajectory, interval: ObservedInterval, settings: AutotuneSettings, reason: str
+    trajectory: TuningTrajectory, interval: ObservedInterval, settings: AutotuneSettings, reason: str, rises: bool
 ) -> tuple[TuningTrajectory, TuningDecision]:
     now = interval.throughput  # earlier intervals may include the state before the change
-    assignment = quicktune(trajectory.assignment, interval.observed, settings.alike)
+    assignment = quicktune(trajectory.assignment, interval.observed, settings.alike, recovered=rises)
     if _same(assignment, trajectory.assignment):
         trajectory = replace(trajectory, throughputs=(), rates=())
         return trajectory, TuningDecision(WATCH, f"{reason}, and masters are in proportion to the ranks' rates")

@@ -24,7 +24,7 @@ from solvers.schedules.parameter_server import push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
 from solvers.schedules.trees import double_binary_tree, nccl_tree, tree, tree_reduce
-from solvers.spanning.tier_tree import TierTree
+from solvers.spanning.tier_tree import TierTree, star
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Options:
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
     the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced
-    in place of one collective. ``tree``: the links between ranks, for ``hubs``.
+    in place of one collective. ``tree``: the links between ranks, for
+    ``hubs`` (None: alike, on one switch).
     """
 
     fan_out: int = 2
@@ -137,11 +138,10 @@ def _groups_of(algo: str, ranks: int, options: Options) -> Sequence[Sequence[int
 
 
 def _hubs(ranks: int, options: Options) -> Schedule:
-    if options.tree is None:
-        raise UsageError(f"{HUBS} is made for measured links: `plink plan NETWORK --algo {HUBS}`")
-    if (number := int(options.tree.rank.max()) + 1) != ranks:
+    tree = options.tree or star(ranks)
+    if (number := int(tree.rank.max()) + 1) != ranks:
         raise UsageError(f"{HUBS}: {number} ranks are in the tree of links, not {ranks}")
-    return hubs_reduce_scatter(options.tree)
+    return hubs_reduce_scatter(tree)
 
 
 def _push(ranks: int, options: Options) -> Schedule:

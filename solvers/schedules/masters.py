@@ -15,11 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
+from solvers.spanning.least_time import work
+from solvers.spanning.tier_tree import TierTree
 
 Groups = Sequence[Sequence[int]]
 Indices = npt.NDArray[np.int32]
 Vector = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.intp]
+_NOTHING = 1e-5  # of a vector, as work
 _ROUNDING = 1e-12  # of all chunks: a share that is so near to a whole number of them is that number
 
 
@@ -45,6 +48,29 @@ def size_weights(groups: Groups) -> Weights:
     """A group weighs as much as it has ranks, all ranks the same: so a host counts by its slots."""
     sizes = np.array([len(group) for group in groups], dtype=np.float64)
     return Weights(sizes, np.ones(int(sizes.sum())))
+
+
+def work_weights(tree: TierTree, groups: Groups) -> Weights:
+    """The weights with which two-level aggregation takes the least time on a tree of hosts in these groups: work for
+    others (:func:`solvers.spanning.least_time.work`), of a host in equal parts for its ranks.
+
+    :param tree: ranks below hosts, level 1, below groups.
+    """
+    host_work = work(tree, dissolve=False)
+    leaf = np.flatnonzero(tree.rank >= 0)
+    above = tree.parent[leaf]
+    host = np.empty(len(leaf), dtype=np.intp)  # of each rank
+    host[tree.rank[leaf]] = np.where(tree.level[above] == 1, above, leaf)
+    ranks = np.maximum(host_work[host] / np.bincount(host)[host], 0.0)
+    of_groups = np.zeros(len(groups))
+    for number, group in enumerate(groups):
+        members = np.asarray(group)
+        first = int(host[members[0]])
+        of_groups[number] = max(0.0, host_work[tree.parent[first] if tree.parent[first] > 0 else first])
+        if ranks[members].sum() <= _NOTHING:
+            ranks[members] = 1.0
+    # Two groups send each other the same, whoever masters.
+    return Weights(of_groups if of_groups.sum() > _NOTHING else size_weights(groups).groups, ranks)
 
 
 def equal_chunks(groups: Groups, chunks: int, weights: Weights | None = None) -> tuple[Indices, Indices]:

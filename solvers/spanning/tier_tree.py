@@ -73,3 +73,9 @@ def tree_of(
     ways = np.array([out, into], dtype=np.float64)
     ways[:, 0] = np.inf  # above the root there is nothing
     return TierTree(parents, ways[0], ways[1], ranks, level, titles)
+
+
+def star(ranks: int) -> TierTree:
+    """Return the tree of ranks with links alike on one switch."""
+    alike = np.ones(ranks)
+    return tree_of([np.arange(ranks)], [(alike, alike)], [[f"rank {k}" for k in range(ranks)]])

@@ -133,7 +133,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert LAUNCH_RUNNERS == RUNNERS
     assert OBJECT_KINDS == KINDS
-    options = set(Options.__dataclass_fields__) - {"groups", "weights", "mesh"}
+    options = set(Options.__dataclass_fields__) - {"groups", "weights", "mesh", "tree"}
     for setting, value in zip(values["launch --set"], ("1h", "strict", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])
     assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in options}

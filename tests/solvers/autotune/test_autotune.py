@@ -23,10 +23,10 @@ def balance(assignment: MasterAssignment) -> float:
 
 
 def steps(
-    assignment: MasterAssignment, rates: npt.NDArray[np.float64], number: int
+    assignment: MasterAssignment, rates: npt.NDArray[np.float64], number: int, recovered: bool = False
 ) -> list[tuple[MasterAssignment, float]]:
     """Quicktune, and so many steps of Finetune: (masters, seconds) after each."""
-    result = [quicktune(assignment, seen(assignment, rates)[0])]
+    result = [quicktune(assignment, seen(assignment, rates)[0], recovered=recovered)]
     step = FinetuneState()
     for _ in range(number):
         decision = finetune(result[-1], seen(result[-1], rates)[0], step)
@@ -54,7 +54,7 @@ def test_after_it_has_recovered(slow: int) -> None:
     uneven = steps(equal_assignment(GROUPS, 64), rates, 11)[-1][0]
     assert balance(uneven) > 1.2
     rates[slow] *= 4
-    tuned = [item for item, _ in steps(uneven, rates, 15)]
+    tuned = [item for item, _ in steps(uneven, rates, 15, recovered=True)]
     assert balance(tuned[-1]) < 1.05
     last = finetune(tuned[-1], seen(tuned[-1], rates)[0], FinetuneState())
     assert last.moved == ()
