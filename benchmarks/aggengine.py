@@ -43,7 +43,7 @@ def _done(run: Any) -> str:
     return str(run.stdout)
 
 
-def _launch(folder: Path, *words: str) -> list[dict[str, Any]]:
+def launched(folder: Path, *words: str) -> list[dict[str, Any]]:
     """Return what rank 0 said, line by line."""
     output = _done(
         subprocess.run(
@@ -61,7 +61,7 @@ def _write(folder: Path, name: str, document: dict[str, Any]) -> str:
     return str(path)
 
 
-def _listed_hosts(bench: BenchLab) -> list[str]:
+def listed_hosts(bench: BenchLab) -> list[str]:
     lines = Path(bench.hosts_file).read_text().splitlines()
     return [line.split()[0] for line in lines if line and not line.startswith("#")]
 
@@ -69,7 +69,7 @@ def _listed_hosts(bench: BenchLab) -> list[str]:
 def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
     """Return the hosts as given, and the place of each in plink's order for Gloo's ring; a 2LHA plan of the given
     order."""
-    names = _listed_hosts(bench)
+    names = listed_hosts(bench)
     (bench.folder / "given.txt").write_text("".join(f"{name}\n" for name in names))
     for words in (
         ("probe", bench.hosts_file),
@@ -85,7 +85,7 @@ def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
     return names, [ordered.index(name) for name in names]
 
 
-def _alone(bench: BenchLab, name: str) -> str:
+def alone(bench: BenchLab, name: str) -> str:
     """Return a plan that hands nothing over to Gloo in another order."""
     from benchmarks.aggregation_file import aggregation_to_json
     from plink.runtime.allreduce.aggregation import read_aggregation
@@ -98,7 +98,7 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
     groups = {
         "gloo, given order": {"kind": "gloo", "order": None},
         "gloo, plink's order": {"kind": "gloo", "order": ring},
-        "2lha, given order": {"kind": "plink", "order": None, "plan": _alone(bench, "2lha")},
+        "2lha, given order": {"kind": "plink", "order": None, "plan": alone(bench, "2lha")},
         "plink, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "2lha.json")},
         "flat, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "flat.json")},
     }
@@ -106,7 +106,7 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         "sizes": _FULL_SIZES if _FULL else _SIZES, "repeats": _REPEATS, "small_repeats": 5,
         "groups": groups,
     }  # fmt: skip
-    rows_printed = _launch(
+    rows_printed = launched(
         bench.folder,
         "--order",
         "given",
@@ -131,7 +131,7 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
     All plans are made in one way, so that the same groups give the same plan; those that are compared one
     with one take turns.
     """
-    generator, baseline = np.random.default_rng(1), _listed_hosts(bench)
+    generator, baseline = np.random.default_rng(1), listed_hosts(bench)
     plans = {"flat": str(bench.folder / "flat.json")}
     names, planned = np.array(bench.names), read_plan(bench.folder / "2lha.json")
     assert planned.groups is not None
@@ -149,13 +149,13 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         )
         if run.code:
             raise SystemExit(run.stderr)
-        plans[name] = _alone(bench, short)
+        plans[name] = alone(bench, short)
     request = {
         "sizes": [_DRAWN_BYTES], "repeats": _DRAWN_REPEATS,
         "together": [["probed", "true", "flat"], *([name] for name in plans if name.startswith("random"))],
         "groups": {name: {"kind": "plink", "order": None, "plan": plan} for name, plan in plans.items()},
     }  # fmt: skip
-    rows_printed = _launch(
+    rows_printed = launched(
         bench.folder,
         "--order",
         "given",
@@ -188,7 +188,7 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
     for pair in range(pairs):
         for which in sorted(steps, reverse=bool(pair % 2)):
             words = ("--backend", "2lha") if which == "2lha" else ()
-            rows_printed = _launch(bench.folder, "--order", "given", "--hosts", bench.hosts_file, *words, *program)
+            rows_printed = launched(bench.folder, "--order", "given", "--hosts", bench.hosts_file, *words, *program)
             steps[which].append(next(row["step_s"] for row in rows_printed if "step_s" in row))
             print(which, steps[which][-1], flush=True)
     gain = statistics.median(steps["gloo"]) / statistics.median(steps["2lha"])
@@ -212,7 +212,7 @@ def _loopback() -> dict[str, Any]:
             plan = _write(folder, f"{algo}.json", aggregation_to_json(by_rate))
             groups = {way: {"kind": "plink", "order": None, "plan": plan, "eager": way != "by gloo"} for way in ways}
             whole = {**request, "groups": {"gloo": {"kind": "gloo", "order": None}, **groups}}
-            rows_printed = _launch(
+            rows_printed = launched(
                 folder, "--runner", "local", "--slots", str(ranks), _PROGRAM, _write(folder, "asked.json", whole)
             )
             rows = [row for row in rows_printed if "size_bytes" in row]

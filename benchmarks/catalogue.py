@@ -47,6 +47,7 @@ ENTRIES = (
     Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 2 minutes)", 15),
     Entry("mesh_lab", "orders of meshes in a lab: gains and seconds by traffic beside predictions", 7),
     Entry("mesh_orders", "orders of meshes against brute force, sorted racks and bounds (--part NAME; --quick)", 8),
+    Entry("optimal", "all-reduces against the least possible time, made networks and a lab (--part NAME)", 6),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
     Entry("bml", "BML on a BCube against one interface (--only NAME: a part)", 9, True),

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.optimal import uneven as uneven_fabric
+from solvers.costs.least_time import tier_tree
 from solvers.spanning.tier_tree import TierTree, tree_of
 
 Labels = npt.NDArray[np.intp]
@@ -17,23 +19,9 @@ def tree(labels: list[list[int]], rates: list[tuple[Rates, Rates]]) -> TierTree:
 
 
 def uneven(seed: int) -> TierTree:
-    """16 to 64 hosts in racks of 1 to 12, two or three tiers, oversubscribed 1 to 8 times; rates differ by host (1:2:4,
-    or from 1 to 4), by rack, or by one slow host."""
-    rng = np.random.default_rng(seed)
-    hosts = int(rng.integers(16, 65))
-    rack = np.repeat(np.arange(hosts), rng.integers(1, 13, hosts))[:hosts]
-    gbps = 10.0 * [
-        rng.choice([1, 2, 4], hosts), rng.choice([1, 2, 4], hosts)[rack], np.ones(hosts), rng.uniform(1, 4, hosts),
-    ][seed % 4]  # fmt: skip
-    if seed % 4 == 2:
-        gbps[rng.integers(hosts)] *= rng.choice([0.5, 0.25])
-    labels, rates = [rack, rack // 3][: 1 + seed % 2], [(gbps, gbps)]
-    for label in labels:
-        fastest = np.zeros(label.max() + 1)
-        np.maximum.at(fastest, label, gbps)
-        capacity = np.maximum(np.bincount(label, gbps) / rng.uniform(1, 8, len(fastest)), fastest)
-        rates.append((capacity, capacity))
-    return tree([label.tolist() for label in labels], rates)
+    """The tree of one of the benchmark's networks, host k at rank k."""
+    fabric = uneven_fabric(seed)
+    return tier_tree(fabric, np.arange(len(fabric.names)))
 
 
 def small(hosts: int, seed: int, symmetric: bool) -> tuple[list[list[int]], list[tuple[Rates, Rates]]]:

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from benchmarks.optimal import busiest_us_per_byte
 from plink.errors import UsageError
-from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks, Vector
+from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.costs.least_time import least_time_on
 from solvers.costs.patterns import masters_pattern
 from solvers.planning import weights_by
@@ -149,18 +150,8 @@ def test_unknown_rates_have_no_least_time() -> None:
 
 def busiest_link(network: Fabric, groups: list[list[int]], weights: str) -> float:
     """Return the microseconds a byte of the busiest link under two-level aggregation with such weights."""
-    order = np.arange(len(network.names))
-    pattern = masters_pattern(groups, *equal_chunks(groups, 1024, weights_by(weights, network, order, groups)))
-    moved = pattern.share * pattern.repeat[pattern.round]
-    worst = 0.0
-    own = TierLinks(order, network.host_out_gbps, network.host_in_gbps)
-    for tier in (own, *network.tiers):
-        leaves, enters = tier.group_of[pattern.source], tier.group_of[pattern.target]
-        crossing = np.where(leaves != enters, moved, 0.0)
-        for ends, rates in ((leaves, tier.out_gbps), (enters, tier.in_gbps)):
-            load: Vector = np.bincount(ends, crossing, len(rates)) / rates
-            worst = max(worst, float(load.max()))
-    return worst / BYTES_PER_US
+    masters = equal_chunks(groups, 1024, weights_by(weights, network, np.arange(len(network.names)), groups))
+    return busiest_us_per_byte(masters_pattern(groups, *masters), network)
 
 
 def test_least_time_weights_leave_a_slow_host_its_own_bytes() -> None:
