@@ -196,3 +196,51 @@ def test_what_cannot_be_is_refused(
     assert "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
     assert ".plink" not in {name.split("/")[0] for name in listing(here)}
+
+
+@pytest.fixture
+def one_slow(tmp_path: Path) -> Path:
+    """Eight hosts in two racks, one at a quarter: rates of all pairs, and of the racks' links."""
+    rates, rack = np.where(np.arange(8) == 5, 2.5, 10.0), np.arange(8) // 4
+    pairs = np.minimum(rates[:, None], rates[None, :]) * ~np.eye(8, dtype=bool)
+    links = [
+        {"members": [f"h{k}" for k in range(8) if rack[k] == r], "out_gbps": 20.0, "in_gbps": 20.0} for r in (0, 1)
+    ]
+    document = network(
+        hosts=[{"name": f"h{k}"} for k in range(8)],
+        latency_us=(np.where(rack[:, None] == rack, 20.0, 60.0) * ~np.eye(8, dtype=bool)).tolist(),
+        bandwidth_gbps=pairs.tolist(),
+        shared_links=[{"groups": links}],
+    )
+    write(tmp_path / "n.json", document)
+    return tmp_path
+
+
+def test_hubs_leave_a_slow_host_its_own_bytes(one_slow: Path) -> None:
+    """The plan holds the schedule; the slow host's link carries the vector once each way, which is the bound."""
+    plan = planned(one_slow, "--algo", "hubs", "--size", "100MB")
+    schedule = schedule_of(plan)
+    assert verify(schedule) == []
+    slow = [host.name for host in plan.hosts].index("h5")
+    for ends in (schedule.source, schedule.target):
+        assert schedule.count[ends == slow].sum() == schedule.chunks
+    assert plan.lower_bound == pytest.approx(100e6 * 8 / 2.5e9 * 1e6)
+    assert "h5 at 2.5 Gbit/s" in (plan.limited_by or "")
+    assert {"ring", "flat"} <= plan.baseline.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("plan", "n.json", "--algo", "hubs", "--weights", "least-time"), "--weights goes with --algo 2lha"),
+        (("reorder", "n.json", "--algo", "hubs"), "plink plan --algo hubs"),
+        (("plan", "bare.json", "--algo", "hubs"), "plink probe HOSTS"),
+        (("plan", "n.json", "--algo", "hubs", "--set", "tree=1"), "--set tree: choose one of"),
+    ],
+)
+def test_hubs_need_rates_and_no_order(words: tuple[str, ...], said: str, one_slow: Path) -> None:
+    write(one_slow / "bare.json", network())
+    done = typed(*words, cwd=one_slow)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("error:") == 1

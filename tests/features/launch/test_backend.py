@@ -98,7 +98,7 @@ def racks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hosts:
 def test_each_backend_travels_with_the_job(racks: Hosts) -> None:
     """By an algorithm's name, by the network, by a schedule of one's own; tuned, with masters that can be moved."""
     write_schedule(Path(), [(0, k, 0, "reduce") for k in range(1, 8)] + [(1, 0, k, "copy") for k in range(1, 8)], 8)
-    for backend, algo in (("ring", "ring"), ("2lha", "2lha"), ("star.json", "star")):
+    for backend, algo in (("ring", "ring"), ("2lha", "2lha"), ("hubs", "hubs"), ("star.json", "star")):
         made = backend_for(backend, racks, None)
         (entry,) = from_bytes(base64.b64decode(made.environment[TEXT])).classes
         assert (entry.algo, entry.schedule.ranks if entry.schedule else 0, made.masters) == (algo, 8, None)
