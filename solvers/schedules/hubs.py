@@ -96,9 +96,16 @@ def _dissolved(tree: TierTree, wanted: Vector, chunks: int) -> tuple[npt.NDArray
 
 
 def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], parts: Heads) -> Heads:
-    """The child that is hub of each chunk at each switch, shape (V, C). That of a dissolved one adds up nothing."""
+    """The child that is hub of each chunk at each switch, shape (V, C). That of a dissolved one adds up nothing.
+
+    Children take turns, in as many lumps as they have ranks, so that what heads of two groups send each other is even:
+    a few large flows starve beside many small ones.
+    """
     hub, worked = np.zeros(dissolved.shape, dtype=np.int64), np.zeros(dissolved.shape)
     left = wanted * dissolved.shape[1]
+    ranks = np.zeros(len(hub), dtype=np.int64)  # below each node
+    for node in reversed(range(len(hub))):
+        ranks[node] = ranks[tree.children[node]].sum() if tree.children[node] else 1
     for node, below in enumerate(tree.children):
         if not below:
             continue
@@ -109,7 +116,10 @@ def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], part
             kind = np.flatnonzero(amount == value)
             choices = np.maximum(left[children], 0.0), np.maximum(wanted[children], 0.0), np.ones(len(children))
             weights = next(each for each in choices if each.sum() > 0)
-            chosen = np.repeat(children, apportioned(len(kind), weights))
+            number = apportioned(len(kind), weights)
+            lumps = [np.arange(n) * ranks[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
+            middle = [(lump + 0.5) / ranks[child] for lump, child in zip(lumps, children, strict=True)]
+            chosen = np.repeat(children, number)[np.argsort(np.concatenate(middle), kind="stable")]
             hub[node, kind], worked[chosen, kind] = chosen, value
             np.subtract.at(left, chosen, value)
     return hub
