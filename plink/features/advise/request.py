@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ALL_ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
 )  # fmt: skip
-TUNERS = ("nccl-tuner", "ncclx")
+TUNERS = ("nccl-tuner", "rccl-tuner", "ncclx")
 FORMS = ("ring", "halving-doubling", "2lha", "flat", "ps")
 
 
