@@ -214,10 +214,18 @@ class CollectiveTiming:
         """Median time, microseconds."""
         return statistics.median(self.seconds) * _US_PER_S
 
-    @property
-    def rounds(self) -> float:
-        """Rounds of the collective, one after the other."""
-        parts = parts_of(self.algo, self.size_bytes)
+    def fitted(self, fitted_us: float) -> FittedTiming:
+        """Return it beside what was fitted, microseconds, rounded as a document states them."""
+        return FittedTiming(
+            algo=self.algo,
+            size_bytes=self.size_bytes,
+            measured_us=round(self.median_us, 3),
+            fitted_us=round(fitted_us, 3),
+        )
+
+    def rounds(self, fabric: Fabric) -> float:
+        """Return the rounds of the collective, one after the other."""
+        parts = parts_of(self.algo, self.size_bytes, fabric)
         options = options_at(self.options, self.algo, self.size_bytes)
         patterns = [(weight, pattern_for(name, len(self.order), options)) for weight, name in parts]
         return sum(weight * float(pattern.repeat.sum()) for weight, pattern in patterns)
@@ -245,7 +253,7 @@ def fit_host_costs(
 
     check_sizes(timings)
     measured_us = np.array([timing.median_us for timing in timings])
-    scales = _scales(timings)
+    scales = _scales(fabric, timings)
 
     cost_functions = [timing.cost_on(fabric, model) for timing in timings]
 
@@ -283,15 +291,7 @@ def fit_host_costs(
         error=round(float(np.median(np.abs(errors(x)))), 4),
         measured_at=now,
         model=model,
-        fitted=tuple(
-            FittedTiming(
-                algo=timing.algo,
-                size_bytes=timing.size_bytes,
-                measured_us=round(timing.median_us, 3),
-                fitted_us=round(fitted_us, 3),
-            )
-            for timing, fitted_us in zip(timings, costs(x).tolist(), strict=True)
-        ),
+        fitted=tuple(timing.fitted(us) for timing, us in zip(timings, costs(x).tolist(), strict=True)),
     )
 
 
@@ -321,9 +321,9 @@ def check_sizes(timings: Sequence[CollectiveTiming]) -> None:
             )
 
 
-def _scales(timings: Sequence[CollectiveTiming]) -> npt.NDArray[np.float64]:
+def _scales(fabric: Fabric, timings: Sequence[CollectiveTiming]) -> npt.NDArray[np.float64]:
     """Return (microseconds, nanoseconds) of a message and a byte if they alone took the shortest and longest time."""
-    rounds = max(1.0, timings[0].rounds)
+    rounds = max(1.0, timings[0].rounds(fabric))
     shortest, longest = (pick(timings, key=lambda timing: timing.median_us) for pick in (min, max))
     return np.array([shortest.median_us / rounds, longest.median_us / longest.size_bytes * _NS_PER_US])
 

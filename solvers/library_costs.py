@@ -5,60 +5,131 @@ operation and its steps, and a share of the links' rate. So the time besides the
 pieces. Which protocol is used from which size is NCCL's choice, so the pieces follow from the timings: segmented least
 squares (Bellman 1961, "On the approximation of curves by line segments using dynamic programming"), the number of
 pieces by the Bayesian information criterion (Schwarz 1978). Timings on one set of hosts do not tell the operation's own
-latency from those of its steps: a piece has their sum. Neither a latency nor a cost of bytes is negative.
+latency from those of its steps, whose number follows from the ranks: a piece has their sum. Neither a latency nor a
+cost of bytes is negative.
+
+By itself NCCL takes its tree up to some size and its ring for larger ones. It does not know the order, so the size is
+one for all orders: that which explains the timings of its own choice best by the fitted costs of both.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.check import CalibratedLibrary, FittedTiming
-from plink.model.network_file import SizeCosts
+from plink.errors import NoAnswer
+from plink.model.check import CalibratedLibrary
+from plink.model.document import UNSET, Unset
+from plink.model.network_file import LibraryCostsEntry, SizeCosts
 from solvers.checking import CollectiveTiming, check_sizes
+from solvers.costs.by_name import MIXED
 from solvers.costs.fabric import Fabric, library_us
 
 _MAX_PIECES, _MIN_SIZES = 3, 3  # NCCL has three protocols; a line through two sizes fits any noise
 _PARAMETERS = 3  # of a piece: where it begins, and its line
 _NOISE = 0.01  # relative: better fits than that count as equal
 _NS_PER_US = 1e3
+LIBRARY_ALGORITHMS = (*MIXED["nccl"], "nccl")  # whose costs are not the hosts'; the last chooses among the others
 Values = npt.NDArray[np.float64]
+Model = Literal["alpha-beta", "contention"]
 
 
 def fit_library_costs(
-    fabric: Fabric, timings: Sequence[CollectiveTiming], model: Literal["alpha-beta", "contention"], now: str
-) -> CalibratedLibrary:
-    """Fit what a library takes for one algorithm, rounded as a document states it.
+    fabric: Fabric,
+    timings: Sequence[CollectiveTiming],
+    model: Model,
+    now: str,
+    previous: Sequence[LibraryCostsEntry] = (),
+) -> tuple[CalibratedLibrary, ...]:
+    """Fit what a library takes for each of its algorithms that was timed, rounded as a document states it.
 
-    :param fabric: as its links alone are known. :param timings: of one algorithm. :param now: the time, RFC 3339.
-    :raises NoAnswer: for too few timings, or times that do not grow with the size.
+    :param fabric: as its links alone are known. :param timings: of :data:`LIBRARY_ALGORITHMS`. :param now: the time,
+        RFC 3339. :param previous: what was fitted before, for algorithms that were not timed now.
+    :raises NoAnswer: for too few timings, times that do not grow with the size, or those of NCCL's own choice without
+        costs of its tree and its ring.
     """
-    check_sizes(timings)
-    timings = sorted(timings, key=lambda timing: timing.size_bytes)
+    results: dict[str, CalibratedLibrary] = {}
+    for algo in LIBRARY_ALGORITHMS:
+        of_algo = sorted((each for each in timings if each.algo == algo), key=lambda timing: timing.size_bytes)
+        if not of_algo:
+            continue
+        check_sizes(of_algo)
+        if algo in MIXED:
+            entries = {entry.algo: entry for entry in (*previous, *results.values())}
+            if missing := [name for name in MIXED[algo] if name not in entries]:
+                raise NoAnswer(f"{algo}: it chooses between two; time {' and '.join(missing)}, too")
+            parts = [entries[name] for name in MIXED[algo]]
+            results[algo] = _fit_choice(fabric, of_algo, parts, model, now)
+        else:
+            results[algo] = _fit_algorithm(fabric, of_algo, model, now)
+    return tuple(results.values())
+
+
+def _fit_algorithm(fabric: Fabric, timings: Sequence[CollectiveTiming], model: Model, now: str) -> CalibratedLibrary:
+    """Fit what one algorithm takes, by timings in ascending order of their sizes."""
     sizes = np.array([timing.size_bytes for timing in timings])
     measured_us = np.array([timing.median_us for timing in timings])
     network_us = np.array([timing.cost_on(fabric, model)(fabric) for timing in timings])
     pieces = fit_pieces(sizes, measured_us - network_us, measured_us)
-    fitted_us = [float(us) + library_us(pieces, size) for us, size in zip(network_us, sizes.tolist(), strict=True)]
+    fitted_us = network_us + [library_us(pieces, size) for size in sizes.tolist()]
+    return _calibrated(timings, fitted_us, model, now, pieces=list(pieces))
+
+
+def _fit_choice(
+    fabric: Fabric,
+    timings: Sequence[CollectiveTiming],
+    parts: Sequence[LibraryCostsEntry],
+    model: Model,
+    now: str,
+) -> CalibratedLibrary:
+    """Fit up to which size NCCL takes the first of two algorithms, by squares of errors of the time's logarithm.
+
+    :param timings: in ascending order of their sizes. :param parts: the costs of both.
+    """
+    tree_us, ring_us = (
+        np.array(
+            [
+                replace(timing, algo=part.algo).cost_on(fabric, model)(fabric)
+                + library_us(part.pieces or (), timing.size_bytes)
+                for timing in timings
+            ]
+        )
+        for part in parts
+    )
+    measured_us = np.array([timing.median_us for timing in timings])
+    sizes = np.array([timing.size_bytes for timing in timings])
+    distinct = np.unique(sizes)
+    # Nothing was timed between two sizes: the middle, by ratio. Above the largest it counts as the ring's.
+    bounds = [0.0, *np.sqrt(distinct[1:] * distinct[:-1]).tolist(), float(distinct[-1])]
+    fits = [np.where(sizes <= bound, tree_us, ring_us) for bound in bounds]
+    squares = [float((np.log(fit / measured_us) ** 2).sum()) for fit in fits]
+    best = int(np.argmin(squares))
+    return _calibrated(timings, fits[best], model, now, tree_up_to_bytes=round(bounds[best]))
+
+
+def _calibrated(
+    timings: Sequence[CollectiveTiming],
+    fitted_us: Values,
+    model: Model,
+    now: str,
+    pieces: list[SizeCosts] | Unset = UNSET,
+    tree_up_to_bytes: float | Unset = UNSET,
+) -> CalibratedLibrary:
+    fitted = tuple(timing.fitted(us) for timing, us in zip(timings, fitted_us.tolist(), strict=True))
+    measured_us = np.array([timing.median_us for timing in timings])
     return CalibratedLibrary(
         algo=timings[0].algo,
-        pieces=list(pieces),
+        pieces=pieces,
+        tree_up_to_bytes=tree_up_to_bytes,
         timings=len(timings),
-        error=round(float(np.median(np.abs(np.array(fitted_us) / measured_us - 1))), 4),
+        error=round(float(np.median(np.abs(fitted_us / measured_us - 1))), 4),
         measured_at=now,
         model=model,
-        fitted=tuple(
-            FittedTiming(
-                algo=timing.algo,
-                size_bytes=timing.size_bytes,
-                measured_us=round(timing.median_us, 3),
-                fitted_us=round(us, 3),
-            )
-            for timing, us in zip(timings, fitted_us, strict=True)
-        ),
+        fitted=fitted,
     )
 
 

@@ -190,8 +190,10 @@ class LibraryCostsEntry(Part, frozen=True, kw_only=True):
 
     algo: Name
     """What was timed."""
-    pieces: Annotated[list[SizeCosts], Meta(min_length=1)]
-    """By ascending size, the first from 0."""
+    pieces: Annotated[list[SizeCosts], Meta(min_length=1)] | Unset = UNSET
+    """By ascending size, the first from 0. Missing for nccl, which takes what its tree or its ring does."""
+    tree_up_to_bytes: Quantity | Unset = UNSET
+    """For nccl: the largest size for which NCCL takes its tree by itself; its ring is for larger ones."""
     timings: PositiveInt
     """Sizes that were timed."""
     error: NonNegative
@@ -301,9 +303,12 @@ def format_host_costs(entry: HostCostsEntry) -> str:
 
 def format_library_costs(entry: LibraryCostsEntry) -> str:
     """Return what a library takes for an algorithm, in one line."""
+    if entry.tree_up_to_bytes is not UNSET:
+        size = entry.tree_up_to_bytes
+        return f"{entry.algo} is {f'the tree up to {format_bytes(int(size))}, then ' if size else ''}the ring"
     parts = [
         f"{format_us(piece.fixed_us)}{f' from {format_bytes(int(piece.from_bytes))} on' if piece.from_bytes else ''}, "
         f"{piece.byte_ns:.3g} ns a byte"
-        for piece in entry.pieces
+        for piece in entry.pieces or ()
     ]
     return f"{entry.algo} takes, besides the network: {'; '.join(parts)}"

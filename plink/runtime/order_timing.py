@@ -62,10 +62,13 @@ class _TorchRank:
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         store = dist.TCPStore(address, port, self.size, is_master=self.rank == 0, timeout=_TIMEOUT)
         self._base = gloo(dist.PrefixStore("base/", store), self.rank, self.size, _TIMEOUT)
-        self._groups: list[Any] = [
-            group_of(dist.PrefixStore(f"order-{number}/", store), row[self.rank], self.size, _TIMEOUT)
-            for number, row in enumerate(places)
-        ]
+        # Several sizes of one order share its group: a communicator takes memory of the GPU.
+        rows = [places.index(row) for row in places]
+        self._made: dict[int, Any] = {
+            row: group_of(dist.PrefixStore(f"order-{row}/", store), places[row][self.rank], self.size, _TIMEOUT)
+            for row in dict.fromkeys(rows)
+        }
+        self._groups = [self._made[row] for row in rows]
         self._torch, self._max, self._has_end = torch, dist.ReduceOp.MAX, kind != "gloo"
 
     def vector(self, value: float, elements: int) -> Any:
@@ -89,7 +92,7 @@ class _TorchRank:
 
     def end(self) -> None:
         self.barrier()  # the store ends with rank 0
-        for group in self._groups if self._has_end else []:
+        for group in self._made.values() if self._has_end else []:
             group.shutdown()
 
     def fail(self, text: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from plink.errors import no_choice
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
-from solvers.costs.fabric import MIN_RATE_SIGMA, Fabric
+from solvers.costs.fabric import Fabric
 from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import (
     Pattern,
@@ -26,13 +26,14 @@ from solvers.costs.patterns import (
     servers_pattern,
     two_level_pattern,
 )
+from solvers.costs.shared_rows import MIN_RATE_SIGMA
 from solvers.schedules.bcube import base_of
 from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
 from solvers.schedules.ring import check_segments
 from solvers.schedules.segmentation import options_at
 
 # NCCL's tuner takes the tree for small vectors and the ring for large ones, by tables of its own; where it changes over
-# depends on the machine. One order has to serve both: between these sizes their costs are blended.
+# depends on the machine. Where nobody timed that, one order has to serve both: between these sizes costs are blended.
 _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
@@ -53,10 +54,11 @@ CONFIDENCE = 0.9
 _QUANTILE = 1.645  # of a normal variable, for that confidence
 
 
-def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
+def parts_of(algo: str, size_bytes: float, fabric: Fabric) -> list[tuple[float, str]]:
     """Return the components of an algorithm's cost: (weight, name in the catalogue), with weights that add up to one.
 
-    ``nccl``: its tree up to 1 MB, its ring from 16 MB, both in between, by the logarithm of the size.
+    ``nccl``: its tree up to the size that was timed, and above it its ring. Not timed: its tree up to 1 MB, its ring
+    from 16 MB, both in between, by the logarithm of the size.
 
     :raises UsageError: for an unknown name.
     """
@@ -65,7 +67,10 @@ def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
     if algo not in MIXED:
         return [(1.0, algo)]
     low, high = np.log([_TREE_UP_TO, _RING_FROM])
-    ring = float(np.clip((np.log(size_bytes) - low) / (high - low), 0.0, 1.0)) if size_bytes > 0 else 0.0
+    if (tree_up_to := fabric.nccl_tree_up_to_bytes) is not None:
+        ring = float(size_bytes > tree_up_to)
+    else:
+        ring = float(np.clip((np.log(size_bytes) - low) / (high - low), 0.0, 1.0)) if size_bytes > 0 else 0.0
     return [(weight, name) for weight, name in zip((1 - ring, ring), MIXED[algo], strict=True) if weight > 0]
 
 
@@ -118,7 +123,7 @@ def cost_function_for(
     options = priced_options(options, algo, size_bytes, model)
     cost_functions = [
         (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
-        for weight, name in parts_of(algo, size_bytes)
+        for weight, name in parts_of(algo, size_bytes, fabric)
     ]
     if len(cost_functions) == 1:
         return cost_functions[0][1]

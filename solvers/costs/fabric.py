@@ -15,9 +15,19 @@ import numpy.typing as npt
 from plink.errors import InputError, NoAnswer
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
-from plink.model.network_file import LibraryCostsEntry, SharedLinkEntry, SizeCosts
+from plink.model.network_file import LibraryCostsEntry, SizeCosts
 from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
+from solvers.costs.shared_rows import (
+    MIN_RATE_SIGMA,
+    Row,
+    capacity_of,
+    is_measured,
+    is_uncertain,
+    one_flow_rate,
+    rate_sigma,
+    shared_rows,
+)
 from solvers.hierarchy.shared_tiers import candidate_tiers
 from solvers.hierarchy.tiers import MIN_RATIO, completed_far, nearest_tier
 
@@ -26,13 +36,8 @@ OVERSUBSCRIPTION_RANGE = (1.5, 4.0)  # between which draws are
 Labels = npt.NDArray[np.intp]
 Vector = npt.NDArray[np.float64]
 Rates = tuple[Vector, Vector]  # out and in
-MIN_RATE_SIGMA = 0.02  # relative: probes of one lab, minutes apart, differ by as much
-_RMS_RANGE_OF_THREE = 1.912  # root mean square of the range of three normal draws, in standard deviations
-_MEDIAN_OF_THREE = 0.67  # standard deviation of the median of three such draws
-_MIN_CONFIDENCE = 0.5
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
-Row = SharedLinkEntry
 
 
 def tiers_from(rtt_us: Matrix, group_of: Labels) -> list[Labels]:
@@ -95,8 +100,8 @@ class TierLinks:
 
 def library_us(pieces: Sequence[SizeCosts], size_bytes: float) -> float:
     """Return what a library takes for a collective of that size besides the network, microseconds."""
-    piece = next((each for each in reversed(pieces) if each.from_bytes <= size_bytes), pieces[0])
-    return piece.fixed_us + piece.byte_ns * size_bytes / 1e3
+    piece = next((each for each in reversed(pieces) if each.from_bytes <= size_bytes), None)
+    return 0.0 if piece is None else piece.fixed_us + piece.byte_ns * size_bytes / 1e3
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,13 @@ class Fabric:
     def library_us(self, algo: str, size_bytes: float) -> float:
         """Return what a library takes for an algorithm besides the network, microseconds; 0 where nobody timed it."""
         entry = next((each for each in self.library_costs if each.algo == algo), None)
-        return 0.0 if entry is None else library_us(entry.pieces, size_bytes)
+        return 0.0 if entry is None else library_us(entry.pieces or (), size_bytes)
+
+    @property
+    def nccl_tree_up_to_bytes(self) -> float | None:
+        """Return the largest size for which NCCL takes its tree by itself; None where nobody timed that."""
+        sizes = (each.tree_up_to_bytes for each in self.library_costs)
+        return next((float(size) for size in sizes if size is not UNSET), None)
 
     def with_rate_noise(self, rng: np.random.Generator) -> "Fabric":
         """Return the fabric as another probe might have measured its rates: each times a lognormal factor.
@@ -277,15 +288,15 @@ def _fabric_of_groups(network: Network) -> Fabric:
         pair = pair if np.isfinite(pair).any() else None
     tiers = [shared_rows(tier.groups, network.hosts.names) for tier in network.shared_links]
     rows, outer = (tiers[0], tiers[1:]) if tiers else ([], [])
-    measured = any(_is_measured(row) and not is_uncertain(row) for _, row in rows)
+    measured = any(is_measured(row) and not is_uncertain(row) for _, row in rows)
     if not measured and not (rows and network.details.assumed_from):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
     alone = np.full(n, np.nan)
     for number, (members, row) in enumerate(rows):
         group_of[members] = number
-        if _is_measured(row):
-            alone[members] = _one_flow(row)
+        if is_measured(row):
+            alone[members] = one_flow_rate(row)
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
     by_flows = usual_rates(flows_of(network), n)
@@ -296,8 +307,8 @@ def _fabric_of_groups(network: Network) -> Fabric:
     shared, shared_in = np.full(len(assumed_out), np.inf), np.full(len(assumed_in), np.inf)
     unknown = 0
     for number, (_, row) in enumerate(rows):
-        if _is_measured(row):
-            shared[number], shared_in[number] = _capacity(row, "out"), _capacity(row, "in")
+        if is_measured(row):
+            shared[number], shared_in[number] = capacity_of(row, "out"), capacity_of(row, "in")
         else:
             shared[number], shared_in[number] = assumed_out[number], assumed_in[number]
             unknown += 1
@@ -331,61 +342,10 @@ def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[n
     for number, (members, row) in enumerate(rows):
         group_of[members] = number
         for way, gbps in limits.items():
-            gbps.append(_capacity(row, way) if row.gbps(way) else np.inf)
+            gbps.append(capacity_of(row, way) if row.gbps(way) else np.inf)
     shared_out, shared_in = (np.full(int(group_of.max()) + 1, np.inf) for _ in limits)
     shared_out[: len(rows)], shared_in[: len(rows)] = limits["out"], limits["in"]
     return TierLinks(group_of, shared_out, shared_in)
-
-
-def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
-    """Return the groups of a file, as (indices, row); rows that overlap others or have unknown hosts are skipped.
-
-    :param rows: the groups of a tier of a network's ``shared_links``.
-    """
-    index = {name: i for i, name in enumerate(names)}
-    groups: list[tuple[list[int], Row]] = []
-    grouped: set[int] = set()
-    for row in rows:
-        if index.keys() >= set(row.members):
-            group = {index[name] for name in row.members}
-            if not group & grouped:
-                grouped |= group
-                groups.append((sorted(group), row))
-    return groups
-
-
-def is_uncertain(row: Row) -> bool:
-    """Return whether a group is rather another one, by its ``confidence``: orders do not use what it shares."""
-    return float(1.0 if row.confidence is UNSET else row.confidence) < _MIN_CONFIDENCE
-
-
-def _is_measured(row: Row) -> bool:
-    """Return whether both directions were measured."""
-    return bool(row.out_gbps and row.in_gbps)
-
-
-def rate_sigma(rows: Sequence[Row]) -> float:
-    """Return the relative standard deviation of a capacity, the median of three runs, by the ranges of all groups'."""
-    squares = [
-        ((ends[1] - ends[0]) / _RMS_RANGE_OF_THREE / gbps) ** 2
-        for row in rows
-        for way in ("out", "in")
-        if (ends := row.range_gbps(way)) and (gbps := row.gbps(way))
-    ]
-    return max(MIN_RATE_SIGMA, _MEDIAN_OF_THREE * float(np.sqrt(np.mean(squares)))) if squares else MIN_RATE_SIGMA
-
-
-def _capacity(row: Row, way: str) -> float:
-    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit, or the
-    group is uncertain. Where the links of all other groups were the limit, it is what they carry together."""
-    has_limit = row.limited_by(way) not in ("hosts", "groups") and not is_uncertain(row)
-    return float(row.gbps(way) or 0.0) if has_limit else float("inf")
-
-
-def _one_flow(row: Row) -> float:
-    """Return the rate of one flow alone, which is that of a host."""
-    alone = max(row.one_flow_gbps(way) or 0.0 for way in ("out", "in"))
-    return alone or max((row.out_gbps or 0.0) / (row.out_flows or 1), (row.in_gbps or 0.0) / (row.in_flows or 1))
 
 
 def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vector] | None) -> tuple[Vector, Vector]:

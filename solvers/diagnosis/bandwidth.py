@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.costs.fabric import Row, shared_rows
 from solvers.costs.host_flows import MIN_OTHERS, SLOW_SHARE, Flow, best_rates
+from solvers.costs.shared_rows import Row, shared_rows
 
 _HALF_DUPLEX = 0.65  # of both one-way rates: what both ways at once have left where they share one medium
 Port = tuple[int, int]

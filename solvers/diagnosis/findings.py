@@ -12,8 +12,9 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps, format_us
 from solvers.changes.causes import explain
-from solvers.costs.fabric import fabric_of, is_uncertain
+from solvers.costs.fabric import fabric_of
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
+from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.bandwidth import SlowHost, half_duplex, slow_by_flows, slow_rates, slow_shared_links
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 

@@ -15,8 +15,9 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
 from plink.model.units import format_gbps
 from solvers.changes.causes import Cause, explain
-from solvers.costs.fabric import Fabric, Row, fabric_of, is_uncertain, shared_rows
+from solvers.costs.fabric import Fabric, fabric_of
 from solvers.costs.host_flows import SLOW_SHARE, best_rates, flows_of
+from solvers.costs.shared_rows import Row, is_uncertain, shared_rows
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]

@@ -151,7 +151,7 @@ def link_bound(problem: OrderingProblem) -> float | None:
         return cut_bound(problem) * _ROUNDED_DOWN
     return sum(
         weight * (_bound(problem, name) + problem.fabric.library_us(name, problem.size_bytes))
-        for weight, name in parts_of(problem.algo, problem.size_bytes)
+        for weight, name in parts_of(problem.algo, problem.size_bytes, problem.fabric)
     )
 
 

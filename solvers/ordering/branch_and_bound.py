@@ -47,7 +47,7 @@ def cheapest_order(problem: OrderingProblem, start: Order, start_cost: float) ->
 
     :param start: shape (N,), an allowed order. :param start_cost: what it costs.
     """
-    names = parts_of(problem.algo, problem.size_bytes)
+    names = parts_of(problem.algo, problem.size_bytes, problem.fabric)
     patterns = [(weight, pattern_for(name, len(start), problem.priced_options)) for weight, name in names]
     transfers, chains = _transfers_of(patterns, problem), _chains_of(patterns, problem)
     hosts = _hosts_of(problem)
@@ -213,7 +213,8 @@ def _allowed_of(problem: OrderingProblem, patterns: list[Pattern]) -> Allowed:
     group = np.array([feasible.group_of[host] for host in local], dtype=np.int64)
     slots = feasible.slots[local].astype(np.int64)
     group_ranks, group_size = np.bincount(group, slots).astype(np.int64), np.zeros(ranks + 1, dtype=np.int64)
-    if any(name == "2lha" for _, name in parts_of(problem.algo, problem.size_bytes)):  # its groups are of ranks
+    names = (name for _, name in parts_of(problem.algo, problem.size_bytes, problem.fabric))
+    if "2lha" in names:  # its groups are of ranks
         sizes = group_ranks[list(dict.fromkeys(group.tolist()))]
         group_size[np.cumsum(sizes) - sizes] = sizes
     ordered = ordered_ranks(patterns, problem.model) if feasible.unconstrained and len(local) == ranks else []

@@ -116,7 +116,7 @@ class OrderingProblem:
             * pattern_overhead_us(
                 pattern_for(name, len(self.baseline), self.priced_options), self.fabric.overhead_us, self.model
             )
-            for weight, name in parts_of(self.algo, self.size_bytes)
+            for weight, name in parts_of(self.algo, self.size_bytes, self.fabric)
         )
 
     def without_overhead(self) -> "OrderingProblem":

@@ -95,7 +95,7 @@ def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderi
 
 def _baselines_by_size_sequence(problem: OrderingProblem, seed: int) -> list[Order]:
     """Return the baseline, and feasible orders in which groups of other sizes come first, for up to 12 sequences."""
-    feasible, algos = problem.feasible, [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+    feasible, algos = problem.feasible, [name for _, name in parts_of(problem.algo, problem.size_bytes, problem.fabric)]
     groups = feasible.host_groups
     is_ring = problem.is_latency_ring and is_rotation_enough(feasible)
     few = len(problem.hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS
@@ -170,7 +170,7 @@ def _search_exhaustively(
         costs = [cost_of(order) for order in orders.values()]
         best, moves = list(orders.values())[int(np.argmin(costs))], len(costs)
     else:
-        names = [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+        names = [name for _, name in parts_of(problem.algo, problem.size_bytes, problem.fabric)]
         if any(pattern_for(name, len(nearest), problem.priced_options).all_to_all_share for name in names):
             return None
         cheapest = cheapest_order(problem, nearest, cost_of(nearest))
@@ -225,7 +225,7 @@ def _search_mixed(
     are the rotations and reflections of the ring, which cost the ring the same and the tree not; the candidate of the
     lowest cost of both together is improved by exchanges of two hosts.
     """
-    names = [name for _, name in parts_of(problem.algo, problem.size_bytes)]
+    names = [name for _, name in parts_of(problem.algo, problem.size_bytes, problem.fabric)]
     if len(names) == 1:
         return replace(search(replace(problem, algo=names[0]), seed, budget), objective=start.objective)
     each = replace(budget, max_moves=max(1, budget.max_moves // (len(names) + 1)))  # the rest is for what follows

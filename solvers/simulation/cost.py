@@ -137,7 +137,7 @@ class SimulatedCost:
         if options.mesh is not None:
             parts = _mesh_parts(options.mesh, ranks, model)
         else:
-            named = parts_of(algo, size_bytes)
+            named = parts_of(algo, size_bytes, fabric)
             parts = [(weight, name, _prepared(name, ranks, options, model)) for weight, name in named]
         if not all(isinstance(part, Pattern) for _, _, part in parts):
             compile_simulator()  # not in the time that simulations may take
@@ -275,5 +275,6 @@ def cost_by_model(
     if model in (CONTENTION, SIMULATED):
         return SimulatedCost.of(algo, ranks, options, fabric, size_bytes, model)
     cost_of = cost_function_for(algo, ranks, options, fabric, size_bytes, model)
-    library_us = sum(weight * fabric.library_us(name, size_bytes) for weight, name in parts_of(algo, size_bytes))
+    parts = parts_of(algo, size_bytes, fabric)
+    library_us = sum(weight * fabric.library_us(name, size_bytes) for weight, name in parts)
     return cost_of if model == "latency" or not library_us else lambda order: cost_of(order) + library_us

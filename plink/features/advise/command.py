@@ -130,7 +130,7 @@ def _print_tuner(kind: str, network: Network) -> None:
     for row in rows:
         say(f"{row.algorithm} from {format_bytes(row.min_bytes)}: {row.gain:.2f} times as fast as the other, or more")
     if not rows:
-        say("ring and tree differ by less than 5 % from 4 MB on: NCCL's own choice stays")
+        say("ring and tree differ by less than 5 %, or NCCL takes the faster one: its own choice stays")
     print_lines(*tuner_lines(kind, network, rows))
 
 

@@ -17,7 +17,7 @@ ALL_ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
     "hubs",
 )  # fmt: skip
-TUNERS = ("nccl-tuner", "ncclx")
+TUNERS = ("nccl-tuner", "rccl-tuner", "ncclx")
 FORMS = ("ring", "halving-doubling", "2lha", "flat", "ps")
 
 

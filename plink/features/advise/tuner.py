@@ -1,46 +1,56 @@
 """Files for NCCL's tuners: whether ring or tree is the faster for a size, in the order that a job runs in.
 
-Columns as NVIDIA/nccl reads them from v2.27 on (plugins/tuner/example/README.md), and as Meta's NCCLX does
-(meta/tuner/README.md of meta-pytorch/torchcomms).
+Columns as NVIDIA/nccl reads them from v2.27 on (plugins/tuner/example/README.md), RCCL's own tuner from RCCL 2.28.3
+(ROCm 7.13) on (tuner/README.md), the same, and Meta's NCCLX (meta/tuner/README.md of meta-pytorch/torchcomms).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from plink.features.order.algorithms import fabric_from, order_from
 from plink.features.order.interfaces import fabric_of_algorithm
 from plink.model.network import Network
+from plink.model.network_file import SizeCosts
 from plink.model.order import RankOrder
-from solvers.costs.by_name import model_for
+from solvers.costs.by_name import model_for, parts_of
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import cost_by_model
 
 _ALGORITHMS = {"nccl-ring": "ring", "nccl-tree": "tree"}
 _MIN_GAIN = 1.05  # of one over the other, before NCCL's own choice is overruled
-_FROM_BYTES, _TO_BYTES = 1 << 22, 1 << 30  # below NCCL's own overheads decide, which plink has not measured
+_FROM_BYTES, _TO_BYTES = 1 << 22, 1 << 30  # below NCCL's own overheads decide
+_TIMED_FROM_BYTES = 1 << 16  # where these were timed
+# By the lines of a fit: NCCL goes through its protocols in this order, and not on all links through the second.
+_PROTOCOLS = {1: ("simple",), 2: ("ll", "simple"), 3: ("ll", "ll128", "simple")}
 _ALL_SIZES = (1 << 32) - 1  # the largest that NCCL's documentation has
 
 
 @dataclass(frozen=True)
 class TunerRow:
     """All-reduces from ``min_bytes`` to ``max_bytes`` that one algorithm does at least 5 % faster than the other.
-    ``gain``: the least of how many times as fast."""
+    ``protocol``: the one that it was timed with. ``gain``: the least of how many times as fast."""
 
     min_bytes: int
     max_bytes: int
     algorithm: str
+    protocol: str
     gain: float
 
 
 def tuner_rows(network: Network, order: RankOrder | None = None) -> tuple[TunerRow, ...]:
-    """Return the sizes from 4 MiB on for which NCCL's ring or its tree is clearly the faster, in one rank order.
+    """Return the sizes for which NCCL's ring or its tree is clearly the faster, in one rank order.
+
+    From 64 KiB on where both were timed (``plink check --calibrate``), else from 4 MiB on. Where NCCL's own choice was
+    timed, too, only sizes for which it takes the slower one.
 
     :param order: None: the hosts as the network lists them.
     :raises InputError: for one rank, or an order of other hosts. :raises NoAnswer: when a pair was not measured.
     """
     ranks = order_from(network, order)
     fabric = fabric_from(network, False)
-    sizes = [1 << k for k in range(_FROM_BYTES.bit_length() - 1, _TO_BYTES.bit_length())]
+    pieces = {each.algo: each.pieces or [] for each in network.library_costs}
+    first = _TIMED_FROM_BYTES if pieces.keys() >= _ALGORITHMS.keys() else _FROM_BYTES
+    sizes = [1 << k for k in range(first.bit_length() - 1, _TO_BYTES.bit_length())]
     times = {
         name: [
             cost_by_model(
@@ -60,13 +70,22 @@ def tuner_rows(network: Network, order: RankOrder | None = None) -> tuple[TunerR
         fast, slow = sorted(times, key=lambda name: times[name][k])
         gain = times[slow][k] / times[fast][k]
         end = sizes[k + 1] - 1 if k + 1 < len(sizes) else _ALL_SIZES
-        if gain < _MIN_GAIN:
+        own = {_ALGORITHMS[name] for _, name in parts_of("nccl", size, fabric)}
+        if gain < _MIN_GAIN or (fabric.nccl_tree_up_to_bytes is not None and own == {fast}):
             continue
-        if rows and rows[-1].algorithm == fast and rows[-1].max_bytes == size - 1:
-            rows[-1] = TunerRow(rows[-1].min_bytes, end, fast, min(gain, rows[-1].gain))
+        row = TunerRow(size, end, fast, _protocol(pieces.get(f"nccl-{fast}", []), size), gain)
+        last = rows[-1] if rows else row
+        if last.max_bytes == size - 1 and (last.algorithm, last.protocol) == (row.algorithm, row.protocol):
+            rows[-1] = replace(last, max_bytes=end, gain=min(gain, last.gain))
         else:
-            rows.append(TunerRow(size, end, fast, gain))
+            rows.append(row)
     return tuple(rows)
+
+
+def _protocol(pieces: Sequence[SizeCosts], size_bytes: int) -> str:
+    """Return the protocol that an algorithm has for a size, by the lines that its timings fell into."""
+    protocols = _PROTOCOLS.get(len(pieces), ("simple",) * max(1, len(pieces)))
+    return protocols[sum(piece.from_bytes <= size_bytes for piece in pieces) - 1]
 
 
 def tuner_lines(kind: str, network: Network, rows: tuple[TunerRow, ...]) -> Iterator[str]:
@@ -76,14 +95,14 @@ def tuner_lines(kind: str, network: Network, rows: tuple[TunerRow, ...]) -> Iter
     """
     slots = [host.slots for host in network.hosts if host.slots]
     ranks = sum(slots)
-    if kind == "nccl-tuner":
+    if kind != "ncclx":
         yield "# collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks"
     else:
         yield "# collective,bytes of a rank,algorithm,protocol,channels,nodes,ranks of a node"
     for row in rows:
-        if kind == "nccl-tuner":
-            yield f"allreduce,{row.min_bytes},{row.max_bytes},{row.algorithm},simple,-1,{len(slots)},{ranks}"
+        if kind != "ncclx":
+            yield f"allreduce,{row.min_bytes},{row.max_bytes},{row.algorithm},{row.protocol},-1,{len(slots)},{ranks}"
         else:
             low, high = -(-row.min_bytes // ranks), row.max_bytes // ranks
             local = slots[0] if len(set(slots)) == 1 else "*"
-            yield f"allreduce,[{low},{high}],{row.algorithm},simple,-1,{len(slots)},{local}"
+            yield f"allreduce,[{low},{high}],{row.algorithm},{row.protocol},-1,{len(slots)},{local}"

@@ -73,9 +73,10 @@ class PlannedBenchmark:
         """What will be run, and how long it takes, in a line."""
         smallest, largest = (format_bytes(size) for size in (self.sizes_bytes[0], self.sizes_bytes[-1]))
         if self.for_costs:
+            whose = "NCCL's" if _kind(self.algo) == _NCCL else "the hosts'"
             return (
-                f"{self.algo}: {len(self.orders)} sizes, {smallest} to {largest}, {self.repeats} times each, for the "
-                "hosts' own costs"
+                f"{self.algo}: {len(self.orders)} sizes, {smallest} to {largest}, {self.repeats} times each, for "
+                f"{whose} own costs"
             )
         costs = [cost for _, cost in self.orders]
         rounds = self.repeats + _WARM_UP_ROUNDS

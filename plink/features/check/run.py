@@ -4,7 +4,7 @@ import datetime
 import logging
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -34,10 +34,9 @@ from solvers.checking import CollectiveTiming, fit_host_costs
 from solvers.costs.by_name import MIXED, model_for
 from solvers.costs.fabric import fabric_of
 from solvers.embedding.embed import embed
-from solvers.library_costs import fit_library_costs
+from solvers.library_costs import LIBRARY_ALGORITHMS, fit_library_costs
 from solvers.prediction.topology import UNKNOWN, levels_apart
 
-_LIBRARY_ALGORITHMS = ("nccl-ring", "nccl-tree")  # which have costs of their own, not the hosts'
 _log = logging.getLogger("plink.check")
 
 
@@ -138,25 +137,25 @@ def check(
         )
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         timed_model: Literal["alpha-beta", "contention"] = "alpha-beta" if is_alpha_beta else "contention"
-        of_hosts = [timing for timing in timings if timing.algo not in _LIBRARY_ALGORITHMS]
-        of_libraries = [[each for each in timings if each.algo == algo] for algo in _LIBRARY_ALGORITHMS]
+        of_hosts = [timing for timing in timings if timing.algo not in LIBRARY_ALGORITHMS]
         if of_hosts:
             report.host_costs = fit_host_costs(fabric, of_hosts, timed_model, now)
-        costs = tuple(fit_library_costs(fabric, each, timed_model, now) for each in of_libraries if each)
-        report.library_costs = costs or UNSET
+        report.library_costs = fit_library_costs(fabric, timings, timed_model, now, network.library_costs) or UNSET
     return report.document()
 
 
 def plan_check(network: Network, request: CheckRequest) -> list[PlannedBenchmark]:
-    """Return the benchmarks of a check, those for the costs of hosts last.
+    """Return the benchmarks of a check, those for the costs of hosts last: of a library's own choice with what it
+    chooses from.
 
     :raises PlinkError: for what cannot be run.
     """
     plans = [plan_orders(network, request, algo) for algo in request.algorithms]
-    mixed = [planned.algo for planned in plans if planned.algo in MIXED]
-    if request.calibrate and mixed:
-        raise UsageError(f"--calibrate --algo {mixed[0]}: name {' and '.join(MIXED[mixed[0]])} instead")
-    return plans + [plan_sizes(planned) for planned in plans if request.calibrate]
+    if not request.calibrate:
+        return plans
+    planned_of = {planned.algo: planned for planned in plans}
+    choices = [replace(planned, algo=part) for planned in plans for part in MIXED.get(planned.algo, ())]
+    return plans + [plan_sizes(each) for each in ({each.algo: each for each in choices} | planned_of).values()]
 
 
 def _check_distances(network: Network, request: CheckRequest, truth: Path, report: CheckReport) -> None:

@@ -81,13 +81,13 @@ def cost(
     else:
         cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
         total, parts = cost_of(ranks), _parts(cost_of, ranks, options, fabric, model, request)
-    untimed = {name for _, name in parts_of(request.algo, request.size_bytes)} - {
+    untimed = {name for _, name in parts_of(request.algo, request.size_bytes, fabric)} - {
         each.algo for each in network.library_costs
     }
     if request.algo.startswith("nccl") and untimed and request.size_bytes < _NCCL_MIN_BYTES and model != "latency":
         _log.info(
             "times of %s hold from %s on: below, NCCL itself takes more than the network; `plink check --measure "
-            "--calibrate --algo nccl-ring --algo nccl-tree` times it",
+            "--calibrate --algo nccl` times it",
             request.algo,
             format_bytes(_NCCL_MIN_BYTES),
         )
@@ -143,7 +143,7 @@ def _parts(
     costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, SimulatedCost) else None
     priced = priced_options(options, request.algo, request.size_bytes, model)
     parts = []
-    for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes)):
+    for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes, fabric)):
         part = evaluate(schedule_for(name, len(ranks), priced), fabric, ranks, request.size_bytes, model)
         if costs is not None:  # its rounds are each as if alone
             part = replace(part, cost_us=costs[number])

@@ -14,7 +14,7 @@ from plink.records import workspace
 from plink.terminal.compilation_notice import compiling_meanwhile
 from plink.terminal.screen import progress, say
 from probes.measurements import NOT_TRIED
-from solvers.costs.fabric import is_uncertain
+from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.findings import rate_findings, uncertain_groups
 
 if TYPE_CHECKING:

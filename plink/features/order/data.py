@@ -143,7 +143,7 @@ def without_unmeasured_bound(
 def unknown_pairs(task: OrderingProblem, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
     """Return the unknown pairs that an order uses."""
     used: set[tuple[int, int]] = set()
-    for _, name in parts_of(task.algo, task.size_bytes):
+    for _, name in parts_of(task.algo, task.size_bytes, task.fabric):
         pattern = pattern_for(name, len(task.baseline), task.options)
         ends = np.stack([pattern.source, pattern.target])
         if pattern.all_to_all_share:

@@ -340,7 +340,7 @@ def _validate(
     if data.held_out_us is None:
         return None
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
-    parts = parts_of(task.algo, task.size_bytes)
+    parts = parts_of(task.algo, task.size_bytes, task.fabric)
     patterns = [(weight, pattern_for(name, len(task.baseline), task.priced_options)) for weight, name in parts]
     if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]

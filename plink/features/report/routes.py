@@ -17,10 +17,11 @@ from plink.model.order import RankOrder
 from plink.pictures import Floats
 from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
 from solvers.costs.evaluator import MODELS
-from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of, shared_rows
+from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of
 from solvers.costs.host_flows import best_rates, flows_of
 from solvers.costs.loads import bottleneck_of, link_bytes
 from solvers.costs.patterns import Pattern
+from solvers.costs.shared_rows import shared_rows
 
 _MAX_HOPS_PER_HOST = 4  # for each host: beyond that a drawing is a blot
 _MAX_DRAWN_RANKS = 4096  # whose schedule is made only to be drawn
@@ -56,7 +57,8 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
     size_bytes = order.size_bytes or _DEFAULT_SIZE_BYTES
     options = options_of(options_in(order, location, algo), [algo], groups_in(order, location, len(ranks)))
     try:
-        patterns = [(weight, pattern_for(name, len(ranks), options)) for weight, name in parts_of(algo, size_bytes)]
+        parts = parts_of(algo, size_bytes, fabric_from(network))
+        patterns = [(weight, pattern_for(name, len(ranks), options)) for weight, name in parts]
     except PlinkError:  # it was found with options that the file, an older one, does not tell
         return None
     if any(pattern.all_to_all_share for _, pattern in patterns) and len(ranks) > _MAX_ALL_TO_ALL_RANKS:

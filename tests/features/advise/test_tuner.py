@@ -1,42 +1,48 @@
 """Files for NCCL's tuners, read back as the documentation of each says they are read."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import plink
 from plink.errors import InputError
 from plink.features.advise.tuner import tuner_lines
 from plink.model.hosts import Host, Hosts
+from plink.model.network_file import LibraryCostsEntry, SizeCosts
 from tests.conftest import typed
 from tests.features.test_library import racks_of_1_gbps
 
 SIZES = [1 << 20, (4 << 20) - 1, 4 << 20, 5_000_000, 64 << 20, 1 << 30, 3 << 30]
 
 
-def by_nccl(lines: list[str], nodes: int, ranks: int, size: int) -> str | None:
-    """Apply the first row that matches, as NVIDIA's example plugin does: bounds included, -1 is any."""
+def by_nccl(lines: list[str], nodes: int, ranks: int, size: int) -> tuple[str, str] | None:
+    """Apply the first row that matches, as NVIDIA's example plugin and RCCL's tuner do: bounds included, -1 is any.
+    Return algorithm and protocol."""
     for line in lines:
         if line.startswith("#") or not line:
             continue
-        kind, low, high, algo, proto, _, of_nodes, of_ranks = (word.strip() for word in line.split(","))
-        assert (kind, proto) == ("allreduce", "simple")
+        kind, low, high, algo, proto, channels, of_nodes, of_ranks = (word.strip() for word in line.split(","))
+        assert (kind, channels) == ("allreduce", "-1")
+        assert algo in ("tree", "ring")
+        assert proto in ("ll", "ll128", "simple")
         if int(low) <= size <= int(high) and int(of_nodes) in (-1, nodes) and int(of_ranks) in (-1, ranks):
-            return algo
+            return algo, proto
     return None
 
 
-def by_ncclx(lines: list[str], nodes: int, local: int, size: int) -> str | None:
+def by_ncclx(lines: list[str], nodes: int, local: int, size: int) -> tuple[str, str] | None:
     """The same for NCCLX: bytes of a rank in an interval, ranks of a node; commas in brackets separate nothing."""
     for line in lines:
         if line.startswith("#") or not line:
             continue
-        _, interval, algo, _, _, of_nodes, of_local = re.split(r",(?![^\[]*\])", line)
+        _, interval, algo, proto, _, of_nodes, of_local = re.split(r",(?![^\[]*\])", line)
         low, high = map(int, interval.strip("[]").split(","))
         if low <= size // (nodes * local) <= high and int(of_nodes) == nodes and of_local in ("*", str(local)):
-            return algo
+            return algo, proto
     return None
 
 
@@ -49,17 +55,64 @@ def test_the_file_takes_the_faster_algorithm_where_it_is_clearly_faster(seed: in
     taken = list(tuner_lines("nccl-tuner", network, rows))
     of_rank = list(tuner_lines("ncclx", network, rows))
     for size in SIZES:
-        algo = by_nccl(taken, 16, 16, size)
+        choice = by_nccl(taken, 16, 16, size)
         assert by_nccl(taken, 16, 17, size) is None
         if size % 16 == 0:
-            assert by_ncclx(of_rank, 16, 1, size) == algo
+            assert by_ncclx(of_rank, 16, 1, size) == choice
         if size < 4 << 20:
-            assert algo is None
+            assert choice is None
         elif size.bit_count() == 1 and size <= 1 << 30:
             request = plink.CostRequest(size_bytes=size)
             costs = {name: plink.cost(network, order, request, algo=f"nccl-{name}") for name in ("ring", "tree")}
             (least, fast), (most, _) = sorted((cost.cost_us, name) for name, cost in costs.items())
-            assert algo == (fast if most / least >= 1.05 else None)
+            assert choice == ((fast, "simple") if most / least >= 1.05 else None)
+
+
+def calibrated(tree_up_to: float | None) -> plink.Network:
+    """Ring and tree timed on 16 hosts: the tree has two lines and starts at once, the ring three. What NCCL takes by
+    itself is known where a size is given."""
+    lines = {
+        "nccl-tree": ((0, 100, 0.5), (300_000, 400, 0.2)),
+        "nccl-ring": ((0, 40_000, 0.1), (90_000, 40_000, 0.05), (400_000, 40_000, 0)),
+    }
+    entries = [
+        LibraryCostsEntry(
+            algo=algo,
+            pieces=[SizeCosts(from_bytes=size, fixed_us=us, byte_ns=ns) for size, us, ns in pieces],
+            timings=11, error=0.01, measured_at="2026-01-01T00:00:00Z",
+        )
+        for algo, pieces in lines.items()
+    ]  # fmt: skip
+    if tree_up_to is not None:
+        entries.append(
+            LibraryCostsEntry(
+                algo="nccl", tree_up_to_bytes=tree_up_to, timings=11, error=0.01, measured_at="2026-01-01T00:00:00Z"
+            )
+        )
+    network = racks_of_1_gbps(16, 4)
+    return replace(network, details=structs.replace(network.details, library_costs=entries))
+
+
+def test_small_sizes_have_rows_once_they_were_timed() -> None:
+    """From 64 KiB on, by the protocol that the timings were of; RCCL and NCCL read the same."""
+    network = calibrated(None)
+    lines = list(tuner_lines("rccl-tuner", network, plink.tuner_rows(network)))
+    assert lines == list(tuner_lines("nccl-tuner", network, plink.tuner_rows(network)))
+    for size, protocol in ((32 << 10, None), (64 << 10, "ll"), (256 << 10, "ll"), (512 << 10, "simple")):
+        assert by_nccl(lines, 16, 16, size) == (protocol and ("tree", protocol))
+    large = by_nccl(lines, 16, 16, 256 << 20)
+    assert large == ("ring", "simple")
+
+
+@pytest.mark.parametrize("tree_up_to", [0, 1e6, 1e9])
+def test_rows_are_only_of_sizes_for_which_nccl_takes_the_slower(tree_up_to: float) -> None:
+    """Else they are those of a network whose choice was not timed."""
+    network, without = calibrated(tree_up_to), calibrated(None)
+    lines, all_lines = (list(tuner_lines("rccl-tuner", each, plink.tuner_rows(each))) for each in (network, without))
+    for size in (1 << k for k in range(10, 30)):
+        clear = by_nccl(all_lines, 16, 16, size)
+        own = "tree" if size <= tree_up_to else "ring"
+        assert by_nccl(lines, 16, 16, size) == (None if clear is None or clear[0] == own else clear)
 
 
 def test_one_rank_has_no_choice() -> None:

@@ -138,7 +138,6 @@ def test_runs_that_do_not_tell_leave_the_file(
         (["--results", "runs.json", "--calibrate"], "--calibrate goes with --measure"),
         (["cloud.json", "--measure", "--calibrate", "--size", "4KB"], "--size 4 kB: --calibrate times 4 sizes or more"),
         (["-", "--measure", "--calibrate"], "name a file"),
-        (["cloud.json", "--measure", "--calibrate", "--algo", "nccl"], "nccl-tree and nccl-ring"),
     ],
 )
 def test_requests_that_cannot_be_are_refused(words: list[str], message: str, here: Path) -> None:
@@ -175,6 +174,38 @@ def test_sizes_are_timed_after_the_orders(here: Path, monkeypatch: pytest.Monkey
     entry = json.loads((here / "check.json").read_text())["host_costs"]
     assert entry["timings"] == 7
     assert entry["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+
+
+def test_nccl_s_own_choice_is_timed_with_its_ring_and_tree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts stood in for: the tree has less to start and more a byte, and NCCL takes it up to 1 MB. Costs of nccl are
+    then those of the one it takes, and orders are that one's."""
+    extra_us = {"nccl-tree": (500, 0.02), "nccl-ring": (6000, 0.001)}
+    ran = []
+
+    def us(algo: str, size: float, order: Any) -> float:
+        run = algo if algo != "nccl" else "nccl-tree" if size <= 1e6 else "nccl-ring"
+        fixed, byte = extra_us[run]
+        links = fabric_from(read_network(here / "cloud.json"))
+        return cost_function_for(run, 4, Options(), links, size, "contention")(order) + fixed + byte * size
+
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        ran.append((planned.algo, planned.for_costs))
+        rows = zip(planned.sizes_bytes, planned.orders, strict=True)
+        return benchmark(planned, [us(planned.algo, size, order) / 1e6 for size, (order, _) in rows])
+
+    monkeypatch.setattr(check, "time_orders", time_orders)
+    done = typed(*WORDS, "--algo", "nccl", "--size", "64MiB", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert sorted(ran) == [("nccl", False), ("nccl", True), ("nccl-ring", True), ("nccl-tree", True)]
+    entries = {entry.algo: entry for entry in read_network(here / "cloud.json").library_costs}
+    assert 2**19 < entries["nccl"].tree_up_to_bytes < 2**20
+    words = ("cost", "cloud.json", "--random", "0", "--model", "contention", "--json", "--size")
+    for size, run in (("256KiB", "nccl-tree"), ("4MiB", "nccl-ring")):
+        own, part = (
+            json.loads(typed(*words, size, "--algo", algo, cwd=here).stdout)["cost_us"] for algo in ("nccl", run)
+        )
+        assert own == part
+    assert "hold from" not in typed(*words, "256KiB", "--algo", "nccl", cwd=here).stderr
 
 
 @pytest.mark.parametrize("what", ["fails", "changes the file"])

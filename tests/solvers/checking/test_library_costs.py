@@ -1,15 +1,18 @@
 """What NCCL takes besides the network, fitted to made timings: three protocols, each with costs of its own."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plink.errors import NoAnswer
 from plink.model.network_file import SizeCosts
 from solvers.checking import CollectiveTiming
 from solvers.costs.fabric import Fabric, library_us
-from solvers.library_costs import fit_library_costs, fit_pieces
+from solvers.library_costs import LIBRARY_ALGORITHMS, fit_library_costs, fit_pieces
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import cost_by_model
 from tests.solvers.checking.test_host_costs import HOSTS, NOW, fabric
@@ -25,16 +28,24 @@ SIZES = [65_536 * 2**k for k in range(11)]  # 64 KB to 64 MB
 HELD_OUT = [100_000, 250_000, 700_000, 1_500_000, 12_000_000, 50_000_000]
 
 
-def timing(algo: str, size: int, rng: np.random.Generator) -> CollectiveTiming:
-    network_us = cost_by_model(algo, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
-    seconds = (network_us + library_us(PLANTED, size)) / 1e6 * np.exp(NOISE * rng.standard_normal(REPEATS))
+# Of the ring: an operation of many steps takes longer.
+RING_PLANTED = tuple(replace(piece, fixed_us=6 * piece.fixed_us, byte_ns=piece.byte_ns / 2) for piece in PLANTED)
+
+
+def timing(algo: str, size: int, rng: np.random.Generator, tree_up_to: float = math.inf) -> CollectiveTiming:
+    """``tree_up_to``: for nccl, which takes the ring from there, with costs of its own."""
+    is_ring = algo == "nccl" and size > tree_up_to
+    run = algo if algo != "nccl" else "nccl-ring" if is_ring else "nccl-tree"
+    extra_us = library_us(RING_PLANTED if is_ring or (tree_up_to < math.inf and algo == "nccl-ring") else PLANTED, size)
+    network_us = cost_by_model(run, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
+    seconds = (network_us + extra_us) / 1e6 * np.exp(NOISE * rng.standard_normal(REPEATS))
     return CollectiveTiming(algo, Options(), np.arange(HOSTS), size, tuple(seconds.tolist()))
 
 
 @pytest.mark.parametrize("algo", ["nccl-ring", "nccl-tree"])
 def test_sizes_that_were_not_timed_are_predicted(algo: str) -> None:
     rng = np.random.default_rng(5)
-    costs = fit_library_costs(fabric(), [timing(algo, size, rng) for size in SIZES], "contention", NOW)
+    (costs,) = fit_library_costs(fabric(), [timing(algo, size, rng) for size in SIZES], "contention", NOW)
     assert costs.error < NOISE
     assert [row.size_bytes for row in costs.fitted] == SIZES
     calibrated = Fabric(**{**vars(fabric()), "library_costs": (costs,)})
@@ -42,6 +53,36 @@ def test_sizes_that_were_not_timed_are_predicted(algo: str) -> None:
         predicted = cost_by_model(algo, HOSTS, Options(), calibrated, size, "contention")(np.arange(HOSTS))
         alone = cost_by_model(algo, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
         assert predicted == pytest.approx(alone + library_us(PLANTED, size), rel=0.1)
+
+
+@pytest.mark.parametrize("first_ring", [0, 1, 4, 10, 11])
+def test_nccl_s_own_choice_is_predicted(first_ring: int) -> None:
+    """From timings of all three: the ring from the planted size on, never or always; other sizes within 10 %."""
+    rng = np.random.default_rng(6)
+    bounds = [0, *(size * 1.4 for size in SIZES)]
+    tree_up_to = bounds[first_ring]
+    timings = [timing(algo, size, rng, tree_up_to) for algo in LIBRARY_ALGORITHMS for size in SIZES]
+    entries = fit_library_costs(fabric(), timings, "contention", NOW)
+    assert [entry.algo for entry in entries] == list(LIBRARY_ALGORITHMS)
+    assert entries[-1].error < NOISE
+    calibrated = Fabric(**{**vars(fabric()), "library_costs": entries})
+    for size in HELD_OUT:
+        predicted = cost_by_model("nccl", HOSTS, Options(), calibrated, size, "contention")(np.arange(HOSTS))
+        run, planted = ("nccl-tree", PLANTED) if size <= tree_up_to else ("nccl-ring", RING_PLANTED)
+        alone = cost_by_model(run, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
+        assert predicted == pytest.approx(alone + library_us(planted, size), rel=0.1)
+
+
+def test_a_choice_needs_costs_of_both() -> None:
+    """Fitted before or now; without them nothing is told."""
+    rng = np.random.default_rng(7)
+    own = [timing("nccl", size, rng, 1e6) for size in SIZES]
+    trees = [timing("nccl-tree", size, rng, 1e6) for size in SIZES]
+    with pytest.raises(NoAnswer, match="nccl-ring"):
+        fit_library_costs(fabric(), [*own, *trees], "contention", NOW)
+    rings = fit_library_costs(fabric(), [timing("nccl-ring", size, rng, 1e6) for size in SIZES], "contention", NOW)
+    *_, choice = fit_library_costs(fabric(), [*own, *trees], "contention", NOW, rings)
+    assert choice.tree_up_to_bytes == pytest.approx(1e6, rel=0.5)
 
 
 def test_protocols_are_recovered() -> None:

@@ -9,10 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
+from plink.model.network_file import LibraryCostsEntry
 from solvers.costs.by_name import MIXED, cost_function_for, model_for, parts_of
 from solvers.costs.evaluator import MODELS
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
+
+NOW = "2026-01-01T00:00:00Z"
 
 
 @given(st.floats(1e-3, 1e12))
@@ -22,13 +25,21 @@ from tests.solvers.costs.test_cost_models import fabric
 @example(16e6)
 def test_nccl_goes_from_tree_to_ring_by_the_logarithm(size: float) -> None:
     """A tree up to 1 MB, a ring from 16 MB; between, a quarter for each doubling."""
-    parts = parts_of("nccl", size)
+    parts = parts_of("nccl", size, fabric(4))
     assert sum(weight for weight, _ in parts) == pytest.approx(1.0)
     assert all(weight > 0 for weight, _ in parts)
     ring = min(1.0, max(0.0, math.log2(max(size, 1.0) / 1e6) / 4))
     assert dict.fromkeys(MIXED["nccl"], 0.0) | {name: weight for weight, name in parts} == pytest.approx(
         {"nccl-tree": 1 - ring, "nccl-ring": ring}, abs=1e-12
     )
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e9))
+@example(1e6, 1e6)
+def test_nccl_is_one_algorithm_at_a_size_where_its_choice_was_timed(size: float, tree_up_to: float) -> None:
+    entry = LibraryCostsEntry(algo="nccl", tree_up_to_bytes=tree_up_to, timings=11, error=0, measured_at=NOW)
+    timed = dataclasses.replace(fabric(4), library_costs=(entry,))
+    assert parts_of("nccl", size, timed) == [(1.0, "nccl-tree" if size <= tree_up_to else "nccl-ring")]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -13,7 +13,8 @@ from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.model.network_file import SharedLinkEntry
 from solvers.costs.by_name import model_for
-from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_sigma, shared_rows
+from solvers.costs.fabric import ASSUMED_GBPS, fabric_of
+from solvers.costs.shared_rows import rate_sigma, shared_rows
 from tests.networks import details_from
 from tests.solvers.synthetic import racks
 

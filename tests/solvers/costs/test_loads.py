@@ -22,7 +22,7 @@ def fabric_of_racks(**changes: Any) -> Any:
 
 
 def patterns_for(algo: str) -> Any:
-    return [(weight, pattern_for(name, 8, Options())) for weight, name in parts_of(algo, SIZE)]
+    return [(weight, pattern_for(name, 8, Options())) for weight, name in parts_of(algo, SIZE, fabric_of_racks())]
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "flat", "tree"])

@@ -25,7 +25,8 @@ _SIZE = 4e6  # nccl: tree and ring together
 
 
 def _patterns(algo: str, ranks: int) -> list[tuple[float, Pattern]]:
-    return [(weight, pattern_for(name, ranks, Options())) for weight, name in parts_of(algo, _SIZE)]
+    parts = parts_of(algo, _SIZE, _fabric(np.zeros((ranks, ranks)), np.zeros(ranks, dtype=np.intp)))
+    return [(weight, pattern_for(name, ranks, Options())) for weight, name in parts]
 
 
 def _fabric(rtt_us: Matrix, rack_of: Order) -> Fabric:
@@ -126,7 +127,7 @@ def test_gains_are_ratios_of_costs(algo: str, model: str) -> None:
     fit, held_out = _halves(cloud, np.random.default_rng(1))
     fabric, order, given_order = _fabric(fit, cloud.rack_of), _by_rack(cloud), np.arange(n)
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
-    patterns = [(weight, pattern_for(name, n, options)) for weight, name in parts_of(algo, _SIZE)]
+    patterns = [(weight, pattern_for(name, n, options)) for weight, name in parts_of(algo, _SIZE, fabric)]
     message = cross_validate(CostModel(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
     for rtt_us, gain in ((fit, message.predicted), (held_out, message.gain)):
         cost_of = cost_function_for(algo, n, options, replace(fabric, rtt_us=rtt_us), _SIZE, model)

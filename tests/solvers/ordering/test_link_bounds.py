@@ -56,7 +56,10 @@ def test_no_order_is_faster(algo: str, seed: int) -> None:
     problem, orders = some_network(algo, seed)
     args = algo, len(problem.baseline), problem.options, problem.fabric, problem.size_bytes
     options, network = options_at(problem.options, algo, problem.size_bytes), SimulatedNetwork.of(problem.fabric)
-    parts = [(weight, schedule_for(name, args[1], options)) for weight, name in parts_of(algo, problem.size_bytes)]
+    parts = [
+        (weight, schedule_for(name, args[1], options))
+        for weight, name in parts_of(algo, problem.size_bytes, problem.fabric)
+    ]
 
     def eagerly(order: Order) -> float:
         runs = [(w, simulate_collective(part, network, order, problem.size_bytes, lockstep=False)) for w, part in parts]
