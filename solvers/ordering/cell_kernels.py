@@ -50,7 +50,7 @@ class Phases(NamedTuple):
     rounds_wait: bool
 
 
-class Assigned(NamedTuple):
+class AssignedBlocks(NamedTuple):
     """State of the search. ``depth``, shape (1,): blocks assigned; ``cell``, shape (N,): of each block, -1 untried;
     ``free``, shape (C,): hosts without a block; ``load_us``, shape (N + 1, P, 2 G), and ``longest_us``, shape
     (N + 1, P), by depth; ``least_us``, shape (1,): the cost of the cheapest assignment."""

@@ -25,7 +25,7 @@ from solvers.costs.by_name import SIMULATED
 from solvers.costs.fabric import BYTES_PER_US, Vector
 from solvers.costs.mesh_patterns import mesh_pattern, traffic_pattern, weight_of
 from solvers.costs.patterns import Pattern
-from solvers.ordering.cell_kernels import Assigned, Cells, Exchanges, Phases, search_cells
+from solvers.ordering.cell_kernels import AssignedBlocks, Cells, Exchanges, Phases, search_cells
 from solvers.ordering.crossing import least_of_clusters, rates_of_hosts
 from solvers.ordering.problem import OrderingProblem
 
@@ -99,10 +99,10 @@ class MeshPhases:
         begin = np.searchsorted(keys, np.arange(n + 1) * phases * n)
         return Exchanges(begin, keys // n % phases, keys % n, sent, received)
 
-    def unassigned(self, cells: Cells, sizes: npt.NDArray[np.intp], known_us: float) -> Assigned:
+    def unassigned(self, cells: Cells, sizes: npt.NDArray[np.intp], known_us: float) -> AssignedBlocks:
         """Return the state of a search in which nothing is assigned; ``sizes``: hosts of each cell."""
         n, phases = len(self.cells), len(self.pattern.repeat)
-        return Assigned(
+        return AssignedBlocks(
             np.zeros(1, np.int64), np.full(n, -1), sizes.astype(np.int64),
             np.zeros((n + 1, phases, 2 * len(cells.links))), np.zeros((n + 1, phases)), np.array([known_us]),
         )  # fmt: skip
