@@ -1,7 +1,7 @@
 """Orders of meshes of ranks: against brute force, sorted racks, random orders and bounds; simulated.
 
-``--part NAME`` runs one of small, simulated, bounds, times and keeps the figures of the others; ``--quick`` runs few
-cases and records nothing. Set OMP_NUM_THREADS=1.
+``--part NAME`` runs one of small, simulated, bounds, spread, times and keeps the figures of the others; ``--quick``
+runs few cases and records nothing. Set OMP_NUM_THREADS=1.
 """
 
 import itertools
@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.clouds import Cloud, fabric_of_cloud, orders_of, rank_correlation, three_tier
 from benchmarks.record import Bar, record
 from benchmarks.results import RECORDS
-from plink.model.mesh import make_mesh, parse_axes
+from plink.model.mesh import make_mesh
 from plink.model.network import Matrix
 from solvers.costs.by_name import SIMULATED, cost_function_for, pattern_for
 from solvers.costs.fabric import Fabric
@@ -67,6 +68,11 @@ MIDDLE: tuple[tuple[tuple[int, ...], Words], ...] = (
     ((3, 5, 4, 4), ("pp=4,dp=4", "pp=p2p:16MB*32", "dp=all-reduce:1GB")),
     ((5, 7, 4), ("pp=2,dp=2,ep=4", "pp=p2p:16MB*32", "dp=all-reduce:600MB", "ep=all-to-all:64MB*16")),
 )
+SPREAD: dict[str, Words] = {  # by the axis that sends most
+    "dp": ("pp=8,dp=12", "pp=p2p:16MB*32", "dp=all-reduce:4GB"),
+    "pp": ("pp=8,dp=12", "pp=p2p:64MB*32", "dp=all-reduce:500MB"),
+}
+MINIPODS, SPREAD_HOSTS = 8, 96
 TIMED: dict[int, Words] = {
     128: ("pp=8,dp=16,tp=8", "pp=p2p:32MB*32", "dp=all-reduce:1GB", "tp=all-reduce:64MB*64"),
     512: ("pp=8,dp=64", "pp=p2p:32MB*32", "dp=all-reduce:1GB"),
@@ -92,7 +98,7 @@ def problem_of(words: Words, fabric: Fabric, model: str = "contention") -> Order
     """Return the problem of a mesh on hosts that are given in a random order."""
     n = len(fabric.names)
     baseline = np.random.default_rng(1).permutation(n)
-    options = Options(mesh=make_mesh(parse_axes(words[0]), words[1:]))
+    options = Options(mesh=make_mesh(words[0], words[1:]))
     return OrderingProblem(fabric, baseline, "mesh", options, 1.0, model)
 
 
@@ -229,6 +235,65 @@ def median_gap(rows: list[Figures], sizes: tuple[int, ...], model: str) -> float
     return round(float(np.median(gaps)), 4) if gaps else float("nan")
 
 
+def best_fit(pod_of: npt.NDArray[np.intp], group_hosts: int) -> Order:
+    """Return the host at each rank where each group of consecutive ranks in turn goes to the minipod with the fewest
+    free hosts that holds it whole, and else to those with the fewest, host by host."""
+    free = {pod: list(np.flatnonzero(pod_of == pod)) for pod in range(pod_of.max() + 1)}
+    order: list[int] = []
+    for _ in range(len(pod_of) // group_hosts):
+        missing = group_hosts
+        while missing:
+            left = {pod: len(hosts) for pod, hosts in free.items() if hosts}
+            fitting = {pod: hosts for pod, hosts in left.items() if hosts >= missing} or left
+            pod = min(fitting, key=fitting.__getitem__)
+            taken = min(missing, left[pod])
+            order += [free[pod].pop(0) for _ in range(taken)]
+            missing -= taken
+    return np.array(order)
+
+
+def spread(quick: bool) -> tuple[Figures, list[Bar]]:
+    """Count the minipods that groups have hosts in, beside best fit of hosts, of whole replicas' stages and of whole
+    pipelines (He et al., NeurIPS 2025: 96 nodes in minipods, in which other jobs left some free)."""
+    rows = []
+    for (heavy, words), seed in itertools.product(SPREAD.items(), range(FIRST_SEED, FIRST_SEED + (1 if quick else 6))):
+        rng = np.random.default_rng((seed, 8))
+        sizes = 2 + rng.multinomial(SPREAD_HOSTS - 2 * MINIPODS, rng.dirichlet(np.full(MINIPODS, 2.0)))
+        cloud = racks_of(tuple(sizes.tolist()), seed)
+        problem = problem_of(words, fabric_of_cloud(cloud, seed))
+        mesh, cost_of = problem.options.mesh, simulation_of(problem)
+        assert mesh is not None
+        (_, stages), (_, replicas) = mesh.axes
+        orders = {
+            "plink": chosen_order(problem)[1],
+            "best_fit": best_fit(cloud.rack_of, 1),
+            "best_fit_of_stages": best_fit(cloud.rack_of, replicas),
+            "best_fit_of_pipelines": best_fit(cloud.rack_of, stages).reshape(replicas, stages).T.ravel(),
+        }
+        row: Figures = {"mesh": words[0], "heavy": heavy, "seed": seed, "minipods": sizes.tolist()}
+        for name, order in orders.items():
+            pods = cloud.rack_of[order]
+            row[name] = {
+                **{axis: max(len(set(group)) for group in pods[mesh.groups([axis])].tolist()) for axis in ("pp", "dp")},
+                "step_s": round(cost_of(order) / 1e6, 3),
+            }
+        rows.append(row)
+        print(row, flush=True)
+    bars = []
+    for axis in SPREAD:
+        ratios = [row["best_fit"][axis] / row["plink"][axis] for row in rows if row["heavy"] == axis]
+        name = f"minipods of a group of {axis}, which sends most: best fit over plink, median"
+        bars.append(Bar(name, round(float(np.median(ratios)), 4), at_least=1.67))
+    packed = [
+        row["plink"]["step_s"] / min(each["step_s"] for name, each in row.items() if name.startswith("best"))
+        for row in rows
+    ]
+    return {"cases": rows}, [
+        *bars,
+        Bar("step over the best of three packings, worst", round(max(packed), 4), at_most=1),
+    ]
+
+
 def timed(hosts: int) -> Figures:
     """Return the seconds and MB of a process that searches, chooses and bounds one order."""
     cloud = three_tier(hosts, FIRST_SEED)
@@ -254,7 +319,7 @@ def times(quick: bool) -> tuple[Figures, list[Bar]]:
     return {"cases": rows}, [*bars, Bar("peak memory, MB", max(row["peak_mb"] for row in rows), at_most=2000)]
 
 
-PARTS = {"small": small, "simulated": simulated, "bounds": bounds, "times": times}
+PARTS = {"small": small, "simulated": simulated, "bounds": bounds, "spread": spread, "times": times}
 
 
 def main() -> int:

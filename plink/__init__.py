@@ -81,6 +81,7 @@ _HOMES = {
     "plink.model.schedule_file": ("read_schedule",),
     "plink.model.spot.market_file": ("read_market_file",),
     "plink.model.spot.price_files": ("read_spot_histories",),
+    "plink.runtime.mesh_groups": ("verify_mesh",),
     "plink.runtime.step_report": ("report_metric",),
     "runners.job.runner": ("Job", "RunObserver"),
     "runners.job.placement": ("PlacementError", "RankLocation", "RunResult"),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from plink.errors import InputError, UsageError, no_choice
-from plink.model.codec import decode
+from plink.model.codec import decode, undeclared
 from plink.model.document import Document
 from plink.model.storage import name_of, parse_document, read_text
 from plink.model.units import parse_bytes
@@ -35,6 +35,7 @@ DEFAULT_KINDS = {
     "cp": ("ring",),
 }
 MAX_AXES = 8
+MESH_VARIABLE = "PLINK_MESH"  # in ranks: axes of the mesh that they were ordered for
 _OF_WEIGHTS = ("dp", "dp_replicate", "dp_shard", "fsdp")
 _MAX_TIMES, _MAX_BYTES = 1e9, 1e18
 _MAX_RANKS = 1 << 20
@@ -302,6 +303,8 @@ def read_mesh(path: str | Path) -> Mesh:
             raise InputError(location, f"no TOML: {error}") from None
     else:
         document = parse_document(text, location)
+    for key in undeclared(MeshFile, document):  # of a file that is written by hand: a mistake
+        raise InputError(f"{location}: {key}", f"is no key here; choose one of {', '.join(MeshFile.__struct_fields__)}")
     file = decode(MeshFile, document, location)
     try:
         return make_mesh(file.mesh, file.traffic)

@@ -11,7 +11,7 @@ from plink.model.codec import decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.embedding import SmoothingVerdict
 from plink.model.hosts import Hosts, parse_hosts
-from plink.model.mesh import MeshFile
+from plink.model.mesh import MESH_VARIABLE, MeshFile
 from plink.model.storage import JsonObject, name_of, parse_document, read_text
 from plink.model.types import Count, Fingerprint, HostName, NonNegative, Positive, PositiveInt
 
@@ -161,6 +161,11 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
     smoothing: Smoothing | Unset = UNSET
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that every process of the job is started with: the mesh that ranks were ordered for."""
+        return {MESH_VARIABLE: self.mesh.mesh} if self.mesh else {}
 
     def arrange(self, hosts: Hosts, location: str) -> Hosts:
         """Return the hosts in this order, without hubs, which take no ranks.

@@ -146,7 +146,7 @@ def link_bound(problem: OrderingProblem) -> float | None:
     if problem.model == "latency" or len(problem.hosts) < 2:
         return None
     if problem.algo == MESH:
-        from solvers.ordering.mesh_bounds import cut_bound  # it imports SciPy's solvers
+        from solvers.ordering.mesh_bounds import cut_bound  # it imports Numba
 
         return cut_bound(problem) * _ROUNDED_DOWN
     return sum(

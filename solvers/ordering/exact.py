@@ -214,7 +214,7 @@ def _solve(problem: OrderingProblem, result: OrderingResult, seed: int, budget: 
     if result.is_optimal or problem.algo in MIXED or len(problem.hosts) < 3:
         return result
     if problem.algo == MESH and problem.model == "contention":
-        from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports SciPy
+        from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports Numba
 
         bound = assignment_bound(problem, result.cost, budget.time_limit_s, budget.keep_going)
         return result.with_bound(min(bound, result.cost), ASSIGNMENT)

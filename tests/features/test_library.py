@@ -17,6 +17,7 @@ import pytest
 
 import plink
 from benchmarks.clouds import three_tier
+from plink.features.launch.order import Sources, job_order
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.profile import LayerProfile
 from solvers.costs.by_name import pattern_for
@@ -324,6 +325,21 @@ def test_a_dry_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(plink.PlinkError, match="nosuch"):
         plink.dry_run(plink.Job("nosuch"), HERE, None, plink.LaunchRequest("local"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_know_the_mesh_that_they_were_ordered_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    mesh = plink.make_mesh("pp=2", ["pp=1MB"]).file()
+    order, job = plink.RankOrder(hosts=("here",), mesh=mesh), plink.Job("touch", ("ran",))
+    preview = plink.dry_run(job, HERE, order, plink.LaunchRequest("local"))
+    assert [command.env["PLINK_MESH"] for command in preview.commands] == ["pp=2", "pp=2"]
+    mine = dataclasses.replace(job, env={"PLINK_MESH": ""})
+    (command, _) = plink.dry_run(mine, HERE, order, plink.LaunchRequest("local")).commands
+    assert command.env["PLINK_MESH"] == ""
+    order.write("order.json")
+    (tmp_path / "hosts.txt").write_text("here slots=2\n")
+    assert job_order(Sources(Path("hosts.txt"), Path("order.json"))).environment == {"PLINK_MESH": "pp=2"}
+    assert not job_order(Sources(Path("hosts.txt"), keep_order=True)).environment
 
 
 def test_an_elastic_job_on_this_machine(

@@ -141,3 +141,6 @@ def test_mesh_file_is_read_as_json_and_toml(tmp_path: Path) -> None:
     toml.write_text('schema = "plink.mesh/1"\nmesh = "pp=2"\ntraffic = ["dp=1GB"]\n')
     with pytest.raises(InputError, match=r"mesh\.toml.*dp"):
         read_mesh(toml)
+    toml.write_text('schema = "plink.mesh/1"\nmesh = "pp=2"\ntrafic = ["pp=1GB"]\ntraffic = ["pp=1MB"]\n')
+    with pytest.raises(InputError, match=r"mesh\.toml.*trafic"):
+        read_mesh(toml)

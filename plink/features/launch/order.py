@@ -27,7 +27,8 @@ _PROBES_PER_PAIR = 1000
 @dataclass(frozen=True)
 class JobOrder:
     """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
-    they were measured, by name; ``environment``: variables of a plan for every process; ``network``: what was measured
+    they were measured, by name; ``environment``: variables of a plan or a mesh for every
+    process; ``network``: what was measured
     of these hosts before now, for the order; ``hubs``: hosts that take no ranks."""
 
     hosts: Hosts
@@ -70,16 +71,17 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
     else:
         raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
     ranked = baseline.ranked()
+    order, location = None, str(workspace.ORDER)
     if sources.order_file is not None:
-        hosts = read_order(sources.order_file).arrange(baseline, str(sources.order_file))
-    elif sources.keep_order or len(ranked) < 3:
-        hosts = ranked
-    else:
-        network, hosts = _computed_order(sources, baseline, network, check)
+        order, location = read_order(sources.order_file), str(sources.order_file)
+    elif not sources.keep_order and len(ranked) >= 3:
+        network, order = _computed_order(sources, baseline, network, check)
+    hosts = ranked if order is None else order.arrange(baseline, location)
+    environment = {} if order is None else order.environment
     # What was measured a moment ago need not be compared, and an order that was not computed has no network.
     compared = network if network is stored and not sources.keep_order and _has_hosts(network, baseline) else None
     identities = {} if network is None else network.host_identities
-    return JobOrder(hosts, ranked, identities, network=compared, hubs=baseline.hubs)
+    return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs)
 
 
 def _has_hosts(network: Network | None, hosts: Hosts) -> bool:
@@ -114,7 +116,7 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
 
 def _computed_order(
     sources: Sources, baseline: Hosts, network: Network | None, check: Callable[[Hosts], None]
-) -> tuple[Network, Hosts]:
+) -> tuple[Network, RankOrder]:
     """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
     too old."""
     reason = None  # to measure
@@ -147,7 +149,7 @@ def _computed_order(
         if reason is None:
             check(baseline.ranked())
         order = _search_order(network, sources.algo or "ring", warned)
-    return network, order.arrange(baseline, str(workspace.ORDER))
+    return network, order
 
 
 def _probe(sources: Sources, baseline: Hosts) -> Network:

@@ -271,13 +271,14 @@ def launch(
     :raises PlacementError: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
     request, observer = request or LaunchRequest(), observer or RunObserver()
-    arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, request)
+    if order is not None:
+        job, hosts = replace(job, env=order.environment | job.env), order.arrange(hosts, "order")
+    runner = runner_for(hosts, request)
     program = job.program if request.program is None else request.program
-    run = RunDescription(new_id(), request.runner, job, arranged, request.identities)
+    run = RunDescription(new_id(), request.runner, job, hosts, request.identities)
     with (
         recording(request.record, run) as current,
-        _autotuning(request.autotune, arranged, current.folder) as on_rank_line,
+        _autotuning(request.autotune, hosts, current.folder) as on_rank_line,
     ):
         step: dict[str, float] = {}
 
@@ -306,13 +307,13 @@ def launch(
             _network_check(request.preflight),
         )
         try:
-            result = runner.run(job, arranged, context)
+            result = runner.run(job, hosts, context)
         except PlacementError as error:
             error.result = replace(error.result, id=run.id)
             raise
         if request.pipeline_log is not None:
             result = _without_reports(result)
-        proof = None if request.nccl is None else request.nccl.proof(arranged)
+        proof = None if request.nccl is None else request.nccl.proof(hosts)
         if proof is not None and proof.problems and result.exit_code == 0:
             result = replace(result, exit_code=1)
         current.outcome = result.to_json() | step | ({} if proof is None else {"nccl": to_builtins(proof)})
@@ -347,10 +348,11 @@ def dry_run(
     :raises PlinkError: whatever :func:`launch` would refuse.
     """
     request, observer = request or LaunchRequest(), observer or RunObserver()
-    arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, request)
+    if order is not None:
+        job, hosts = replace(job, env=order.environment | job.env), order.arrange(hosts, "order")
+    runner = runner_for(hosts, request)
     with scratch_folder() as folder:
-        return runner.dry_run(job, arranged, RunContext(observer, time.monotonic, folder, request.identities))
+        return runner.dry_run(job, hosts, RunContext(observer, time.monotonic, folder, request.identities))
 
 
 def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:

@@ -183,7 +183,7 @@ def solve(
         executed = replace(task, fabric=stated_cost.fabric, model=SIMULATED)
         result = with_link_bound(choice.result, executed)
         if request.prove and request.mesh is not None:
-            from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports SciPy
+            from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports Numba
 
             left_s = max(1.0, started + limit - search_clock()) if timed else None
             bound = assignment_bound(executed, result.cost, left_s, lambda: not stopped())

@@ -12,6 +12,7 @@ from plink.features.report.words import collective
 from plink.model.hostlist import fold_hostlist
 from plink.model.units import count, format_bytes, format_gbps, format_us, rate_unit
 from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, title
+from solvers.costs.by_name import MESH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +86,7 @@ def _urgency(link: SharedLink) -> tuple[float, float]:
 def _heading(data: ReportData) -> str:
     if data.route is None or data.bandwidths.size_bytes is None:
         return "What groups of hosts share"
-    size = format_bytes(data.bandwidths.size_bytes)
+    size = "a step" if data.route.algo == MESH else format_bytes(data.bandwidths.size_bytes)
     return f"What groups of hosts share, and what {collective(data.route.algo)} of {size} in plink's order loads on it"
 
 

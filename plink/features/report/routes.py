@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import NoAnswer, PlinkError
+from plink.errors import InputError, NoAnswer, PlinkError
 from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of
 from plink.features.report.blocks import Indices
 from plink.features.report.data import Bandwidths, LinkDirection, ProbeSummary, Route, RouteBottleneck, SharedLink
 from plink.model.document import UNSET
+from plink.model.mesh import make_mesh
 from plink.model.network import Network
 from plink.model.network_file import SharedLinkEntry
 from plink.model.order import RankOrder
@@ -20,6 +21,7 @@ from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of
 from solvers.costs.host_flows import best_rates, flows_of
 from solvers.costs.loads import bottleneck_of, link_bytes
+from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import Pattern
 from solvers.costs.shared_rows import shared_rows
 
@@ -36,7 +38,7 @@ _METHOD_NAMES = {"stamp": "STAMP", "icmp": "ICMP", "tcp": "TCP"}
 @dataclass(frozen=True)
 class CollectiveWork:
     """What an order is for: ``patterns`` of its algorithm with their weights, ``ranks``, shape (N,): the host at each
-    rank, and the bytes that are reduced."""
+    rank, or block of a mesh's ranks, and the bytes that are reduced."""
 
     patterns: tuple[tuple[float, Pattern], ...]
     ranks: Indices
@@ -51,6 +53,15 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
     index = {name: i for i, name in enumerate(network.hosts.names)}
     arranged = order.arrange(network.hosts, location)
     ranks = np.array([index[host.name] for host in arranged for _ in range(host.slots)], dtype=np.intp)
+    if order.mesh:
+        try:
+            mesh = make_mesh(order.mesh.mesh, order.mesh.traffic)
+        except PlinkError as error:
+            raise InputError(f"{location}: mesh", str(error).removeprefix("--")) from None
+        if mesh.ranks != len(ranks):
+            return None
+        pattern = mesh_pattern(mesh, len(arranged))
+        return CollectiveWork(((1.0, pattern),), ranks[:: len(ranks) // len(arranged)], 1.0)
     algo = algorithm_of(order)
     if algo not in NAMES or (len(ranks) > _MAX_DRAWN_RANKS and "ring" not in algo) or len(ranks) < 2:
         return None

@@ -14,6 +14,7 @@ _PROPER = {
     "gloo": "Gloo",
     "bml": "BML",
     "ps": "PS",
+    "mesh": "the mesh's traffic",
 }
 _MAX_NAMED_LINKS = 4  # links that are named in a sentence
 

@@ -20,7 +20,11 @@ BillingName = Literal["hourly-2016", "first-hour-free", "per-second"]
 Words = Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
-class InstanceType(Part, frozen=True):
+class MarketTable(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Table of the file: it is written by hand, so that a key which is not declared is a mistake."""
+
+
+class InstanceType(MarketTable, frozen=True):
     """``cores``: how many work on one; ``on_demand``: its price per hour; ``advisor_bucket``: 0 (< 5 % interrupted a
     month) to 4 (> 20 %), or None."""
 
@@ -30,7 +34,7 @@ class InstanceType(Part, frozen=True):
     advisor_bucket: Annotated[int, Meta(ge=0, le=4)] | None = None
 
 
-class JobTimings(Part, frozen=True, kw_only=True):
+class JobTimings(MarketTable, frozen=True, kw_only=True):
     """Times of the job, seconds, None where the file has none; ``iteration_s``: (a, b, c) of t(n) = a + b / n + c n."""
 
     iteration_s: tuple[NonNegative, Positive, NonNegative] | None = None
@@ -39,7 +43,7 @@ class JobTimings(Part, frozen=True, kw_only=True):
     evict_s: NonNegative | None = None
 
 
-class HeldAllocation(Part, frozen=True, kw_only=True):
+class HeldAllocation(MarketTable, frozen=True, kw_only=True):
     """An allocation that is held now. ``held_s``: seconds since it was granted."""
 
     zone: Name
@@ -50,7 +54,7 @@ class HeldAllocation(Part, frozen=True, kw_only=True):
     hour_price: Price | None = None
 
 
-class ProviderTable(Part, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
+class ProviderTable(MarketTable, frozen=True, kw_only=True, tag_field="kind"):
     """Who rents out instances, and how they are reached."""
 
     user: Name | None = None
@@ -110,25 +114,25 @@ class Limits:
     two_markets: bool = False
 
 
-class _Limits(Part, frozen=True, kw_only=True):
+class _Limits(MarketTable, frozen=True, kw_only=True):
     max_cores: Positive
     chunk_cores: Positive | None = None
     max_hourly: Positive = math.inf
     budget: Positive = math.inf
 
 
-class _Anchors(Part, frozen=True, kw_only=True):
+class _Anchors(MarketTable, frozen=True, kw_only=True):
     type: Name
     count: Count
     works: bool = False
 
 
-class _Reference(Part, frozen=True, kw_only=True):
+class _Reference(MarketTable, frozen=True, kw_only=True):
     type: Name
     count: PositiveInt
 
 
-class _MarketFile(Part, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _MarketFile(MarketTable, frozen=True, kw_only=True):
     """A whole file, as it is written."""
 
     types: Annotated[tuple[InstanceType, ...], Meta(min_length=1)]

@@ -10,6 +10,7 @@ from plink.features.report.page import page
 from plink.features.report.request import ReportRequest
 from plink.features.report.routes import bandwidths_of, probe_summary_of
 from plink.features.report.run import report_data_of
+from plink.model.mesh import make_mesh
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from solvers.costs.fabric import BYTES_PER_US
@@ -132,3 +133,23 @@ def test_bottleneck_is_none_where_a_pair_of_the_route_was_not_measured() -> None
     assert data.route is not None
     assert data.route.bottleneck is None
     assert data.bandwidths.tiers[1][0].out.load_bytes
+
+
+def test_order_of_a_mesh_loads_what_its_groups_send() -> None:
+    """Two rings of a pod's four hosts, and pipelines of two stages from pod to pod."""
+    mesh = make_mesh("pp=2,dp=4", ["pp=p2p:3MB*10", "dp=all-reduce:8MB"]).file()
+    order = RankOrder(algo="mesh", hosts=ORDER.hosts, mesh=mesh)
+    data = report_data_of(pods(), ReportRequest(order))
+    racks, outer = data.bandwidths.tiers
+    assert [link.out.load_bytes for link in outer] == pytest.approx([4 * 30e6] * 2)
+    assert [link.into.load_bytes for link in racks] == pytest.approx([2 * 30e6 + 12e6] * 4)
+    assert data.route is not None
+    rings = {(k + a, k + b) for k in (0, 4) for a, b in ((0, 1), (1, 2), (2, 3), (0, 3))}
+    assert {(i, j) for i, j in data.route.hops.tolist()} == rings | {(k, k + 4) for k in range(4)}
+    assert data.route.bottleneck is not None
+    assert "a step" in page(data)
+    for axes, traffic in (("dp=8,tp=1", "tp=1GB"), ("pp=2,dp=2", "dp=1GB")):  # which send nothing, or have fewer ranks
+        other = RankOrder(algo="mesh", hosts=ORDER.hosts, mesh=make_mesh(axes, [traffic]).file())
+        route = report_data_of(pods(), ReportRequest(other)).route
+        assert route is not None
+        assert len(route.hops) == 0

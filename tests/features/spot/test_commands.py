@@ -216,6 +216,8 @@ REFUSALS = {
     "a type without an on-demand price": (
         MARKET_FILE.replace("on_demand = 0.199\n", ""), "types[0].on_demand: is missing"),
     "an unknown key": (MARKET_FILE + "[extra]\n", "extra: is no key"),
+    "an unknown key of a type": (
+        MARKET_FILE.replace("on_demand = 0.199", "on_demand = 0.199\nspot = 0.1"), "types[0].spot: is no key"),
     "an anchor of no type": (MARKET_FILE.replace('type = "c4.xlarge"', 'type = "m5"'), "m5 is none of types"),
     "a type twice": (MARKET_FILE.replace("c4.2xlarge", "c4.xlarge"), "was there before"),
     "no cores": (MARKET_FILE.replace("cores = 4", "cores = 0"), "types[0].cores"),
