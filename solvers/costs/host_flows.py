@@ -92,11 +92,11 @@ def flow_noise(flows: Sequence[Flow]) -> float:
     much less. 0 for fewer than two repeats.
     """
     alone = {(flow.source, flow.target): flow.gbps for flow in flows if not flow.both_ways and flow.gbps > 0}
-    repeats = [(alone[pair], flow.gbps) for flow in flows if flow.both_ways and flow.gbps > 0
+    repeats = [flow.gbps / alone[pair] for flow in flows if flow.both_ways and flow.gbps > 0
                if (pair := (flow.source, flow.target)) in alone]  # fmt: skip
     if len(repeats) < 2:
         return 0.0
-    ratios = np.log([both / one for one, both in repeats])
+    ratios = np.log(repeats)
     return float(np.median(np.abs(ratios - np.median(ratios)))) * _SIGMA_OF_MEDIAN_DEVIATION / math.sqrt(2)
 
 
