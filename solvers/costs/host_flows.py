@@ -4,16 +4,22 @@ A flow is as fast as the slower of its two ends and of the links between them, s
 with any partner.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.network import Network
+from plink.model.network import Matrix, Network
 
 Vector = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
 SLOW_SHARE = 0.5  # of the median of the others; below it is no noise of TCP's
+_SIGMA_OF_MEDIAN_DEVIATION = 1.4826
+_GAP_SIGMAS = 4.0  # between neighbours in rate; ten of a host's flows' median, of four flows
+_MIN_GAP = 1.15  # ratio: other traffic, and slow starts of TCP, are no noise that repeats show
+_MAX_SPAN = 1.5  # gaps, of the fastest over the slowest of a class: six standard deviations of a flow
 MIN_OTHERS = 2  # hosts to compare with: of two hosts nobody knows which is slow
 
 
@@ -79,16 +85,126 @@ def failed_flows_of(network: Network) -> list[tuple[int, int]]:
     ]
 
 
-def usual_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector] | None:
+def flow_noise(flows: Sequence[Flow]) -> float:
+    """Return the relative standard deviation of a flow: a pair repeats each flow while another goes the other way.
+
+    By the median deviation of the repeats' ratios from their median: flows both ways may all have less, and few hosts
+    much less. 0 for fewer than two repeats.
+    """
+    alone = {(flow.source, flow.target): flow.gbps for flow in flows if not flow.both_ways and flow.gbps > 0}
+    repeats = [flow.gbps / alone[pair] for flow in flows if flow.both_ways and flow.gbps > 0
+               if (pair := (flow.source, flow.target)) in alone]  # fmt: skip
+    if len(repeats) < 2:
+        return 0.0
+    ratios = np.log(repeats)
+    return float(np.median(np.abs(ratios - np.median(ratios)))) * _SIGMA_OF_MEDIAN_DEVIATION / math.sqrt(2)
+
+
+def class_gap(flows: Sequence[Flow]) -> float:
+    """Return the ratio of rates above which two hosts differ: four standard deviations of a flow, 1.15 to 2."""
+    return min(max(math.exp(_GAP_SIGMAS * flow_noise(flows)), _MIN_GAP), 1 / SLOW_SHARE)
+
+
+@dataclass(frozen=True)
+class RateEvidence:
+    """What flows say of hosts' rates, out and in, shape (2, N) each.
+
+    ``best_gbps``: NaN without flows. ``shown``: the other end of a flow was faster with others, so that the host was
+    the limit. ``masked``: the other ends were the limit of all its flows, so that it may have any higher rate.
+    ``top``: none of the others had more. ``gap``: the ratio above which rates differ.
+    """
+
+    best_gbps: Vector
+    shown: Booleans
+    masked: Booleans
+    top: Booleans
+    gap: float
+
+    @property
+    def unknown(self) -> Booleans:
+        """Return of whom a faster partner might show more, shape (2, N): of nobody where all are alike."""
+        measured = np.isfinite(self.best_gbps)
+        return np.asarray(~self.shown & measured & (measured & ~self.top).any())
+
+
+def rate_evidence(flows: Sequence[Flow], hosts: int) -> RateEvidence:
+    """Return which rates the flows show: a flow is as fast as the slower of its two ends."""
+    best, gap = np.array(best_rates(flows, hosts)), class_gap(flows)
+    ends = np.array([(flow.source, flow.target) for flow in flows], dtype=np.intp).reshape(-1, 2).T
+    gbps = np.array([flow.gbps for flow in flows])
+    shown, plausible = np.zeros_like(best, dtype=bool), np.zeros_like(best, dtype=bool)
+    near = [gbps * gap >= best[way, ends[way]] for way in (0, 1)]
+    for way in (0, 1):
+        faster = best[1 - way, ends[1 - way]] > gbps * gap
+        shown[way, ends[way, near[way] & faster]] = True
+    for way in (0, 1):
+        plausible[way, ends[way, near[way] & ~shown[1 - way, ends[1 - way]]]] = True
+    top = best * gap >= np.nanmax(best, axis=1, initial=0.0)[:, None]
+    return RateEvidence(best, shown, ~shown & ~plausible & np.isfinite(best), top, gap)
+
+
+def revealing_pairs(flows: Sequence[Flow], rtt_us: Matrix) -> list[tuple[int, int]]:
+    """Return disjoint pairs of hosts that have met nobody faster with the fastest that they have not met, the nearest
+    of these.
+
+    Hosts whose partners were all slower come first, the fastest of them first. None where all hosts are alike.
+
+    :param rtt_us: symmetric round trips, shape (N, N), NaN where unmeasured.
+    """
+    n = len(rtt_us)
+    evidence = rate_evidence(flows, n)
+    unknown, best = evidence.unknown, np.nan_to_num(evidence.best_gbps)
+    met = np.eye(n, dtype=bool)
+    for flow in flows:
+        met[flow.source, flow.target] = met[flow.target, flow.source] = True
+    free = np.asarray(np.isfinite(evidence.best_gbps).all(axis=0))
+    distance = np.nan_to_num(rtt_us, nan=np.inf)
+    pairs = []
+    for host in np.lexsort((-best.min(axis=0), -evidence.masked.sum(axis=0), evidence.top.all(axis=0))).tolist():
+        ways = np.flatnonzero(unknown[:, host])
+        if not (free[host] and len(ways)):
+            continue
+        other, own = best[1 - ways], best[ways, host, None]
+        # They take more than it has sent so far, or may do so.
+        faster = (other > own * evidence.gap) | (unknown[1 - ways] & (other * evidence.gap > own))
+        candidates = np.flatnonzero(free & ~met[host] & faster.any(axis=0))
+        if len(candidates):
+            tops, least = evidence.top[1 - ways].sum(axis=0)[candidates], other.min(axis=0)[candidates]
+            partner = int(candidates[np.lexsort((distance[host, candidates], -least, -tops))[0]])
+            free[host] = free[partner] = False
+            pairs.append((min(host, partner), max(host, partner)))
+    return pairs
+
+
+def class_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector] | None:
     """Return what each host sends and receives, Gbit/s, two of shape (N,); None without flows.
 
-    Flows of half a second are too noisy to tell equal hosts apart: a host with at least half the median rate has the
-    median rate, and so has one without flows. Slower ones have their own.
+    A host's own rate is the median of its flows near the best. Hosts between whose rates there is no gap
+    (:func:`class_gap`) are a class and have its median rate, so that noise does not tell them apart; but where such a
+    chain spans more than noise does, each keeps its own. A host whose partners were all slower, or that has no flows,
+    has at least the median of all hosts.
     """
+    evidence = rate_evidence(flows, hosts)
     rates = []
-    for best in best_rates(flows, hosts):
+    for way, best in enumerate(evidence.best_gbps):
         if not np.isfinite(best).any():
             return None
-        usual = float(np.nanmedian(best))
-        rates.append(np.where(best < SLOW_SHARE * usual, best, usual))
+        near: dict[int, list[float]] = {}
+        for flow in flows:
+            host = (flow.source, flow.target)[way]
+            if flow.gbps * evidence.gap >= best[host]:
+                near.setdefault(host, []).append(flow.gbps)
+        own = np.array([np.median(near[host]) if host in near else np.nan for host in range(hosts)])
+        rate, usual = _by_classes(own, evidence.gap), float(np.nanmedian(own))
+        rates.append(np.where(evidence.masked[way], np.fmax(rate, usual), np.where(np.isnan(rate), usual, rate)))
     return rates[0], rates[1]
+
+
+def _by_classes(own: Vector, gap: float) -> Vector:
+    """Return the median rate of each host's class, shape (N,); NaN stays."""
+    rates = own.copy()
+    order = np.argsort(own)[: np.isfinite(own).sum()]
+    for members in np.split(order, np.flatnonzero(own[order[1:]] > gap * own[order[:-1]]) + 1):
+        if own[members[-1]] <= own[members[0]] * gap**_MAX_SPAN:
+            rates[members] = np.median(own[members])
+    return rates

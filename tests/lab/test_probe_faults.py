@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from solvers.costs.fabric import fabric_of
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running
 from tests.lab.probing import (
@@ -24,6 +25,7 @@ from tests.lab.probing import (
     firewall,
     holes,
     hosts_file,
+    network,
     of,
     partly,
     probe,
@@ -49,6 +51,19 @@ def patient(small_lab: Lab) -> Iterator[Lab]:
     yield small_lab
     healed = small_lab.plink("heal", cwd=HERE)
     assert healed.returncode == 0, healed.stderr
+
+
+def test_hosts_of_three_rates(patient: Lab, tmp_path: Path) -> None:
+    """Two at 40 Mbit/s, one at 3/4 of it and one at half: a default probe tells each host's rate."""
+    planted = dict(zip(patient.hosts.names, (40, 30, 20, 40), strict=True))
+    for name, mbit in planted.items():
+        assert patient.plink("shape", name, "--rate", f"{mbit}mbit", cwd=HERE).returncode == 0
+    succeeded(probe(patient, tmp_path, *QUICK))
+    measured = network(tmp_path)
+    fabric = fabric_of(measured)
+    for rates in (fabric.host_out_gbps, fabric.host_in_gbps):
+        for name, gbps in zip(measured.hosts.names, rates, strict=True):
+            assert 1000 * gbps == pytest.approx(planted[name], rel=0.05)
 
 
 def no_agents(lab: Lab, hosts: list[str] | None = None) -> None:

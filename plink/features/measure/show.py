@@ -34,7 +34,7 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest, network: Network | None =
         yield (
             f"measure what every host sends and receives: with {min(flows.rounds, n - 1)} partners, one way, the "
             f"other, and both, TCP flows of {format_time(flows.seconds)} or {format_bytes(flows.max_bytes)} at most; "
-            "--no-host-rates omits this"
+            "hosts that met slower ones then meet the fastest; --no-host-rates omits this"
         )
     if request.shared_links and method != "iperf3":
         yield (

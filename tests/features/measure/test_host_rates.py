@@ -23,9 +23,11 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes.host_flows, "DRAIN_S", 0.0)
 
 
-def session_with(closed: Collection[str], hosts: int = 8, per_rack: int = 4) -> tuple[FakeFleet, ProbeSession]:
+def session_with(
+    closed: Collection[str], hosts: int = 8, per_rack: int = 4, slower: Collection[str] = ()
+) -> tuple[FakeFleet, ProbeSession]:
     """Hosts in racks, with round trips. Those that are ``closed`` get no TCP connection; what they open comes through,
-    as with a security group."""
+    as with a security group. Those that are ``slower`` receive 0.7 Gbit/s, the others 1."""
 
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         if body["method"] == "flow_listen":
@@ -34,7 +36,7 @@ def session_with(closed: Collection[str], hosts: int = 8, per_rack: int = 4) -> 
             return body["seconds"], {"sent_bytes": 1}
         if host in closed:
             return TIMEOUT_S, {"error": "the flow's sender did not connect"}
-        return body["seconds"], {"gbps": 1.0}
+        return body["seconds"], {"gbps": 0.7 if host in slower else 1.0}
 
     fleet = FakeFleet(behave)
     session = session_of(fleet, hosts)
@@ -89,6 +91,19 @@ def test_flows_that_failed_are_measured_again_by_a_run_that_resumes() -> None:
     sent = len(opened.sent)
     measure_host_rates(again, FlowSettings())
     assert len(opened.sent) == sent
+
+
+def test_hosts_that_differ_take_one_round_more_at_most() -> None:
+    """Those that met slower ones meet others, in as much time as flows of a round take."""
+    taken = []
+    for slower in ((), [f"h{k}" for k in range(0, 8, 2)]):
+        fleet, session = session_with((), slower=slower)
+        measure_host_rates(session, FlowSettings())
+        taken.append((fleet.now, len(session.measurements.details.host_flows or ())))
+    (alike_s, alike_flows), (differing_s, differing_flows) = taken
+    assert alike_flows == 2 * 8 // 2 * 4
+    assert differing_flows > alike_flows
+    assert differing_s - alike_s <= 3 * FlowSettings().seconds
 
 
 def test_a_host_without_round_trips_is_not_a_host_without_tcp() -> None:
