@@ -230,7 +230,7 @@ def test_hubs_leave_a_slow_host_its_own_bytes(one_slow: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("plan", "n.json", "--algo", "hubs", "--weights", "least-time"), "--weights goes with --algo 2lha"),
         (("reorder", "n.json", "--algo", "hubs"), "plink plan --algo hubs"),
@@ -238,9 +238,9 @@ def test_hubs_leave_a_slow_host_its_own_bytes(one_slow: Path) -> None:
         (("plan", "n.json", "--algo", "hubs", "--set", "tree=1"), "--set tree: choose one of"),
     ],
 )
-def test_hubs_need_rates_and_no_order(words: tuple[str, ...], said: str, one_slow: Path) -> None:
+def test_hubs_need_rates_and_no_order(words: tuple[str, ...], message: str, one_slow: Path) -> None:
     write(one_slow / "bare.json", network())
     done = typed(*words, cwd=one_slow)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("error:") == 1

@@ -109,7 +109,7 @@ def test_rates_within_a_share_of_their_median_are_taken_for_it(alike: float, few
     assert (chunks[0] == 0 and max(chunks) - min(chunks[1:]) <= 1) if fewer else chunks == [7] * 4
 
 
-def test_masters_are_dealt_by_what_ranks_can_do_for_others() -> None:
+def test_masters_are_assigned_by_what_ranks_can_do_for_others() -> None:
     """Five ranks that carry 1 and three that carry 4: the busiest link is within a chunk of the least possible time."""
     rates = np.array([1.0, 1.0, 4.0, 1.0, 4.0, 1.0, 4.0, 1.0])
     groups = [[0, 1, 2, 3], [4, 5, 6, 7]]
