@@ -125,6 +125,10 @@ class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):
     """All that were compared."""
     sizes: Annotated[tuple[SizeChoice, ...], Meta(min_length=1)]
     """Round figures from the least size to the largest."""
+    least_us_per_mb: NonNegative | Unset = UNSET
+    """No all-reduce takes less, microseconds a MB; absent where no such bound is known (docs/optimal.md)."""
+    limited_by: str | Unset = UNSET
+    """The links that it rests on."""
     left_out: dict[str, str]
     """Algorithms without a cost, each with the reason."""
     smoothed: bool | Unset = UNSET

@@ -155,6 +155,9 @@ def _print(advice: "Advice") -> None:
     if hidden := [algo for algo in algorithms if algo not in shown]:
         reason = "nowhere the fastest" if shown else "too many for this width"
         print(f"without a column ({reason}): {', '.join(hidden)}; a wider terminal and --json have all")
+    if advice.least is not None:
+        least = advice.least
+        print(f"least possible: {format_us(least.us_per_byte * 1e6)} a MB ({least.limited_by})")
     for stretch in advice.stretches:
         line = stretch.line
         print(

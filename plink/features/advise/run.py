@@ -37,12 +37,14 @@ from solvers.costs.by_name import (
     search_model_for,
 )
 from solvers.costs.fabric import Fabric
+from solvers.costs.least_time import least_time_on
 from solvers.ordering.interfaces import BCube
 from solvers.ordering.problem import SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS, Options
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import SimulatedCost
+from solvers.spanning.least_time import LeastTime
 
 ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
@@ -58,7 +60,8 @@ _log = logging.getLogger("plink.advise")
 class Advice:
     """Advice for a network. ``lines``: what each algorithm costs in each order that was tried; ``stretches``: the
     fastest of them from size to size; ``left_out``: algorithms without a cost, and why. ``model``: the model of
-    their costs; ``fabric``: what they rest on; ``orders``: the order of each family, shape (N,)."""
+    their costs; ``fabric``: what they rest on; ``orders``: the order of each family, shape (N,). ``least``: the least
+    possible time of an all-reduce, None where it is not known."""
 
     request: AdviseRequest
     network: Network
@@ -68,6 +71,7 @@ class Advice:
     stretches: tuple[SizeInterval, ...]
     left_out: dict[str, str]
     orders: Mapping[str, Order] = field(default_factory=dict)
+    least: LeastTime | None = None
 
     def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
         """Return the fastest line at this size; of one algorithm, in the best of its orders."""
@@ -103,6 +107,8 @@ class Advice:
                 for size in self.sizes
                 for line in (self.best(size),)
             ),
+            least_us_per_mb=UNSET if self.least is None else round(self.least.us_per_byte * 1e6, 3),
+            limited_by=UNSET if self.least is None else self.least.limited_by,
             left_out=self.left_out,
             smoothed=self.request.smooth_latencies or UNSET,
         )
@@ -159,7 +165,9 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
             f"not simulated: not among the fastest by {model}, too large, or no time was left",
         )
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
-        return Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders)
+        # Hubs of Parameter Hub help, which no other algorithm can.
+        least = None if network.hosts.hubs else least_time_on(fabric, next(iter(orders.values())))
+        return Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders, least)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     return Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
 
