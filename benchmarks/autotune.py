@@ -20,7 +20,7 @@ from plink.model.storage import read_document
 
 ROOT = Path(__file__).parents[1]
 _PROGRAM = str(ROOT / "benchmarks/timing/steps.py")
-_SIZE = 2_000_000
+_SIZE = 8_000_000
 _CUT_S, _RESTORED_S, _END_S = 30.0, 100.0, 150.0
 _STEADY_S = 120.0 if "--full" in sys.argv else 50.0
 _SLOW = "50mbit"
@@ -139,7 +139,7 @@ def _prepare(bench: BenchLab) -> None:
     for words in (
         ("probe", bench.hosts_file),
         ("cluster",),
-        ("plan", "--algo", "2lha", "--size", "2MB", "--order", "given.txt", "--chunks", "64", "-o", "2lha.json"),
+        ("plan", "--algo", "2lha", "--size", "8MB", "--order", "given.txt", "--chunks", "64", "-o", "2lha.json"),
     ):
         run = bench.plink(*words)
         if run.code:
@@ -169,7 +169,8 @@ def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
         rates = [(every * (k + 0.5), _SIZE / 1e6 / statistics.median(part)) for k, part in enumerate(parts) if part]
         series[label] = ([at for at, _ in rates], [rate for _, rate in rates])
     picture = curves(
-        "figure-6-15", "Throughput while a host is slow, and after", "all-reduces of 2 MB by two levels, 16 hosts",
+        "figure-6-15", "Throughput while a host is slow, and after",
+        f"all-reduces of {_SIZE // 1_000_000} MB by two levels, 16 hosts",
         series, "seconds", "MB/s", spans={"one host at a quarter of its rate": (_CUT_S, _RESTORED_S)}, points=False,
     )  # fmt: skip
     moved = [step for step in row["stretches"] if step["action"] not in ("watch", "wait")]

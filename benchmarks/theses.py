@@ -71,7 +71,7 @@ def page() -> str:
             plot = every(row.benchmark).get(row.plot)
             again = f"`make bench NAME={row.benchmark}`"
             if plot:
-                again += f"; [JSON]({row.json}), [plot](plots/{row.plot}.svg)"
+                again += f"; [JSON](../../benchmarks/records/{row.json}), [plot](plots/{row.plot}.svg)"
             if row.page:
                 again += f", [page]({row.page})"
             ours = plot.ours if plot else "not recorded"
