@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ import numpy as np
 from benchmarks import results
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, packed, record
+from plink.errors import PlinkError
 from plink.features.order.algorithms import fabric_from
 from plink.model.network import Network
 from plink.model.order import read_order
 from plink.model.units import format_bytes
-from solvers.checking import rank_correlation
+from solvers.checking import CollectiveTiming, rank_correlation
+from solvers.library_costs import fit_library_costs
 from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import cost_by_model
 
@@ -37,7 +39,9 @@ _TIMING = Path(__file__).parent / "timing"
 _OPERATIONS = ("all-gather", "reduce-scatter", "all-to-all", "send-recv")
 _ALGORITHMS = {"nccl-ring": "Ring", "nccl-tree": "Tree", "nccl": None}
 _BYTES, _RANKING_BYTES = (65_536, 262_144, 1_000_000, 4_000_000, 8_000_000, 64_000_000), 8_000_000
-_DRY_BYTES = (65_536, 262_144)
+_DRY_BYTES = (4096, 16_384, 65_536, 262_144, 1_000_000)
+_CALIBRATED_BY = ("plink's ring", "given", "random 1")  # orders to whose times costs are fitted, for others
+_SMALL_BYTES = 1_000_000
 _ORDERS, _DRY_ORDERS = 12, 6  # of which times are ranked
 _SEED = 3
 _MIN_STEP_S = 25.0  # a launch is begun only with so much time left
@@ -69,7 +73,7 @@ class Course:
         began, outcome = time.monotonic(), "done"
         try:
             yield
-        except (RuntimeError, OSError, ValueError, LookupError) as error:
+        except (PlinkError, ImportError, RuntimeError, OSError, ValueError, LookupError) as error:
             outcome = f"failed: {str(error)[-600:]}"
         finally:
             self.steps.append({"step": name, "seconds": round(time.monotonic() - began, 1), "outcome": outcome})
@@ -136,6 +140,30 @@ class Bench:
                 row["predicted_s"] = round(float(cost_of(hosts)) / 1e6, 6)
             rows.append(row)
         return rows
+
+
+def calibrated(bench: Bench, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the small all-reduces in other orders than those that costs are fitted to, with what is predicted by these
+    (``calibrated_s``)."""
+    index = {name: k for k, name in enumerate(bench.network.hosts.names)}
+    timings = [
+        CollectiveTiming(
+            row["name"],
+            Options(),
+            np.array([index[name] for name in bench.orders[row["order"]]], dtype=np.intp),
+            row["size_bytes"],
+            tuple(row["seconds"]),
+        )
+        for row in rows
+    ]
+    fitted = [timing for row, timing in zip(rows, timings, strict=True) if row["order"] in _CALIBRATED_BY]
+    links = fabric_from(bench.network)
+    fabric = replace(links, library_costs=fit_library_costs(links, fitted, "contention", ""))
+    return [
+        row | {"calibrated_s": round(float(timing.cost_on(fabric, "contention")(fabric)) / 1e6, 6)}
+        for row, timing in zip(rows, timings, strict=True)
+        if row["order"] not in _CALIBRATED_BY and row["size_bytes"] <= _SMALL_BYTES
+    ]
 
 
 def main_cells(bench: Bench, sizes: Sequence[int]) -> list[dict[str, Any]]:
@@ -241,6 +269,8 @@ def run_lab(
     with course.step(f"{name}: orders, algorithms, sizes"):
         share = max(_MIN_STEP_S, min(seconds, course.left_s - _MIN_STEP_S))
         figures["cells"] = prepared.time(main_cells(prepared, sizes), share)
+    with course.step(f"{name}: small vectors, calibrated"):
+        figures["calibrated"] = calibrated(prepared, [row for row in figures["cells"] if row["name"] in _ALGORITHMS])
     with course.step(f"{name}: a program of NCCL's"):
         verify = () if is_dry else ("--verify-nccl",)
         programs["NCCL, plink's ring order"] = program_seconds(prepared, "plink's ring", sizes[:-1], *verify)
@@ -259,6 +289,11 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
     """Return the bars of docs/results/nccl.md, for what was measured of them."""
     bars = []
     for name, lab_figures in figures.items():
+        for algo in _ALGORITHMS:
+            small = [row for row in lab_figures.get("calibrated", []) if row["name"] == algo]
+            if small:
+                errors = [abs(row["calibrated_s"] / statistics.median(row["seconds"]) - 1) for row in small]
+                bars.append(Bar(f"{name}: {algo}: largest error, calibrated, up to 1 MB", max(errors), 0.2))
         rows = [row for row in lab_figures.get("cells", []) if row["size_bytes"] == _RANKING_BYTES]
         for algo, order, gain in (("nccl-ring", "plink's ring", 2.8), ("nccl-tree", "plink's tree", 2.1)):
             times = {

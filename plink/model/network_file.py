@@ -192,6 +192,9 @@ class LibraryCostsEntry(Part, frozen=True, kw_only=True):
     """What was timed."""
     pieces: Annotated[list[SizeCosts], Meta(min_length=1)] | Unset = UNSET
     """By ascending size, the first from 0. Missing for nccl, which takes what its tree or its ring does."""
+    norm: Annotated[float, Meta(ge=1)] | Unset = UNSET
+    """How they add to the time of the network, (a^norm + b^norm)^(1/norm). 1, or missing: one after the other; more:
+    side by side, in part."""
     tree_up_to_bytes: Quantity | Unset = UNSET
     """For nccl: the largest size for which NCCL takes its tree by itself; its ring is for larger ones."""
     timings: PositiveInt
@@ -311,4 +314,5 @@ def format_library_costs(entry: LibraryCostsEntry) -> str:
         f"{piece.byte_ns:.3g} ns a byte"
         for piece in entry.pieces or ()
     ]
-    return f"{entry.algo} takes, besides the network: {'; '.join(parts)}"
+    beside = f", by the norm {entry.norm:g}" if entry.norm and entry.norm > 1 else ""
+    return f"{entry.algo} takes, besides the network{beside}: {'; '.join(parts)}"

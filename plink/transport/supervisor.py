@@ -300,6 +300,12 @@ def _process(pid: int) -> _Process | None:
     return _Process(head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]), fields[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether a process is stopped, by SIGSTOP or a debugger: it takes part in nothing and does not end."""
+    process = _process(pid)
+    return process is not None and process.state in ("T", "t")
+
+
 def _processes() -> dict[int, _Process]:
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return {pid: process for pid in pids for process in (_process(pid),) if process is not None}

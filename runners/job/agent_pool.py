@@ -2,13 +2,22 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from plink.errors import HostError, PlinkError
 from plink.model.hosts import Hosts
 from plink.transport.fleet import AgentMessage, Fleet
-from runners.job.messages import AgentFailed, Exited, HostReady, Output, PlacementReport, RankLine, StacksShown
+from runners.job.messages import (
+    AgentFailed,
+    Exited,
+    HostReady,
+    Output,
+    PlacementReport,
+    RankLine,
+    RanksStopped,
+    StacksShown,
+)
 from runners.job.monitor import STOP_TIMEOUT_S, JobMonitor, RankOutput, Sink
 from runners.job.placement import Failure, RankAssignment, RunResult, check_placement, verify_placement
 from runners.job.runner import Job, RunContext
@@ -126,11 +135,15 @@ def _missing_answers(
     kind: Any, answered: Sequence[str], count: int, timeout_s: float, names: Sequence[str]
 ) -> PlinkError:
     missing = [name for name in names if name not in set(answered)]
-    more = " ..." if len(missing) > _MAX_NAMED_HOSTS else ""
     return PlinkError(
         f"{count - len(answered)} of {count} answers ({kind.__struct_config__.tag}) did not come within "
-        f"{timeout_s:.0f} s" + (f" (from {', '.join(missing[:_MAX_NAMED_HOSTS])}{more})" if missing else "")
+        f"{timeout_s:.0f} s" + (f" (from {_first(missing)})" if missing else "")
     )
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return the first names, and dots where there are more."""
+    return ", ".join(names[:_MAX_NAMED_HOSTS]) + (" ..." if len(names) > _MAX_NAMED_HOSTS else "")
 
 
 def run_to_end(
@@ -162,6 +175,7 @@ class FleetMonitor(JobMonitor):
         self._pause = ""  # of plink itself, shortly before the first rank failed
         self._agent_lost = False
         self._hosts_lost_later: list[str] = []  # after the first failure
+        self._stopped: set[int] = set()  # ranks, by SIGSTOP
         self._stacks_pending: set[str] = set()  # hosts that have not sent their ranks' stacks yet
 
     def run(self) -> None:
@@ -197,6 +211,8 @@ class FleetMonitor(JobMonitor):
         if message.body is None:
             assert message.error is not None
             self._host_lost(message.host, message.error.reason)
+        elif isinstance(message.body, RanksStopped):
+            self._stopped |= {rank for rank in message.body.ranks if self._running.get(rank) == message.host}
         elif isinstance(message.body, StacksShown):
             self._stacks_pending.discard(message.host)
             if not self._stacks_pending and self.stop_at is None:
@@ -230,25 +246,36 @@ class FleetMonitor(JobMonitor):
         fleet.send_all(method="alive")  # hosts that do not answer until the end are lost
 
     def _add_root_cause(self) -> None:
-        """Name lost hosts: a rank that waits for one may fail before that host's lease runs out.
+        """Name lost hosts, and ranks that others waited for: a rank that waits may fail first.
 
         Leases also run out while plink itself is stopped.
         """
         failure = self.failure
-        if failure is None or self._failed_at is None:
+        if failure is None:
             return
         if self._pause and self._agent_lost:
             self.add_cause(f"{self._pause}; the hosts ended the job meanwhile")
             return
-        without_heartbeat = set(self._pool.fleet.hosts_without_heartbeat_since(self._failed_at))
-        silent = [host for host in dict.fromkeys(self._running.values()) if host in without_heartbeat]
-        lost = [host for host in (*self._hosts_lost_later, *silent) if host != failure.host]
+        consequence = f"{failure.process} on {failure.host} then failed with exit code {failure.code}"
+        if self.timed_out:
+            consequence = "the job was ended by its --timeout"
+        lost = list[str]()
+        if self._failed_at is not None:
+            without_heartbeat = set(self._pool.fleet.hosts_without_heartbeat_since(self._failed_at))
+            silent = [host for host in dict.fromkeys(self._running.values()) if host in without_heartbeat]
+            lost = [host for host in (*self._hosts_lost_later, *silent) if host != failure.host]
+        waited = self.output.waited
+        here = {*waited, *self.exits}
+        absent = [each.rank for each in self.assignments if each.hub is None and each.rank not in here]
         if lost:
-            named = ", ".join(lost[:_MAX_NAMED_HOSTS]) + (" ..." if len(lost) > _MAX_NAMED_HOSTS else "")
-            self.add_cause(
-                f"{named}: lost, it does not answer; {failure.process} on {failure.host} then failed with exit "
-                f"code {failure.code}"
-            )
+            self.add_cause(f"{_first(lost)}: lost, it does not answer; {consequence}")
+        elif self._stopped:
+            self.add_cause(f"{self._named(self._stopped)}: stopped (SIGSTOP, or a debugger); {consequence}")
+        elif 0 < len(absent) <= len(waited) and (failure.rank in waited or self.timed_out):
+            self.add_cause(f"{self._named(absent)}: NCCL timed out on the others, not here; {consequence}")
+
+    def _named(self, ranks: Iterable[int]) -> str:
+        return _first([f"{self.assignments[rank].process} on {self.assignments[rank].host}" for rank in sorted(ranks)])
 
     def _request_stacks(self) -> None:
         self.record_timeout(min(self._running))

@@ -126,6 +126,12 @@ class StacksShown(Struct, frozen=True, tag_field="type", tag="stacks"):
     """The stacks of the host's ranks have been sent as output."""
 
 
+class RanksStopped(Struct, frozen=True, tag_field="type", tag="stopped"):
+    """Ranks of the host that are stopped (SIGSTOP) when the job ends."""
+
+    ranks: list[Int64]
+
+
 class AgentFailed(Struct, frozen=True, tag_field="type", tag="failed"):
     """Why the agent cannot go on."""
 
@@ -148,5 +154,6 @@ AnyMessage = (
     | RankLine
     | Exited
     | StacksShown
+    | RanksStopped
     | AgentFailed
 )

@@ -10,6 +10,8 @@ _TAIL_LINES = 30
 # A rank that never ends its line is shown in pieces of this size.
 _MAX_LINE_CHARS = 1 << 16
 
+_NCCL_TIMEOUT = "Watchdog caught collective operation timeout"  # PyTorch's ProcessGroupNCCL, of each rank that waited
+
 # (rank, stream, line); rank None: the launcher itself.
 Sink = Callable[[int | None, str, str], None]
 
@@ -18,10 +20,14 @@ STOP_TIMEOUT_S = 5.0  # for ranks, or a launcher, to end after they were told to
 
 
 class RankOutput:
-    """Splitter of many ranks' output into lines; calls ``sink(rank, stream, line)``, stream ``out`` or ``err``."""
+    """Splitter of many ranks' output into lines; calls ``sink(rank, stream, line)``, stream ``out`` or ``err``.
+
+    :ivar waited: ranks whose wait for others NCCL's watchdog ended.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
+        self.waited: set[int] = set()
         self._incomplete: dict[tuple[int | None, str], str] = {}
         self._last: dict[int | None, deque[str]] = {}
 
@@ -47,6 +53,8 @@ class RankOutput:
         return list(self._last.get(rank, ()))
 
     def _show(self, rank: int | None, stream: str, line: str) -> None:
+        if rank is not None and _NCCL_TIMEOUT in line:
+            self.waited.add(rank)
         self._last.setdefault(rank, deque(maxlen=_TAIL_LINES)).append(line)
         self._sink(rank, stream, line)
 

@@ -10,7 +10,7 @@ from the controller  ``begin`` · ``has_digest`` · ``upload_part`` · ``extract
                      ``go`` · ``line`` · ``stacks`` · ``end`` · ``alive``
 to the controller    ``ready`` · ``digest`` · ``part_stored`` · ``extracted`` · ``set_up`` · ``listener_opened`` ·
                      ``connected`` · ``listener_closed`` · ``flow_port`` · ``flow_rate`` · ``rank_report`` ·
-                     ``output`` · ``line`` · ``exited`` · ``stacks`` · ``failed`` · ``alive``
+                     ``output`` · ``line`` · ``exited`` · ``stacks`` · ``stopped`` · ``failed`` · ``alive``
 ===================  ======================================================================================
 """
 
@@ -41,6 +41,7 @@ from plink.transport.supervisor import (
     LOW_PRIORITY,
     ProcessTree,
     exec_program,
+    is_stopped,
     on_signal,
     redirect_output,
     set_low_priority,
@@ -53,8 +54,6 @@ from runners.job.rank_channel import RankChannel
 from runners.job.workspace_cache import WorkspaceCache
 
 _SPY_TIMEOUT_S = 10.0
-
-
 _READ = 1 << 16
 _MAX_DRAIN_READS = 1024
 _TICK_S = 0.05
@@ -66,9 +65,7 @@ def stacks(pids: list[int]) -> dict[int, str]:
 
     py-spy reads them without touching the program (https://github.com/benfred/py-spy). Where it is missing or not
     permitted, SIGABRT makes a Python program started with PYTHONFAULTHANDLER=1 print the stack of every thread, and end
-    ("faulthandler", Python's documentation).
-
-    Other programs are left alone.
+    ("faulthandler", Python's documentation). Other programs are left alone.
     """
     pythons = {pid: exe for pid in pids if "python" in os.path.basename(exe := _exe(pid))}
     dumps: dict[int, str] = {}
@@ -191,6 +188,7 @@ class RankAgent:
                 set_low_priority(False)
         elif message["method"] == "end" and self._kill_at is None:
             self._kill_at = time.monotonic() + GRACE_S
+            self._send_stopped()
             self._tree.signal(signal.SIGTERM)
 
     def _copy(self, message: dict[str, Any]) -> None:
@@ -235,10 +233,15 @@ class RankAgent:
             return flows.exchange(listener, message)
 
     def _send_stacks(self) -> None:
+        self._send_stopped()  # before a dump stops them
         running = {rank.pid: rank.rank for rank in self._ranks if rank.code is None}
         for pid, text in stacks(list(running)).items():
             self._channel.send(type="output", rank=running[pid], stream="err", text=text)
         self._channel.send(type="stacks")
+
+    def _send_stopped(self) -> None:
+        if ranks := [rank.rank for rank in self._ranks if rank.code is None and is_stopped(rank.pid)]:
+            self._channel.send(type="stopped", ranks=ranks)
 
     def _start(self, message: dict[str, Any]) -> None:
         # A rank takes four descriptors here, and eight for a moment.

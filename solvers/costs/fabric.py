@@ -37,6 +37,7 @@ Labels = npt.NDArray[np.intp]
 Vector = npt.NDArray[np.float64]
 Rates = tuple[Vector, Vector]  # out and in
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
+MEASURED = "measured"
 BYTES_PER_US = 125.0  # of one Gbit/s
 
 
@@ -99,7 +100,7 @@ class TierLinks:
 
 
 def library_us(pieces: Sequence[SizeCosts], size_bytes: float) -> float:
-    """Return what a library takes for a collective of that size besides the network, microseconds."""
+    """Return what a library takes by itself for a collective of that size, microseconds."""
     piece = next((each for each in reversed(pieces) if each.from_bytes <= size_bytes), None)
     return 0.0 if piece is None else piece.fixed_us + piece.byte_ns * size_bytes / 1e3
 
@@ -136,10 +137,13 @@ class Fabric:
     library_costs: tuple[LibraryCostsEntry, ...] = ()
     links: "Fabric | None" = None
 
-    def library_us(self, algo: str, size_bytes: float) -> float:
-        """Return what a library takes for an algorithm besides the network, microseconds; 0 where nobody timed it."""
-        entry = next((each for each in self.library_costs if each.algo == algo), None)
-        return 0.0 if entry is None else library_us(entry.pieces or (), size_bytes)
+    def with_library_us(self, algo: str, size_bytes: float, network_us: float) -> float:
+        """Return the time of a library's algorithm, microseconds, by what the network takes alone: the same where
+        nobody timed the library."""
+        if (entry := next((each for each in self.library_costs if each.algo == algo), None)) is None:
+            return network_us
+        norm = entry.norm or 1.0
+        return float((network_us**norm + library_us(entry.pieces or (), size_bytes) ** norm) ** (1 / norm))
 
     @property
     def nccl_tree_up_to_bytes(self) -> float | None:
@@ -221,9 +225,6 @@ class Fabric:
             raise NoAnswer(
                 f"the {what} {a} - {b} is needed and was not measured; `plink probe HOSTS --resume{option}` measures it"
             )
-
-
-MEASURED = "measured"
 
 
 def fabric_of(network: Network) -> Fabric:

@@ -150,7 +150,7 @@ def link_bound(problem: OrderingProblem) -> float | None:
 
         return cut_bound(problem) * _ROUNDED_DOWN
     return sum(
-        weight * (_bound(problem, name) + problem.fabric.library_us(name, problem.size_bytes))
+        weight * problem.fabric.with_library_us(name, problem.size_bytes, _bound(problem, name))
         for weight, name in parts_of(problem.algo, problem.size_bytes, problem.fabric)
     )
 

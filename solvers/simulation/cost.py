@@ -167,9 +167,13 @@ class SimulatedCost:
             (
                 weight,
                 name,
-                closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
-                if isinstance(part, Pattern)
-                else self._run(part, order).makespan_us + self.fabric.library_us(name, self.size_bytes),
+                self.fabric.with_library_us(
+                    name,
+                    self.size_bytes,
+                    closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
+                    if isinstance(part, Pattern)
+                    else self._run(part, order).makespan_us,
+                ),
             )
             for weight, name, part in self.parts
         ]
@@ -274,7 +278,12 @@ def cost_by_model(
     """
     if model in (CONTENTION, SIMULATED):
         return SimulatedCost.of(algo, ranks, options, fabric, size_bytes, model)
-    cost_of = cost_function_for(algo, ranks, options, fabric, size_bytes, model)
-    parts = parts_of(algo, size_bytes, fabric)
-    library_us = sum(weight * fabric.library_us(name, size_bytes) for weight, name in parts)
-    return cost_of if model == "latency" or not library_us else lambda order: cost_of(order) + library_us
+    if model == "latency" or not fabric.library_costs:
+        return cost_function_for(algo, ranks, options, fabric, size_bytes, model)
+    parts = [
+        (weight, name, cost_function_for(name, ranks, options, fabric, size_bytes, model))
+        for weight, name in parts_of(algo, size_bytes, fabric)
+    ]
+    return lambda order: sum(
+        weight * fabric.with_library_us(name, size_bytes, cost_of(order)) for weight, name, cost_of in parts
+    )

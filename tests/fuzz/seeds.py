@@ -332,6 +332,7 @@ def _job_agents() -> tuple[bytes, ...]:
     return (
         _lines(*message, {"type": "exited", "rank": 1, "code": 0}),
         _lines(*message, {"type": "line", "text": "{}"}, {"type": "exited", "rank": 1, "code": 3}, {"type": "stacks"}),
+        _lines(*message, {"type": "stopped", "ranks": [1, 99]}, {"type": "exited", "rank": 0, "code": 1}),
         _lines(*message[:4], {"type": "failed", "error": "no"}),
     )
 

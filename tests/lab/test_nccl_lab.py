@@ -33,6 +33,8 @@ def test_every_step_is_done_and_shown(tmp_path: Path) -> None:
             assert min(row["seconds"]) > 0
             assert f"{name} racks, {row['name']}:" in page
         assert all(row["predicted_s"] > 0 for row in figures["cells"] if row["name"].startswith("nccl"))
+        assert {row["name"] for row in figures["calibrated"]} == {"nccl-ring", "nccl-tree", "nccl"}
+        assert all(row["calibrated_s"] > 0 for row in figures["calibrated"])
         assert "--backend 2lha" in figures["programs"]
         assert list((tmp_path / f"runs-{name}").iterdir())
 

@@ -109,6 +109,80 @@ def test_a_host_that_is_lost_ends_the_job(jobs: ChildJobs) -> None:
     assert ends(int(jobs.lines(0)[0]))
 
 
+STOPPED = "import os, sys, threading\nprint(os.getpid(), flush=True)\nif os.environ['RANK'] == '0': {}\n" + (
+    "threading.Event().wait()\n"
+)
+WAITS = "sys.exit(5 if open('gate').read() else 0)"
+
+
+@pytest.mark.parametrize("timeout_s", [None, pytest.param(8.0, marks=pytest.mark.extended)])
+def test_a_stopped_rank_is_named_not_the_one_that_gave_up(timeout_s: float | None, jobs: ChildJobs) -> None:
+    """SIGSTOP to rank 1. Then rank 0 fails as one that waited in vain, or the job runs out of time."""
+    gate = jobs.folder / "gate"
+    os.mkfifo(gate)
+
+    def on_line() -> None:
+        if len(jobs.printed) == 3:
+            os.kill(int(jobs.lines(1)[0]), signal.SIGSTOP)
+            if timeout_s is None:
+                gate.write_text("go")
+
+    code = STOPPED.format(WAITS if timeout_s is None else "pass")
+    job = replace(jobs.job(sys.executable, "-c", code), timeout_s=timeout_s)
+    result = jobs.launch(job, slots=3, on_line=on_line)
+    assert result.failure is not None
+    assert result.failure.cause is not None
+    assert result.failure.cause.startswith("rank 1 on here: stopped")
+    assert "rank 2" not in result.failure.cause
+    assert result.exit_code == (5 if timeout_s is None else 124)
+    assert all(ends(location.pid) for location in result.locations)
+
+
+WATCHDOG = (  # as PyTorch 2.5 prints it
+    "[rank{0}]:[E1218 20:27:21.426415540 ProcessGroupNCCL.cpp:629] [Rank {0}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=131072000, NumelOut=131072000, Timeout(ms)=600000) ran for "
+    "600081 milliseconds before timing out."
+)
+
+
+@pytest.mark.parametrize("absent", [0, 2])
+def test_a_rank_that_nccl_waited_for_is_named(absent: int, jobs: ChildJobs) -> None:
+    """It hangs elsewhere; NCCL's watchdog ends the others, and the first of them would be blamed."""
+    code = (
+        "import os, sys, threading\nrank = os.environ['RANK']\n"
+        f"if rank == '{absent}': print('here', flush=True); threading.Event().wait()\n"
+        f"print({WATCHDOG!r}.format(rank), file=sys.stderr, flush=True)\n"
+        "sys.exit(6 if open(f'gate{rank}').read() else 0)\n"
+    )
+    gates = [jobs.folder / f"gate{rank}" for rank in range(3) if rank != absent]
+    for gate in gates:
+        os.mkfifo(gate)
+
+    def on_line() -> None:
+        if len(jobs.printed) == 3:
+            gates[0].write_text("go")
+
+    result = jobs.launch(jobs.job(sys.executable, "-c", code), slots=3, on_line=on_line)
+    assert result.failure is not None
+    assert result.failure.cause is not None
+    assert result.failure.cause.startswith(f"rank {absent} on here: NCCL timed out on the others")
+    assert result.exit_code == 6
+
+
+def test_a_rank_that_fails_by_itself_stays_the_first(jobs: ChildJobs) -> None:
+    """A time-out of NCCL elsewhere is its consequence."""
+    code = (
+        "import os, sys, threading\nrank = os.environ['RANK']\n"
+        f"if rank == '1': print({WATCHDOG!r}.format(rank), flush=True); threading.Event().wait()\n"
+        "sys.exit(7 if open('gate').read() else 0)\n"
+    )
+    gate = jobs.folder / "gate"
+    os.mkfifo(gate)
+    result = jobs.launch(jobs.job(sys.executable, "-c", code), slots=2, on_line=lambda: gate.write_text("go"))
+    assert result.failure is not None
+    assert (result.failure.rank, result.failure.cause) == (0, None)
+
+
 HUB_HOSTS = Hosts((Host("here", "127.0.0.1", slots=2), Host("fat-1", "127.0.0.1", 0, role="hub")))
 
 

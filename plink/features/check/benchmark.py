@@ -45,7 +45,7 @@ _NCCL_ALGO = "NCCL_ALGO"
 _MAX_ARGUMENT_CHARS = 100_000  # Linux: an argument of 128 KB is too long
 _LAST_LINES = 5
 _SIZE_STEP, _SMALLEST_BYTES, _MAX_SIZES, _ELEMENT_BYTES = 4, 1000, 7, 4
-_NCCL_SIZES = 11
+_NCCL_SIZES, _OTHER_ORDERS_STEP = 11, 16  # slow orders take long with the largest sizes
 _MIN_REPEATS = 10  # small collectives are noisy, and take no time
 PHASES = ("connecting", "copying", "repetitions")  # of which progress is reported
 
@@ -71,12 +71,12 @@ class PlannedBenchmark:
     @property
     def text(self) -> str:
         """What will be run, and how long it takes, in a line."""
-        smallest, largest = (format_bytes(size) for size in (self.sizes_bytes[0], self.sizes_bytes[-1]))
+        smallest, largest = (format_bytes(of(self.sizes_bytes)) for of in (min, max))
         if self.for_costs:
             whose = "NCCL's" if _kind(self.algo) == _NCCL else "the hosts'"
             return (
-                f"{self.algo}: {len(self.orders)} sizes, {smallest} to {largest}, {self.repeats} times each, for "
-                f"{whose} own costs"
+                f"{self.algo}: {len(set(self.sizes_bytes))} sizes, {smallest} to {largest}, {self.repeats} times each, "
+                f"for {whose} own costs"
             )
         costs = [cost for _, cost in self.orders]
         rounds = self.repeats + _WARM_UP_ROUNDS
@@ -127,6 +127,9 @@ def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBe
 def plan_sizes(planned: PlannedBenchmark) -> PlannedBenchmark:
     """Return a benchmark of the cheapest order at several sizes, each a quarter of the next, for what hosts take.
 
+    NCCL's sizes are each half of the next, and the smaller ones are timed in two other orders, too, which tell what it
+    does while the network works (:mod:`solvers.library_costs`).
+
     :raises UsageError: when there are too few of them.
     """
     largest = planned.sizes_bytes[0]
@@ -140,8 +143,13 @@ def plan_sizes(planned: PlannedBenchmark) -> PlannedBenchmark:
             f"--size {format_bytes(largest)}: --calibrate times {MIN_SIZES} sizes or more down to "
             f"{format_bytes(_SMALLEST_BYTES)}; give {format_bytes(least)} or more"
         )
-    orders, repeats = [planned.orders[0]] * len(sizes), max(planned.repeats, _MIN_REPEATS)
-    return replace(planned, orders=orders, sizes_bytes=tuple(sizes), repeats=repeats, for_costs=True)
+    chosen = [(planned.orders[0], size) for size in sizes]
+    if _kind(planned.algo) == _NCCL:
+        others = planned.orders[len(planned.orders) // 2], planned.orders[-1]
+        chosen += [(order, size) for order in others for size in sizes if size * _OTHER_ORDERS_STEP <= largest]
+    repeats = max(planned.repeats, _MIN_REPEATS)
+    orders, sizes_bytes = [order for order, _ in chosen], tuple(size for _, size in chosen)
+    return replace(planned, orders=orders, sizes_bytes=sizes_bytes, repeats=repeats, for_costs=True)
 
 
 def recorded_orders(run: BenchmarkRun, network: Network) -> tuple[Options, list[Order]]:
@@ -239,7 +247,7 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
     return BenchmarkRun(
         algo=planned.algo,
         model=planned.model,
-        size_bytes=planned.sizes_bytes[-1],
+        size_bytes=max(planned.sizes_bytes),
         ranks=len(orders[0][0]),
         options=tuple(_typed(name, value) for name, value in planned.request.options.items()),
         groups=UNSET if groups is None else tuple(map(tuple, groups)),

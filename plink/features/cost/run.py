@@ -76,8 +76,9 @@ def cost(
         simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
         cost_of: CostFunction = simulated
         parts = simulated.breakdowns(ranks)
-        library_us = (weight * fabric.library_us(name, request.size_bytes) for weight, name, _ in parts)
-        total = sum(weight * part.cost_us for weight, _, part in parts) + sum(library_us)
+        total = sum(
+            weight * fabric.with_library_us(name, request.size_bytes, part.cost_us) for weight, name, part in parts
+        )
     else:
         cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
         total, parts = cost_of(ranks), _parts(cost_of, ranks, options, fabric, model, request)

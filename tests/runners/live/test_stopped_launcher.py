@@ -1,4 +1,4 @@
-"""A launcher that was stopped for longer than its agents' leases blames itself, and no rank."""
+"""What is stopped is blamed: the launcher for longer than its agents' leases, a rank that others wait for."""
 
 import os
 import signal
@@ -17,6 +17,21 @@ if os.environ["RANK"] == "1":
     sys.exit(3)
 time.sleep(600)
 """
+STOPS = """import datetime, os, signal, torch, torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=6))
+data = torch.ones(4)
+dist.all_reduce(data)
+if dist.get_rank() == 2:
+    os.kill(os.getpid(), signal.SIGSTOP)
+dist.all_reduce(data)
+"""
+
+
+def test_stopped_rank_in_a_collective_is_named(tmp_path: Path) -> None:
+    """The others give up after Gloo's time-out, and are not the cause."""
+    running = Running(tmp_path, "launch", "--runner", "local", "--slots", "4", write_script(tmp_path, STOPS))
+    assert running.ends(120) == 1
+    assert "rank 2 on localhost: stopped" in running.err.splitlines()[-1]
 
 
 def test_stopped_launcher_blames_no_rank(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from plink.errors import NoAnswer
 from plink.model.network_file import SizeCosts
 from solvers.checking import CollectiveTiming
+from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric, library_us
 from solvers.library_costs import LIBRARY_ALGORITHMS, fit_library_costs, fit_pieces
 from solvers.schedules.catalogue import Options
@@ -71,6 +72,35 @@ def test_nccl_s_own_choice_is_predicted(first_ring: int) -> None:
         run, planted = ("nccl-tree", PLANTED) if size <= tree_up_to else ("nccl-ring", RING_PLANTED)
         alone = cost_by_model(run, HOSTS, Options(), fabric(), size, "contention")(np.arange(HOSTS))
         assert predicted == pytest.approx(alone + library_us(planted, size), rel=0.1)
+
+
+@pytest.mark.parametrize("norm", [1, 2, 8])
+def test_what_is_done_side_by_side_shows_in_two_orders(norm: int) -> None:
+    """A third order is predicted, whether network and library take turns or not; from one order that cannot be told."""
+    rng = np.random.default_rng(8)
+    drawn = sorted(
+        (rng.permutation(HOSTS) for _ in range(40)),
+        key=lambda order: cost_by_model("nccl-ring", HOSTS, Options(), fabric(), 1e6, "contention")(order),
+    )
+    scale = 0.1  # of the library: about what the network takes
+
+    def us(order: Order, size: float) -> float:
+        network_us = cost_by_model("nccl-ring", HOSTS, Options(), fabric(), size, "contention")(order)
+        return float((network_us**norm + (scale * library_us(PLANTED, size)) ** norm) ** (1 / norm))
+
+    def timed(order: Order, size: int) -> CollectiveTiming:
+        seconds = us(order, size) / 1e6 * np.exp(NOISE * rng.standard_normal(REPEATS))
+        return CollectiveTiming("nccl-ring", Options(), order, size, tuple(seconds.tolist()))
+
+    timings = [timed(order, size) for order in (drawn[0], drawn[20], drawn[-1]) for size in SIZES]
+    (costs,) = fit_library_costs(fabric(), timings, "contention", NOW)
+    calibrated = Fabric(**{**vars(fabric()), "library_costs": (costs,)})
+    for order in (drawn[10], drawn[30]):
+        for size in HELD_OUT:
+            predicted = cost_by_model("nccl-ring", HOSTS, Options(), calibrated, size, "contention")(order)
+            assert predicted == pytest.approx(us(order, size), rel=0.1)
+    (alone,) = fit_library_costs(fabric(), timings[: len(SIZES)], "contention", NOW)
+    assert alone.norm == 1
 
 
 def test_a_choice_needs_costs_of_both() -> None:
