@@ -24,6 +24,7 @@ from tests.networks import details_from
 
 SIZE = 16e6
 _QUICK = ("halving-doubling", "2lha", "nccl")
+_PLAN_IS_WHOLE = pytest.mark.xfail(strict=True, reason="solvers.planning.two_level_cost has no slices yet")
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["measured", "assumed"])
@@ -38,7 +39,7 @@ def network(request: pytest.FixtureRequest) -> Network:
 @pytest.mark.parametrize(
     "algo",
     [
-        pytest.param(name, marks=() if name in _QUICK else pytest.mark.extended)
+        pytest.param(name, marks=_PLAN_IS_WHOLE if name == "2lha" else () if name in _QUICK else pytest.mark.extended)
         for name in NAMES
         if name not in ("lightgbm", *HUB_ALGORITHMS)
     ],
