@@ -21,8 +21,8 @@ from benchmarks import results
 from benchmarks.aggregation_file import aggregation_to_json
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
+from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
-from plink.runtime.allreduce.segmentation import SegmentationConfig
 from solvers.schedules.catalogue import Options, schedule_for
 
 if TYPE_CHECKING:

@@ -75,8 +75,8 @@ def simulated_s(schedule: Schedule, fabric: Fabric, orders: list[Order]) -> list
 def _plan(bench: BenchLab, algo: str, schedule: Schedule) -> str:
     """Write the schedule for AggEngine: every message by it, over one channel, in no smaller segments."""
     from benchmarks.aggregation_file import aggregation_to_json
+    from plink.model.segmentation import SegmentationConfig
     from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
-    from plink.runtime.allreduce.segmentation import SegmentationConfig
 
     whole = SegmentationConfig(chunk_bytes=1, segment_bytes=1 << 40, segments=1)
     aggregation = Aggregation((SizeClass(None, algo, schedule),), 1, whole, smallest_bytes=0)

@@ -11,7 +11,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.network import Matrix
 from plink.model.plan import Plan
 from plink.model.schedule import Schedule, forward_and_reverse
-from solvers.costs.by_name import CONTENTION, SIMULATED
+from solvers.costs.by_name import CONTENTION, SIMULATED, engine_slices
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric, Vector
 from solvers.costs.least_time import tier_tree
@@ -148,7 +148,8 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
     if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern)):
         schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
         collective, network = PreparedCollective.of(schedule), SimulatedNetwork.of(request.fabric)
-        return collective.run(network, request.order, request.size_bytes).makespan_us
+        slices = engine_slices("2lha", Options(), request.fabric, request.size_bytes)
+        return collective.run(network, request.order, request.size_bytes, slices=slices).makespan_us
     return closed_form(pattern, request.fabric, request.size_bytes, request.model)(request.order)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plink.errors import no_choice
+from plink.model.segmentation import segmentation_for_rate
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
@@ -138,6 +139,30 @@ def priced_options(options: Options, algo: str, size_bytes: float, model: str) -
     """Return the options by which a model prices an algorithm: in the segments of its library, which change no path of
     round trips, so that ``latency`` leaves them out; see :func:`solvers.schedules.segmentation.options_at`."""
     return options if model == "latency" else options_at(options, algo, size_bytes)
+
+
+def engine_slices(algo: str, options: Options, fabric: Fabric, size_bytes: float) -> int:
+    """Return into how many slices AggEngine cuts a vector of this size, which its schedule does not list.
+
+    1 for what only libraries run, for segments that are set, and where the costs of messages were fitted (to whole
+    ones).
+    """
+    source = ALGORITHMS[algo].source if algo in ALGORITHMS else "the traffic of a mesh"
+    if source is not None or options.segments is not None or fabric.overhead_us:
+        return 1
+    return segmentation_for_rate(fabric.rate_gbps).segments_at(int(size_bytes))
+
+
+def time_in_slices(whole_us: float, busiest_us: float, latency_us: float, slices: int) -> float:
+    """Return the time of a collective in slices that follow each other through its rounds.
+
+    The first slice takes its part of the time of the vector whole, and then each ends as long after the one before as
+    the busiest resource works on it. So its work does not get less, nor does latency, but what else the vector whole
+    waits for is divided by the slices. docs/results/simulation.md compares that with simulations of all slices.
+
+    :param whole_us: in one slice. :param busiest_us: what the busiest resource works. :param latency_us: of all rounds.
+    """
+    return max(part_us + max(0.0, whole_us - part_us) / slices for part_us in (busiest_us, latency_us))
 
 
 def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") -> str:

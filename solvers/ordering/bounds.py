@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from plink.model.schedule import dependencies
-from solvers.costs.by_name import MESH, SIMULATED, parts_of, pattern_for
+from solvers.costs.by_name import MESH, SIMULATED, engine_slices, parts_of, pattern_for, time_in_slices
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
@@ -156,12 +156,15 @@ def link_bound(problem: OrderingProblem) -> float | None:
 
 
 def _bound(problem: OrderingProblem, name: str) -> float:
-    pattern = pattern_for(name, len(problem.baseline), problem.priced_options)
+    fabric, pattern = problem.fabric, pattern_for(name, len(problem.baseline), problem.priced_options)
     traffic_us = _traffic_bound(problem, pattern)
     if name in RINGS and problem.model == "contention":  # rounds take what links need and the mean latency
-        mean_us = ring_bound(problem.fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)] / 2) / pattern.ranks
+        mean_us = ring_bound(fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)] / 2) / pattern.ranks
         traffic_us += float(pattern.repeat.sum()) * mean_us
-    return max(traffic_us, _chain_bound(problem, name, pattern)) * _ROUNDED_DOWN
+    if name in RINGS:
+        traffic_us = max(traffic_us, _slowest_hop(problem, pattern.ranks))
+    slices = 1 if problem.model == "alpha-beta" else engine_slices(name, problem.options, fabric, problem.size_bytes)
+    return time_in_slices(_chain_bound(problem, name, pattern), traffic_us, 0.0, slices) * _ROUNDED_DOWN
 
 
 def _traffic_bound(problem: OrderingProblem, pattern: Pattern) -> float:
@@ -236,6 +239,13 @@ def least_leaving(sent: tuple[Ints, Ints, Vector], number: int, size_bytes: floa
     return leaving
 
 
+def _slowest_hop(problem: OrderingProblem, ranks: int) -> float:
+    """Return what the slowest hop of a ring needs at least for its blocks, one after the other, microseconds."""
+    us_per_byte = 1 / (_flow_gbps(problem.fabric, problem.model)[np.ix_(problem.hosts, problem.hosts)] * BYTES_PER_US)
+    whole = 2 * (ranks - 1) / ranks * problem.size_bytes * np.minimum(us_per_byte, us_per_byte.T)
+    return two_connected_threshold(whole) if len(problem.hosts) > 2 else float(whole[0, 1])
+
+
 def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float:
     """Return what messages that wait for each other need at least, microseconds."""
     fabric, hosts, ranks = problem.fabric, problem.hosts, pattern.ranks
@@ -244,12 +254,10 @@ def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float
     latency = fabric.rtt_us[np.ix_(hosts, hosts)] / 2 + fabric.overhead_us
     if name in RINGS:
         # Each block goes 2 (N - 1) hops. Over all blocks every hop has the same number, and a block's mean time is that
-        # of so many mean hops. A hop, in turn, has all its blocks after each other.
+        # of so many mean hops.
         hops, share = 2 * (ranks - 1), float(pattern.share.min())
         block = np.minimum(*(each := latency + share * problem.size_bytes * us_per_byte, each.T))
-        whole = hops / ranks * problem.size_bytes * np.minimum(us_per_byte, us_per_byte.T)
-        slowest = two_connected_threshold(whole) if len(hosts) > 2 else float(whole[0, 1])
-        return max(hops / ranks * ring_bound(np.where(apart, block, 0.0)), slowest)
+        return hops / ranks * ring_bound(np.where(apart, block, 0.0))
     if problem.model == "contention" and pattern.timing == "pipeline" and len(hosts) < ranks:
         return 0.0  # a mean of hops, of which some are within hosts
     shortest, fastest = float(latency[apart].min()), float(us_per_byte[apart].min())

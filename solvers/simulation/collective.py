@@ -9,9 +9,18 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
+from solvers.costs.by_name import time_in_slices
 from solvers.costs.evaluator import message_places, timing_of
 from solvers.costs.fabric import Vector
-from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, amounts_moved, resources_between
+from solvers.simulation.job import (
+    Integers,
+    Resources,
+    SimulatedNetwork,
+    Tasks,
+    amounts_moved,
+    busiest_us,
+    resources_between,
+)
 
 if TYPE_CHECKING:
     from solvers.simulation.engine import Timeline
@@ -124,13 +133,21 @@ class PreparedCollective:
         return self.schedule.describe(task) if task < len(self.schedule) else "the end of a rank's round"
 
     def run(
-        self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float, tolerance: float | None = None
+        self,
+        network: SimulatedNetwork,
+        order: npt.NDArray[np.intp],
+        size_bytes: float,
+        tolerance: float | None = None,
+        slices: int = 1,
     ) -> "Timeline":
         """Simulate the collective in an order; begins and ends are those of its transfers.
+
+        In slices its time is that of :func:`solvers.costs.by_name.time_in_slices`.
 
         :param tolerance: relative error of its time that is allowed for speed: rates are out of date for at most this
             share of the least time that the busiest resource needs, divided by the number of rounds. By default 0.5 %
             for few rounds of very many transfers, else none.
+        :param slices: P, into which the vector is cut; begins and ends are those of the whole.
         :raises UsageError, NoAnswer: as :meth:`job` and :func:`solvers.simulation.engine.simulate`; also
             when it takes more than a hundred years of simulated time.
         """
@@ -144,7 +161,12 @@ class PreparedCollective:
             least_us = float((amounts_moved(resources, tasks) / resources.capacity).max(initial=0.0))
             refresh_us = tolerance * least_us / rounds
         timeline = simulate(resources, tasks, limit_us=MAX_SIMULATED_US, refresh_us=refresh_us)
-        return replace(timeline, begin_us=timeline.begin_us[:m], end_us=timeline.end_us[:m])
+        timeline = replace(timeline, begin_us=timeline.begin_us[:m], end_us=timeline.end_us[:m])
+        if slices == 1 or not m:
+            return timeline
+        of_rounds = np.bincount(tasks.priority[:m], tasks.lag_us[:m]) / np.maximum(np.bincount(tasks.priority[:m]), 1)
+        times_us = timeline.makespan_us, busiest_us(resources, tasks), float(of_rounds.sum())
+        return replace(timeline, makespan_us=time_in_slices(*times_us, slices))
 
 
 class Waits(NamedTuple):

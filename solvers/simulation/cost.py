@@ -19,7 +19,15 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.mesh import Mesh
-from solvers.costs.by_name import CONTENTION, SIMULATED, cost_function_for, parts_of, pattern_for
+from solvers.costs.by_name import (
+    CONTENTION,
+    SIMULATED,
+    cost_function_for,
+    engine_slices,
+    parts_of,
+    pattern_for,
+    time_in_slices,
+)
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
@@ -28,7 +36,15 @@ from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, amounts_moved, resources_between
+from solvers.simulation.job import (
+    Integers,
+    Resources,
+    SimulatedNetwork,
+    Tasks,
+    amounts_moved,
+    busiest_us,
+    resources_between,
+)
 from solvers.simulation.mesh_job import PreparedTraffic
 
 if TYPE_CHECKING:
@@ -88,8 +104,12 @@ class SteadyRing:
             "hop {}".format,
         )
 
-    def run(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> "Timeline":
+    def run(
+        self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float, *, slices: int = 1
+    ) -> "Timeline":
         """Return the ring's time, and begin and end of each connection's first block when it waits for nothing.
+
+        :param slices: as of :meth:`solvers.simulation.collective.PreparedCollective.run`.
 
         :raises NoAnswer: as :meth:`job`.
         """
@@ -101,9 +121,9 @@ class SteadyRing:
         rates = np.where(used >= 0, resources.capacity[used], np.inf).min(axis=1)
         hop_us = tasks.lag_us + tasks.amount / np.minimum(rates, resources.limit[tasks.route])
         rounds = 2 * (self.ranks - 1)
-        pairs_us = tasks.amount / resources.limit[tasks.route]  # a connection has one block at a time
-        busiest_us = max(float((moved / resources.capacity).max()), float(pairs_us.max()))
-        makespan_us = rounds * max(busiest_us, float(hop_us.mean()))
+        busy_us = busiest_us(resources, tasks)  # a connection has one block at a time
+        whole_us, latency_us = max(busy_us, float(hop_us.mean())), float(tasks.lag_us.mean())
+        makespan_us = rounds * time_in_slices(whole_us, busy_us, latency_us, slices)
         return Timeline(np.zeros(self.ranks), hop_us, makespan_us, rounds * moved)
 
 
@@ -121,6 +141,7 @@ class SimulatedCost:
     parts: tuple[tuple[float, str, PreparedCollective | SteadyRing | Pattern], ...]
     fabric: Fabric
     size_bytes: float
+    options: Options = field(default_factory=Options)
 
     @classmethod
     def of(
@@ -141,7 +162,7 @@ class SimulatedCost:
             parts = [(weight, name, _prepared(name, ranks, options, model)) for weight, name in named]
         if not all(isinstance(part, Pattern) for _, _, part in parts):
             compile_simulator()  # not in the time that simulations may take
-        return cls(tuple(parts), fabric, size_bytes)
+        return cls(tuple(parts), fabric, size_bytes, options)
 
     def __call__(self, order: Order) -> float:
         """Return the simulated time of an order.
@@ -172,7 +193,7 @@ class SimulatedCost:
                     self.size_bytes,
                     closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
                     if isinstance(part, Pattern)
-                    else self._run(part, order).makespan_us,
+                    else self._run(name, part, order).makespan_us,
                 ),
             )
             for weight, name, part in self.parts
@@ -181,13 +202,14 @@ class SimulatedCost:
     def breakdowns(self, order: Order) -> list[tuple[float, str, CostBreakdown]]:
         """Return what the algorithm is made of, as (weight, name, cost with its bottleneck), without closed forms."""
         return [
-            (weight, name, self._breakdown(part, self._run(part, order), order))
+            (weight, name, self._breakdown(part, self._run(name, part, order), order))
             for weight, name, part in self.parts
             if not isinstance(part, Pattern)
         ]
 
-    def _run(self, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
-        return part.run(SimulatedNetwork.of(self.fabric), order, self.size_bytes)
+    def _run(self, name: str, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
+        slices = engine_slices(name, self.options, self.fabric, self.size_bytes)
+        return part.run(SimulatedNetwork.of(self.fabric), order, self.size_bytes, slices=slices)
 
     def _breakdown(self, part: PreparedCollective | SteadyRing, timeline: "Timeline", order: Order) -> CostBreakdown:
         slowest = int(part.connection[np.argmax(timeline.end_us - timeline.begin_us)])

@@ -82,6 +82,14 @@ def amounts_moved(resources: Resources, tasks: Tasks) -> Vector:
     return np.bincount(resources.routes[used], weights, len(resources.capacity)).astype(np.float64)
 
 
+def busiest_us(resources: Resources, tasks: Tasks) -> float:
+    """Return for how long the busiest resource, or the queue with the slowest flow, works in the whole job."""
+    queued, of_flows = tasks.queue >= 0, tasks.amount / resources.limit[tasks.route]
+    by_queue = np.bincount(tasks.queue[queued], of_flows[queued])
+    by_resource = amounts_moved(resources, tasks) / resources.capacity
+    return float(max(by_resource.max(initial=0.0), by_queue.max(initial=0.0)))
+
+
 def dependents_of(tasks: Tasks) -> tuple[Integers, Integers, Integers]:
     """Return the tasks that wait for each one, as (offsets of shape (M + 1,), middles of shape (M,), tasks): those from
     an offset to its middle wait for the amount alone, those from there to the next offset for the lag, too."""

@@ -16,7 +16,7 @@ from plink.features.advise.run import ALL_INTERFACES, bcube_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.algorithms import fabric_from, options_of, order_from
-from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
+from plink.features.order.hubs import Ranks, hubs_limited_by_cores, with_hubs
 from plink.features.order.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
@@ -52,24 +52,24 @@ from plink.terminal.inputs import last_groups
 from plink.terminal.screen import say
 from runners.autotune.daemon import schedule_for as schedule_of_masters
 from runners.job.placement import process_name
-from solvers.advice import CostLine, cost_lines, envelope, line_of
+from solvers.advice import SimulatedLine, simulated_envelope, simulated_line
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
-from solvers.costs.closed_forms import closed_form
 from solvers.costs.least_time import tier_tree
-from solvers.costs.patterns import masters_pattern
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
-from solvers.planning import schedule_of
+from solvers.planning import AllReduce, schedule_of, two_level_cost
 from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, HUBS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
+from solvers.simulation.cost import cost_by_model
 
 AUTO, GLOO = "auto", "gloo"
 # What `auto` chooses from: what differs in form. Gloo stands for itself.
 _CANDIDATES = (GLOO, "ring", "flat", "halving-doubling", "bcube", "double-binary-tree")
 _PLAN_SIZE_BYTES = 25e6
 _MIN_SIZE_BYTES, _MAX_SIZE_BYTES = 4.0, 1e9
+_SAMPLE_SIZES = (_MIN_SIZE_BYTES, 1e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6, _MAX_SIZE_BYTES)
 _MIN_REPORT_INTERVAL_S = 0.1
 _MASTER_ALGORITHMS = ("2lha", "flat")
 # Chunks a rank where masters move: the parts of a rank that is half as fast, or a quarter, are whole chunks.
@@ -365,37 +365,46 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
         np.array([index_of[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )
-    lines: list[CostLine] = []
+    lines: list[SimulatedLine] = []
+    priced: dict[str, tuple[int, Options]] = {}  # ranks, with hubs, and options
     schedules: dict[str, Schedule] = {}
+
+    def add(algo: str, options: Options, hosts_of_ranks: Ranks) -> None:
+        own_fabric, number = fabric_of_algorithm(network, fabric, algo), len(hosts_of_ranks)
+
+        def cost_at(size_bytes: float) -> float:
+            return cost_by_model(algo, number, options, own_fabric, size_bytes, model)(hosts_of_ranks)
+
+        lines.append(simulated_line(algo, "job", cost_at, _SAMPLE_SIZES))
+        priced[algo] = number, replace(options, segments=None)
+
     # Where interfaces form a BCube, also what uses all of them at once.
     for algo in _CANDIDATES if bcube_of(network) is None else (*_CANDIDATES, *ALL_INTERFACES):
-        options = options_of(own_options(network, algo, ranks), [algo])
-        own_fabric = fabric_of_algorithm(network, fabric, algo)
-        lines += cost_lines(own_fabric, {"job": order}, {algo: options}, model)[0]
-        if algo in BCUBE_ALGORITHMS and lines and lines[-1].algo == algo:
-            schedules[algo] = schedule_for(algo, ranks, options)
+        with contextlib.suppress(UsageError):  # ranks that do not fit
+            add(algo, options_of(own_options(network, algo, ranks), [algo]), order)
     with contextlib.suppress(UsageError):  # links that are no tree
         tree = tier_tree(fabric_of_algorithm(network, fabric, HUBS), order)
-        lines += cost_lines(fabric, {"job": order}, {HUBS: Options(tree=tree)}, model)[0]
-        schedules[HUBS] = schedule_for(HUBS, ranks, Options(tree=tree))
+        add(HUBS, Options(tree=tree), order)
     hubs: tuple[str, ...] = ()
     for algo in HUB_ALGORITHMS if takes_hubs and hosts.hubs else ():
         with contextlib.suppress(UsageError):  # no hub in each group
             joined = with_hubs(network, fabric, algo, order, Options())
-            lines += cost_lines(fabric, {"job": joined.order}, {algo: joined.options}, model)[0]
-            schedules[algo] = schedule_for(algo, len(joined.order), replace(joined.options, segments=None))
+            add(algo, joined.options, joined.order)
             hubs = tuple(fabric.names[host] for host in joined.order[ranks:])
     plan = _two_level_plan(job)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
-        pattern = masters_pattern(plan.groups, *masters_of(plan))
-        by_masters = fabric_of_algorithm(network, fabric, "2lha")
-        lines.append(line_of("2lha", "job", lambda size: closed_form(pattern, by_masters, size, model)(order)))
+        groups, masters, by_masters = plan.groups, masters_of(plan), fabric_of_algorithm(network, fabric, "2lha")
+
+        def cost_of_plan(size_bytes: float) -> float:
+            return two_level_cost(groups, masters, AllReduce(by_masters, order, size_bytes, model))
+
+        lines.append(simulated_line("2lha", "job", cost_of_plan, _SAMPLE_SIZES))
         schedules["2lha"] = schedule_of(plan)
     classes = []
-    for stretch in envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
+    for stretch in simulated_envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
-        schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)
+        schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, *priced[algo])
         classes.append(SizeClass(limit, algo, schedule))
     has_hubs = any(entry.algo in HUB_ALGORITHMS for entry in classes)
     return tuple(classes), plan, hubs if has_hubs else ()

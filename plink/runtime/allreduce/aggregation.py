@@ -23,9 +23,9 @@ from plink.model.codec import decode, schema_name
 from plink.model.plan import PLAN, Plan, plan_from_json
 from plink.model.schedule import Schedule, expanded, make_schedule
 from plink.model.schedule_file import AggregationFile, SizeClassEntry, schedule_from
+from plink.model.segmentation import SegmentationConfig, segmentation_for_rate
 from plink.model.storage import name_of, read_document
 from plink.runtime.allreduce.secondary_group import differs_from_rank_order
-from plink.runtime.allreduce.segmentation import SegmentationConfig, segmentation_for_rate
 from plink.runtime.allreduce.subgroup_schedule import subgroup_schedule
 
 SCHEMA = schema_name(AggregationFile)

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from benchmarks.aggregation_file import aggregation_to_json
 from plink.errors import InputError
 from plink.model.plan import plan_from_json
+from plink.model.segmentation import SegmentationConfig
 from plink.model.storage import read_document
 from plink.runtime.allreduce.aggregation import (
     FILE,
@@ -25,7 +26,6 @@ from plink.runtime.allreduce.aggregation import (
     from_bytes,
     read_aggregation,
 )
-from plink.runtime.allreduce.segmentation import SegmentationConfig
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.allreduce.thread_ranks import everywhere
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule
+from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce.reductions import DTYPES, reduction_for
-from plink.runtime.allreduce.segmentation import SegmentationConfig
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.allreduce.schedules import schedules
 from tests.runtime.allreduce.thread_ranks import Members, everywhere, gloo_groups

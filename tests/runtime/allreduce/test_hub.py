@@ -11,11 +11,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce import hub
 from plink.runtime.allreduce.aggregation import TEXT, Aggregation, SizeClass
 from plink.runtime.allreduce.channel import DataChannel, run_channel
 from plink.runtime.allreduce.program import compile_program
-from plink.runtime.allreduce.segmentation import SegmentationConfig, segment
+from plink.runtime.allreduce.segmentation import segment
 from plink.runtime.elastic.host.memory_limits import Memory
 from plink.runtime.torch_backend import VARIABLE
 from solvers.schedules.catalogue import Options, schedule_for

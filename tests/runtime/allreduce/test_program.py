@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule, make_schedule
+from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce.program import ADD, COPY, SEND, ProgramStep, compile_program
-from plink.runtime.allreduce.segmentation import SegmentationConfig, segment
+from plink.runtime.allreduce.segmentation import segment
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.verifier import verify
 from tests.runtime.allreduce.schedules import schedules

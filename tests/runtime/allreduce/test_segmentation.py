@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.allreduce.segmentation import SegmentationConfig, segment
+from plink.model.segmentation import SegmentationConfig
+from plink.runtime.allreduce.segmentation import segment
 
 
 @given(

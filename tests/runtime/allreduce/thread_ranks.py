@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 
 from plink.model.schedule import Schedule
+from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
 from plink.runtime.allreduce.eager import EagerTransport
 from plink.runtime.allreduce.engine import Engine
 from plink.runtime.allreduce.mesh import FullMesh, connect_mesh
 from plink.runtime.allreduce.reductions import reduction_for
-from plink.runtime.allreduce.segmentation import SegmentationConfig
 from plink.runtime.allreduce.transport import GlooTransport
 from plink.runtime.allreduce.watchdog import AggregationError, Watchdog
 

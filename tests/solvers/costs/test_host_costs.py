@@ -45,7 +45,7 @@ def test_a_byte_takes_the_time_of_its_host_besides_that_of_its_link(model: str) 
     """A link of 8 Gbit/s takes 1 ns for a byte, the host 0.5 ns."""
     size, latency_us = 8e6, 14 * 10.0
     (without, with_costs) = (
-        cost_by_model("ring", HOSTS, Options(), item, size, model)(np.arange(HOSTS)) - latency_us
+        cost_by_model("nccl-ring", HOSTS, Options(), item, size, model)(np.arange(HOSTS)) - latency_us
         for item in (plain(), with_host_costs(plain(), 0.0, 0.5))
     )
     assert with_costs / without == pytest.approx(1.5, rel=1e-9)

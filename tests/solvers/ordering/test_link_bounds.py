@@ -143,10 +143,14 @@ def test_hosts_that_send_least_may_be_the_slowest() -> None:
 def test_ring_of_equal_hosts_meets_its_bound(model: str) -> None:
     """2(N-1) messages of 1/N of the vector, each half a round trip: no bandwidth is shared."""
     result = replace(slow_groups(6, 1, 1.0, np.inf), rtt_us=100.0 * ~np.eye(6, dtype=bool))
-    problem = OrderingProblem(result, np.arange(6), "ring", Options(), 1e6, model)
+    problem = OrderingProblem(result, np.arange(6), "nccl-ring", Options(), 1e6, model)
     expected = 10 * (50 + 1e6 / 6 / BYTES_PER_US)
-    assert cost_by_model("ring", 6, Options(), result, 1e6, model)(np.arange(6)) == pytest.approx(expected)
+    assert cost_by_model("nccl-ring", 6, Options(), result, 1e6, model)(np.arange(6)) == pytest.approx(expected)
     assert link_bound(problem) == pytest.approx(expected)
+    if model == SIMULATED:  # in three slices
+        in_slices = 10 * (50 / 3 + 1e6 / 6 / BYTES_PER_US)
+        assert cost_by_model("ring", 6, Options(), result, 1e6, model)(np.arange(6)) == pytest.approx(in_slices)
+        assert link_bound(replace(problem, algo="ring")) == pytest.approx(in_slices)
 
 
 def test_ring_by_rounds_is_proven_by_links_and_latencies() -> None:

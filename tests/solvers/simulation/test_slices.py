@@ -1,0 +1,79 @@
+"""Collectives in AggEngine's slices: their price beside simulations of all slices, as AggEngine sends them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.lab_clock import in_segments
+from solvers.costs.by_name import engine_slices, time_in_slices
+from solvers.costs.fabric import Fabric
+from solvers.schedules.catalogue import Options, schedule_for
+from solvers.simulation.collective import PreparedCollective
+from solvers.simulation.cost import SimulatedCost
+from solvers.simulation.job import SimulatedNetwork
+
+RACKS = [[0, 1, 2, 3, 4], [5, 6], [7, 8, 9]]
+SIZE = 25e6
+
+
+def uneven(seed: int) -> tuple[Fabric, np.ndarray]:
+    """Ten hosts of 5, 10 and 20 Gbit/s in three racks, of which two share an uplink of their fastest host's rate."""
+    rng = np.random.default_rng(seed)
+    rack = np.repeat(np.arange(3), [len(rack) for rack in RACKS])
+    rates, uplinks = rng.choice([5.0, 10.0, 20.0], 10), np.array([20.0, 20.0, np.inf])
+    rtt = np.where(rack[:, None] == rack, 40.0, 90.0)
+    np.fill_diagonal(rtt, 0.0)
+    names = tuple(f"h{host}" for host in range(10))
+    return Fabric(names, rtt, None, rates, rates, rack, uplinks, uplinks, "measured", True), rng.permutation(10)
+
+
+@pytest.mark.parametrize("algo", ["2lha", "tree", "bcube", "flat", "ring", "ps"])
+def test_price_in_slices_is_near_the_simulation_of_all_slices(algo: str) -> None:
+    options = Options(groups=RACKS if algo == "2lha" else None, base=10, sharded=algo != "ps")
+    for seed in range(5):
+        fabric, order = uneven(seed)
+        schedule = schedule_for(algo, 10, options)
+        slices = engine_slices(algo, options, fabric, SIZE)
+        every_slice = PreparedCollective.of(in_segments(schedule, slices), lockstep=False)
+        expected = every_slice.run(SimulatedNetwork.of(fabric), order, SIZE).makespan_us
+        price = SimulatedCost.of(algo, 10, options, fabric, SIZE)(order)
+        assert price == pytest.approx(expected, rel=0.12)
+
+
+def test_a_tree_in_slices_is_far_from_the_vector_whole() -> None:
+    """The root receives while it sends: without slices it would do one after the other."""
+    fabric, order = uneven(0)
+    prepared, network = PreparedCollective.of(schedule_for("tree", 10)), SimulatedNetwork.of(fabric)
+    whole, sliced = (prepared.run(network, order, SIZE, slices=slices).makespan_us for slices in (1, 8))
+    assert sliced < 0.7 * whole
+
+
+def test_neither_the_busiest_link_nor_latency_is_divided() -> None:
+    assert time_in_slices(100.0, 60.0, 10.0, 1) == 100.0
+    assert time_in_slices(100.0, 60.0, 10.0, 4) == 70.0
+    assert time_in_slices(100.0, 10.0, 80.0, 4) == 85.0
+    assert time_in_slices(100.0, 100.0, 0.0, 8) == 100.0
+
+
+@pytest.mark.parametrize("algo", ["nccl-tree", "gloo", "openmpi-rabenseifner", "mesh"])
+def test_libraries_have_no_such_slices(algo: str) -> None:
+    assert engine_slices(algo, Options(), uneven(0)[0], 100e6) == 1
+
+
+def test_slices_are_those_of_the_engine() -> None:
+    """Small vectors are whole; at 10 Gbit/s a slice has 4 MiB at most."""
+    fabric, _ = uneven(0)
+    at_10, at_200m = (
+        replace(fabric, host_out_gbps=np.full(10, rate), host_in_gbps=np.full(10, rate)) for rate in (10.0, 0.2)
+    )
+    sizes = (64e3, 1e6, 25e6, 200e6)
+    assert [engine_slices("2lha", Options(), at_10, size) for size in sizes] == [1, 3, 8, 47]
+    assert engine_slices("2lha", Options(), at_200m, 200e6) > 47
+
+
+def test_set_segments_are_the_only_ones() -> None:
+    fabric, order = uneven(1)
+    by_four = SimulatedCost.of("tree", 10, Options(segments=4), fabric, SIZE)
+    prepared = PreparedCollective.of(schedule_for("tree", 10, Options(segments=4)))
+    assert by_four(order) == prepared.run(SimulatedNetwork.of(fabric), order, SIZE).makespan_us
