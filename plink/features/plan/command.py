@@ -103,7 +103,8 @@ def _cheaper_algorithm(network: "Network", job_plan: "Plan") -> str | None:
     cost_us = best.at(job_plan.size_bytes)
     if best.algo == job_plan.algo or cost_us > _CHEAPER * job_plan.cost_us:
         return None
+    reorder = "" if best.algo == "hubs" else f"`plink reorder --algo {best.algo}`, then "  # hubs fit any order
     return (
         f"{best.algo} costs {format_us(cost_us)} at this size, this plan {format_us(job_plan.cost_us)}: "
-        f"`plink reorder --algo {best.algo}`, then `plink plan --algo {best.algo}`"
+        f"{reorder}`plink plan --algo {best.algo}`"
     )
