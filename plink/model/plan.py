@@ -92,6 +92,7 @@ class PlanFile(Document, frozen=True, kw_only=True, tag="plink.plan/1"):
 
 
 PLAN = schema_name(PlanFile)
+MAX_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from plink.errors import UsageError
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _MAX_QUOTED_CHARS = 40  # characters of what was typed that a message repeats
+_FAR = 10  # times a bound of bytes: there bytes do not decide
 
 _BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -148,6 +149,13 @@ def format_us(us: float) -> str:
     seconds = us / 1e6
     scale, unit = time_unit(seconds)
     return f"{seconds * scale:.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
+
+
+def format_least(least_us: float, limited_by: str, cost_us: float) -> str:
+    """Return the least possible time of what costs so much, and what limits it; how far it is, where bytes decide."""
+    ratio = cost_us / least_us
+    far = f"this is {ratio:.2f} of it" if ratio < _FAR else "of so few bytes latency decides"
+    return f"least possible {format_us(least_us)} ({limited_by}); {far}"
 
 
 def format_prediction(us: float, interval_us: tuple[float, float] | None) -> str:

@@ -19,14 +19,19 @@ def verify_mesh(groups: Any) -> bool:
     compare`` set with an order of ``plink reorder --mesh``. Without it nothing is compared.
 
     :param groups: a PyTorch ``DeviceMesh`` whose dimensions have the names of axes, or the ranks of this rank's groups
-        by axis: ``{"tp": [0, 1], "edp+ep": [0, 1, 2, 3]}``.
+        by axis: ``{"tp": [0, 1], "edp+ep": [0, 1, 2, 3]}``, in any order: PyTorch numbers them by ascending rank.
     :returns: whether there was a mesh to compare with.
+    :raises TypeError: for what is neither.
     :raises PlinkError: naming the first group that differs, an axis that was not priced, or the number of ranks.
     """
     text = os.environ.get(MESH_VARIABLE, "")
     if not text:
         return False
-    mesh, ordered = Mesh(parse_axes(text), ()), f"ranks were ordered for the mesh {text}"
+    try:
+        mesh = Mesh(parse_axes(text), ())
+    except PlinkError as error:
+        raise PlinkError(f"{MESH_VARIABLE}={text}: {error}") from None
+    ordered = f"ranks were ordered for the mesh {text}"
     names = {name for name, _ in mesh.axes}
     world = int(os.environ.get("WORLD_SIZE") or mesh.ranks)
     if world != mesh.ranks:
@@ -46,6 +51,8 @@ def _by_axis(groups: Any) -> dict[str, list[list[int]]]:
     """Return the ranks of the groups along each axis, without groups of one rank."""
     if isinstance(groups, Mapping):
         return {axis: [list(ranks)] for axis, ranks in groups.items() if len(ranks) > 1}
+    if not hasattr(groups, "mesh_dim_names"):
+        raise TypeError(f"a DeviceMesh or a mapping of axes to ranks was expected, not {type(groups).__name__}")
     ranks = np.array(groups.mesh.tolist())
     names: Sequence[str] | None = groups.mesh_dim_names
     if names is None:

@@ -18,7 +18,7 @@ def least_time_on(fabric: Fabric, order: Labels) -> LeastTime | None:
 
 
 def _has_rates(fabric: Fabric) -> bool:
-    return fabric.paths is None and (fabric.measured or fabric.has_host_rates)
+    return fabric.paths is None and (fabric.measured or fabric.has_host_rates or fabric.pair_gbps is not None)
 
 
 def tier_tree(fabric: Fabric, order: Labels, groups_of_hosts: Labels | None = None) -> TierTree:

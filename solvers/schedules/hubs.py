@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
+from plink.model.plan import MAX_TRANSFERS
 from plink.model.schedule import Schedule, make_schedule
 from solvers.schedules.masters import apportioned
 from solvers.spanning.least_time import alike_both_ways, least_time, work
@@ -22,7 +23,7 @@ Heads = npt.NDArray[np.int64]
 
 def hubs_reduce_scatter(tree: TierTree) -> Schedule:
     """Return the reduce-scatter of the fewest chunks, 64 to 1,024, that with its reverse keeps every link within 1 % of
-    the least time, or of the most chunks.
+    the least time, or of the most chunks that a plan's file has room for.
 
     :raises UsageError: for fewer than two ranks.
     """
@@ -30,11 +31,14 @@ def hubs_reduce_scatter(tree: TierTree) -> Schedule:
         raise UsageError("a collective needs two ranks or more, not 1")
     chunks, wanted = MIN_CHUNKS, work(tree)
     enough = (1 + TOLERANCE) * least_time(alike_both_ways(tree)).us_per_byte
-    while True:
-        schedule = _schedule(tree, wanted, chunks)
-        if chunks >= MAX_CHUNKS or busiest_time(tree, schedule) <= enough:
-            return schedule
+    best = _schedule(tree, wanted, chunks)
+    while chunks < MAX_CHUNKS and busiest_time(tree, best) > enough:
         chunks *= 2
+        finer = _schedule(tree, wanted, chunks)
+        if 2 * len(finer) > MAX_TRANSFERS:
+            break
+        best = finer
+    return best
 
 
 def busiest_time(tree: TierTree, reduction: Schedule) -> float:

@@ -171,7 +171,7 @@ def test_the_file_of_many_ranks_is_not_large(here: Path) -> None:
         (("--groups", "twice.txt"), "twice.txt: a is named more than once"),
         (("--chunks", "100001"), "--chunks 100001: it takes 1 to 100000"),
         (("--weights", "bandwidth"), "--weights bandwidth: the network holds no bandwidths"),
-        (("--algo", "ring", "--chunks", "4"), "--chunks goes with --algo 2lha; ring has no masters"),
+        (("--algo", "ring", "--chunks", "4"), "--chunks goes with --algo 2lha, not with ring"),
         (("--order", "other.json"), "other.json: the order leaves out hosts of the hosts list: d"),
         (("--order", "grouped.json"), "grouped.json: groups: every rank from 0 to 4 belongs to exactly one group"),
     ],

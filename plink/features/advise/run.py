@@ -219,7 +219,7 @@ def _simulated_lines(
         try:
             if not is_late:
                 order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
-                sized = _SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
+                sized = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
                 if not by_rounds or sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
                     cost_of = sized
             lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
@@ -234,7 +234,7 @@ def _simulated_lines(
 
 
 @dataclass(frozen=True)
-class _SizedCost:
+class SizedCost:
     """Cost of an algorithm in an order by the size, microseconds; prepared once for each number of segments."""
 
     model: str

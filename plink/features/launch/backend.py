@@ -5,6 +5,7 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
-from plink.features.advise.run import ALL_INTERFACES, bcube_of
+from plink.features.advise.run import ALL_INTERFACES, SizedCost, bcube_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.algorithms import fabric_from, options_of, order_from
@@ -54,7 +55,8 @@ from runners.autotune.daemon import schedule_for as schedule_of_masters
 from runners.job.placement import process_name
 from solvers.advice import SimulatedLine, simulated_envelope, simulated_line
 from solvers.autotune.observed import MasterAssignment
-from solvers.costs.by_name import model_for
+from solvers.costs.by_name import CONTENTION, model_for, pattern_for
+from solvers.costs.closed_forms import closed_form
 from solvers.costs.least_time import tier_tree
 from solvers.ordering.interfaces import BCube, Rails
 from solvers.ordering.problem import expand_slots
@@ -62,14 +64,13 @@ from solvers.planning import AllReduce, schedule_of, two_level_cost
 from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, HUBS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
-from solvers.simulation.cost import cost_by_model
 
 AUTO, GLOO = "auto", "gloo"
 # What `auto` chooses from: what differs in form. Gloo stands for itself.
 _CANDIDATES = (GLOO, "ring", "flat", "halving-doubling", "bcube", "double-binary-tree")
 _PLAN_SIZE_BYTES = 25e6
 _MIN_SIZE_BYTES, _MAX_SIZE_BYTES = 4.0, 1e9
-_SAMPLE_SIZES = (_MIN_SIZE_BYTES, 1e3, 16e3, 128e3, 1e6, 4e6, 16e6, 64e6, _MAX_SIZE_BYTES)
+_SAMPLE_SIZES = (_MIN_SIZE_BYTES, 16e3, 256e3, 2e6, 25e6, _MAX_SIZE_BYTES)
 _MIN_REPORT_INTERVAL_S = 0.1
 _MASTER_ALGORITHMS = ("2lha", "flat")
 # Chunks a rank where masters move: the parts of a rank that is half as fast, or a quarter, are whole chunks.
@@ -370,13 +371,16 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
     schedules: dict[str, Schedule] = {}
 
     def add(algo: str, options: Options, hosts_of_ranks: Ranks) -> None:
-        own_fabric, number = fabric_of_algorithm(network, fabric, algo), len(hosts_of_ranks)
+        own_fabric = fabric_of_algorithm(network, fabric, algo)
+        cost_at: Callable[[float], float] = SizedCost(model, algo, options, own_fabric, hosts_of_ranks)
+        if model != CONTENTION:
+            pattern = pattern_for(algo, len(hosts_of_ranks), options)
 
-        def cost_at(size_bytes: float) -> float:
-            return cost_by_model(algo, number, options, own_fabric, size_bytes, model)(hosts_of_ranks)
+            def cost_at(size_bytes: float) -> float:
+                return closed_form(pattern, own_fabric, size_bytes, model)(hosts_of_ranks)
 
         lines.append(simulated_line(algo, "job", cost_at, _SAMPLE_SIZES))
-        priced[algo] = number, replace(options, segments=None)
+        priced[algo] = len(hosts_of_ranks), replace(options, segments=None)
 
     # Where interfaces form a BCube, also what uses all of them at once.
     for algo in _CANDIDATES if bcube_of(network) is None else (*_CANDIDATES, *ALL_INTERFACES):

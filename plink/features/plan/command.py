@@ -101,7 +101,7 @@ def _cheaper_algorithm(network: "Network", job_plan: "Plan") -> str | None:
         return None
     best = advice.best(job_plan.size_bytes)
     cost_us = best.at(job_plan.size_bytes)
-    if best.algo == job_plan.algo or cost_us > _CHEAPER * job_plan.cost_us:
+    if best.algo == job_plan.algo or cost_us >= _CHEAPER * job_plan.cost_us:
         return None
     reorder = "" if best.algo == "hubs" else f"`plink reorder --algo {best.algo}`, then "  # hubs fit any order
     return (

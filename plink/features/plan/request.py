@@ -60,5 +60,5 @@ class PlanRequest(FeatureRequest):
         if self.algo != "2lha":
             for option in ("groups", "chunks", "weights"):
                 if getattr(self, option) is not None:
-                    raise UsageError(f"--{option} goes with --algo 2lha; {self.algo} has no masters")
+                    raise UsageError(f"--{option} goes with --algo 2lha, not with {self.algo}")
         options_of(self.options, [self.algo])

@@ -16,7 +16,7 @@ from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.features.plan.request import PlanRequest
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from plink.model.plan import Masters, Plan
+from plink.model.plan import MAX_TRANSFERS, Masters, Plan
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
@@ -31,7 +31,6 @@ from solvers.simulation.cost import cost_by_model, transfers_of
 
 _log = logging.getLogger("plink.plan")
 _MAX_NAMED_HOSTS = 4
-MAX_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
 # Chunks a rank where weights differ: numbers of chunks are whole, so that a rank's part is right to an eighth.
 _CHUNKS_PER_RANK = 8
 _RANDOM_DRAWS, _SIMULATED_DRAWS = 20, 5  # of random groups; a simulation takes longer than a closed form
@@ -210,7 +209,8 @@ def _small_schedule(plan: Plan, pattern: Pattern) -> Schedule | None:
     """
     if plan.schedule is not None and len(plan.schedule) > MAX_TRANSFERS:
         raise NoAnswer(
-            f"{plan.algo} of {plan.ranks} ranks has {len(plan.schedule)} transfers, a plan {MAX_TRANSFERS:,}"
+            f"{plan.algo} of {plan.ranks} ranks has {len(plan.schedule):,} transfers, a plan {MAX_TRANSFERS:,}; "
+            f"`plink cost --algo {plan.algo}` tells its time"
         )
     schedule = schedule_of(plan) if plan.schedule is not None or transfers_of(pattern) <= MAX_TRANSFERS else None
     return None if schedule is None or len(schedule) > MAX_TRANSFERS else schedule
