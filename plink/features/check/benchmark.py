@@ -231,7 +231,8 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:]) or "it printed nothing"
         failed_process = "the launcher" if failure.rank is None else f"rank {failure.rank} on {failure.host}"
         timeout_text = f" after {result.seconds:.0f} s (--timeout)" if result.timed_out else ""
-        raise PlinkError(f"{planned.algo}: {failed_process} failed{timeout_text}: {last_output}")
+        cause = failure.cause or f"{failed_process} failed{timeout_text}"
+        raise PlinkError(f"{planned.algo}: {cause}: {last_output}")
     samples = _samples(lines, planned)
     timings = (
         OrderTiming(
