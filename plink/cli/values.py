@@ -44,6 +44,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--format": FORMATS,
     "topology export --format": ("slurm-conf", "slurm-yaml", "topograph", "kubectl", "simgrid"),
     "--model": ("auto", "latency", "alpha-beta", "contention", "simulated"),
+    "advise --format": ("nccl-tuner", "rccl-tuner", "ncclx"),
     "advise --model": ("auto", "alpha-beta", "contention", "simulated"),
     "--preemption-source": ("aws", "gcp", "azure"),
     "--set": ("fan-out=", "base=", "levels=", "segments=", "sharded=", "colocated=", "servers=", "root="),

@@ -91,7 +91,7 @@ class AgentProgram:
         try:
             msgspec.convert(message["type"], str)
             return message if self.messages is None else msgspec.convert(message, self.messages)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # JSON may hold half of a surrogate pair
             raise ProtocolError(f"invalid message: {error}") from None
 
     def bundle(self, settings: dict[str, object]) -> bytes:

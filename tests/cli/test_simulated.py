@@ -133,7 +133,7 @@ def test_check_recomputes_the_costs_of_recorded_runs(here: Path, capsys: pytest.
     (checked,) = run(capsys, "check", "plain.json", "--results", "runs.json")["checks"]
     assert checked["model"] == "simulated"
     predicted = {row["order"]: row["predicted_us"] for row in checked["runs"]}
-    assert predicted["abcdefgh"] == pytest.approx(14 * (4 * 8000 + 40), rel=1e-6)
+    assert predicted["abcdefgh"] == pytest.approx(14 * (4 * 8000 + 40 / 8), rel=1e-6)  # in 8 slices
     assert predicted["acegbdfh"] < 0.3 * predicted["abcdefgh"]
 
 

@@ -45,7 +45,6 @@ def advise(
         typer.Option(
             "--format",
             help="Print a file for NCCL's tuner instead: ring or tree for a size, in the last order found here.",
-            metavar=f"[{'|'.join(TUNERS)}]",
         ),
     ] = None,
     parameters: Annotated[

@@ -347,6 +347,8 @@ def _fitting_base(ranks: int) -> int:
 def _two_level_plan(job: _Job) -> Plan:
     groups = last_groups(job.network)
     request = PlanRequest("2lha", _PLAN_SIZE_BYTES, order=job.order, groups=groups, groups_source=str(workspace.GROUPS))
+    with contextlib.suppress(UsageError):  # without rates, masters by sizes
+        return make_plan(job.network, replace(request, weights="least-time"))
     return make_plan(job.network, request)
 
 

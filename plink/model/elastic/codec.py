@@ -85,7 +85,7 @@ def parse_message(line: bytes | str) -> NodeMessage | None:
 def _convert(body: dict[str, Any], kind: type[Any], name: str) -> Any:
     try:
         return msgspec.convert(body, kind, str_keys=True)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # JSON may hold half of a surrogate pair
         raise ProtocolError(f"{name}: {error}") from None
 
 

@@ -73,7 +73,6 @@ def test_a_slow_rank_gets_less_to_do(tmp_path: Path) -> None:
     assert load.argmin() == 6
     assert len(schedule) == len(schedule_for(job.assignment))
     assert job.printed[0].startswith("autotune: throughput went from ")
-    assert "rank 6 is to blame most" in job.printed[1]
 
 
 def test_log_replays_the_same_decisions(tmp_path: Path) -> None:
