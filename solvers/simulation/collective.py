@@ -164,7 +164,8 @@ class PreparedCollective:
         timeline = replace(timeline, begin_us=timeline.begin_us[:m], end_us=timeline.end_us[:m])
         if slices == 1 or not m:
             return timeline
-        of_rounds = np.bincount(tasks.priority[:m], tasks.lag_us[:m]) / np.maximum(np.bincount(tasks.priority[:m]), 1)
+        of_rounds = np.zeros(rounds)
+        np.maximum.at(of_rounds, tasks.priority[:m], tasks.lag_us[:m])
         times_us = timeline.makespan_us, busiest_us(resources, tasks), float(of_rounds.sum())
         return replace(timeline, makespan_us=time_in_slices(*times_us, slices))
 

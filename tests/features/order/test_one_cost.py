@@ -19,7 +19,7 @@ from plink.features.report.routes import route_of, work_of
 from plink.model.document import UNSET
 from plink.model.network import Network
 from solvers.costs.by_name import NAMES
-from solvers.schedules.catalogue import ALGORITHMS
+from solvers.schedules.catalogue import ALGORITHMS, HUBS
 from tests.networks import details_from
 
 SIZE = 16e6
@@ -40,7 +40,7 @@ def network(request: pytest.FixtureRequest) -> Network:
     [
         pytest.param(name, marks=() if name in _QUICK else pytest.mark.extended)
         for name in NAMES
-        if name not in ("lightgbm", *HUB_ALGORITHMS)
+        if name not in ("lightgbm", HUBS, *HUB_ALGORITHMS)
     ],
 )
 def test_every_command_states_the_same_time(network: Network, algo: str) -> None:
