@@ -162,8 +162,8 @@ def time_in_slices(whole_us: float, busiest_us: float, latency_us: float, slices
 
     :param whole_us: in one slice. :param busiest_us: what the busiest resource works. :param latency_us: of all rounds.
     """
-    parts_us = min(busiest_us, whole_us), min(latency_us, whole_us)
-    return max(part_us + (whole_us - part_us) / slices for part_us in parts_us)
+    parts_us = busiest_us, min(latency_us, whole_us)  # not every round's longest hop is waited for
+    return max(part_us + max(0.0, whole_us - part_us) / slices for part_us in parts_us)
 
 
 def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") -> str:
