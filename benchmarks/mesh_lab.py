@@ -1,7 +1,7 @@
 """Orders for meshes in a lab of 4 racks of 4 hosts: a step's traffic in the given order, sorted by rack, and plink's.
 
 Real hosts run the traffic itself by Gloo (`plink compare --mesh-file`); gains and seconds by traffic are beside those
-predicted. Racks' uplinks carry what one host sends. Needs root, four minutes.
+predicted. Racks' uplinks carry what one host sends. Needs root, seven minutes.
 """
 
 import json
@@ -53,6 +53,7 @@ def main() -> int:
     """Measure both meshes and record them; 1 when a bar was missed."""
     figures: dict[str, Any] = {}
     with lab("--racks", "4", "--hosts-per-rack", "4", "--seed", "3") as bench:
+        bench.use_reno()
         hosts = read_hosts(bench.hosts_file)
         (bench.folder / "hosts.txt").write_text(render_hosts(hosts))
         rack_of = dict(zip(bench.names, bench.racks.tolist(), strict=True))
