@@ -7,7 +7,7 @@ are computed at several sizes, with lines between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from solvers.costs.by_name import pattern_for
-from solvers.costs.closed_forms import closed_form
+from solvers.costs.closed_forms import closed_form, pattern_overhead_us
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import Options
 
@@ -25,12 +25,16 @@ _SAMPLE_SIZES = (1e6, 2e6)
 
 @dataclass(frozen=True)
 class CostLine:
-    """Cost ``start_us + us_per_byte * size`` of an algorithm in an order of that family."""
+    """Cost ``start_us + us_per_byte * size`` of an algorithm in an order of that family.
+
+    ``messages``: how many the busiest host works on one after the other (:mod:`solvers.costs.evaluator`).
+    """
 
     algo: str
     family: str
     start_us: float
     us_per_byte: float
+    messages: float = field(default=0.0, kw_only=True)
 
     def at(self, size_bytes: float) -> float:
         """Return the cost at a size, microseconds."""
@@ -80,8 +84,10 @@ def cost_lines(
             errors[algo] = str(error)
             continue
         cost_functions = {size: closed_form(pattern, fabric, size, model) for size in _SAMPLE_SIZES}
+        messages = pattern_overhead_us(pattern, 1.0, model)
         for family, order in orders.items():
-            lines.append(line_of(algo, family, lambda size, o=order, p=cost_functions: p[size](o)))  # type: ignore[misc]
+            line = line_of(algo, family, lambda size, o=order, p=cost_functions: p[size](o))  # type: ignore[misc]
+            lines.append(replace(line, messages=messages))
     return lines, errors
 
 

@@ -17,6 +17,7 @@ from plink.features.order.interfaces import fabric_of_algorithm, interface_topol
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
 from plink.model.network import Network
+from plink.model.units import format_bytes, format_us
 from solvers.advice import (
     CostLine,
     Order,
@@ -51,6 +52,8 @@ _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
 _CONTENTION_S = 5.0
 _MAX_TRANSFERS = 300_000  # of one line, all sizes together: some 3 s
+_USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
+_NOTABLE = 1.05  # times as long
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
 _log = logging.getLogger("plink.advise")
@@ -167,9 +170,42 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         # Hubs of Parameter Hub help, which no other algorithm can.
         least = None if network.hosts.hubs else least_time_on(fabric, next(iter(orders.values())))
-        return Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders, least)
+        return _checked_for_messages(
+            Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders, least)
+        )
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
-    return Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
+    return _checked_for_messages(
+        Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
+    )
+
+
+def _checked_for_messages(advice: Advice) -> Advice:
+    """Return the advice, having said for which sizes it rests on messages that take no time of their hosts."""
+    if advice.fabric.overhead_us:
+        return advice
+
+    def usual_us(line: CostLine) -> float:
+        return line.at(size) + _USUAL_OVERHEAD_US * line.messages
+
+    differing = []
+    for size in advice.sizes:
+        best, other = advice.best(size), min(advice.lines, key=usual_us)
+        if usual_us(best) > _NOTABLE * usual_us(other) and best.algo != other.algo:
+            differing.append((usual_us(best) / usual_us(other), best, other, size))
+    if differing:
+        last, (_, best, other, size) = differing[-1][-1], max(differing, key=lambda each: each[0])
+        _log.info(
+            "what hosts take for a message was not timed and counts as none, which decides up to %s: at %.0f us each, "
+            "%s would take %s at %s, and %s %s (`plink check --measure --calibrate` times it)",
+            format_bytes(last),
+            _USUAL_OVERHEAD_US,
+            best.algo,
+            format_us(usual_us(best)),
+            format_bytes(size),
+            other.algo,
+            format_us(usual_us(other)),
+        )
+    return advice
 
 
 def _sizes_of(request: AdviseRequest) -> list[float]:
@@ -222,7 +258,8 @@ def _simulated_lines(
                 sized = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
                 if not by_rounds or sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
                     cost_of = sized
-            lines.append(simulated_line(fast.algo, fast.family, cost_of, sizes))
+            line = simulated_line(fast.algo, fast.family, cost_of, sizes)
+            lines.append(replace(line, messages=fast.messages))
         except NoAnswer as error:  # too large, or it takes too long
             failure = error
     if failure is not None and not lines:

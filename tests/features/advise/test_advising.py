@@ -1,9 +1,13 @@
 """Advice by size: every cost is that of its size."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
 import plink
 from benchmarks.clouds import network_of_cloud, three_tier
+from tests.networks import details_from, keys_of
 
 
 @pytest.mark.parametrize("model", ["contention", "simulated"])
@@ -15,3 +19,25 @@ def test_nccl_trees_have_the_segments_of_each_size(model: str, monkeypatch: pyte
     for size in (1e6, 4e6, 16e6):
         cost = plink.cost(network, None, plink.CostRequest("nccl-tree", size, model))
         assert line.at(size) == pytest.approx(cost.cost_us)
+
+
+def test_messages_that_take_no_time_are_said_where_they_decide(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("plink.features.advise.run.search_clock", lambda: 0.0)
+    network = network_of_cloud(three_tier(32, 0, "powers"), 0, shared_links=True)
+    request = plink.AdviseRequest(1e3, 1e3, algorithms=("flat", "recursive-doubling"))
+    taken = {"overhead_us": 5.0, "overhead_interval_us": None, "byte_ns": 0.0, "byte_interval_ns": None}
+    measured = {"algorithms": ["ring"], "timings": 4, "error": 0.0, "measured_at": "2026-11-29T00:00:00Z"}
+    details = details_from(keys_of(network) | {"host_costs": taken | measured})
+    with caplog.at_level("INFO", "plink.advise"):
+        advice = plink.advise(network, request)
+        assert advice.best(1e3).algo == "flat"
+        messages = [line for line in caplog.messages if "calibrate" in line]
+        caplog.clear()
+        timed = plink.advise(replace(network, details=details), request)
+    assert timed.best(1e3).algo == "recursive-doubling"
+    assert not [line for line in caplog.messages if "calibrate" in line]
+    for algo in ("flat", "recursive-doubling"):  # what it says is what a network with that overhead has
+        [stated_us] = re.findall(rf"{algo} (?:would take )?([\d.]+) us", messages[0])
+        assert float(stated_us) == pytest.approx(timed.best(1e3, algo).at(1e3), rel=0.05)
