@@ -39,9 +39,6 @@ from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
 from plink.runtime.allreduce.aggregation import (
-    FILE,
-    MAX_TEXT_BYTES,
-    TEXT,
     Aggregation,
     SizeClass,
     aggregation_for_plan,
@@ -159,14 +156,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     masters = None
     if every_s is not None:
         aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
-    if len(text := aggregation.to_text()) > MAX_TEXT_BYTES:
-        too_large = f"the schedule for {ranks} ranks is too large to travel with the job"
-        if masters is not None:
-            raise UsageError(f"--autotune: {too_large}")
-        raise UsageError(
-            f"--backend {backend}: {too_large}; put a plan on the first host and name it: --env {VARIABLE}={backend} "
-            "--env PLINK_PLAN=PATH"
-        )
+    environment = {VARIABLE: backend, **aggregation.to_environment()}
     for k, entry in enumerate(classes):
         lower = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
         upper = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
@@ -175,7 +165,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         say(f"autotune: ranks report throughput every {every_s:g} s")
     if hubs:
         say(f"hubs: {', '.join(aggregation.hubs)}")
-    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails, hubs)
+    return Backend(environment, masters, rails, hubs)
 
 
 def _choose(job: _Job, plan_file: Path | None, takes_hubs: bool) -> _Choice:

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce import hub
-from plink.runtime.allreduce.aggregation import TEXT, Aggregation, SizeClass
+from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
 from plink.runtime.allreduce.channel import DataChannel, run_channel
 from plink.runtime.allreduce.program import compile_program
 from plink.runtime.allreduce.segmentation import segment
@@ -30,7 +30,7 @@ def hub_environment(ranks: int, hubs: int, weights: Sequence[float] | None = Non
     schedule = schedule_for("hub", ranks + hubs, Options(servers=hubs, weights=weights))
     names = tuple(f"hub-{k} on fat-{k}" for k in range(hubs))
     aggregation = Aggregation((SizeClass(None, "hub", schedule),), smallest_bytes=1, hubs=names, **more)
-    return {VARIABLE: "hub", TEXT: aggregation.to_text()}
+    return {VARIABLE: "hub", **aggregation.to_environment()}
 
 
 def start(
