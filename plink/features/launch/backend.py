@@ -274,7 +274,7 @@ def _hub_schedule(job: _Job) -> _Choice:
     try:
         network = job.network
     except NoAnswer:
-        if backend == "hub-2l":
+        if backend == "phub-2l":
             raise
         names = tuple(host.name for host in job.hosts.hubs)  # a process on each, with equal shares
         schedule = schedule_for(backend, ranks + len(names), Options(servers=len(names)))
