@@ -150,12 +150,12 @@ def _exchange() -> list[dict[str, Any]]:
     with lab("--racks", "1", "--hosts-per-rack", "9", "--host-rate", f"{_WORKER_MBIT}mbit") as bench:
         *workers, hub = bench.names
         _wide(bench, [hub])
-        groups = {"hub": {"kind": "job"}, "gloo": {"kind": "gloo"}, **_plans(bench, workers, "flat")}
+        groups = {"phub": {"kind": "job"}, "gloo": {"kind": "gloo"}, **_plans(bench, workers, "flat")}
         hosts, python = _hosts(bench, "hosts.txt", workers, [hub]), _mxnet_python()
         _require(bench.plink("probe", hosts))
         samples: Seconds = {}
         for _ in range(_ROUNDS):
-            _timed(bench, hosts, groups, _SIZES, "hub", samples)
+            _timed(bench, hosts, groups, _SIZES, "phub", samples)
             if python is not None:
                 _time_mxnet(bench, python, workers, hub, samples)
     return _rows(samples)
@@ -171,7 +171,7 @@ def _workers() -> list[dict[str, Any]]:
             samples: Seconds = {}
             hosts = _hosts(bench, "hosts.txt", workers[:number], [hub])
             _require(bench.plink("probe", hosts))
-            _timed(bench, hosts, {"hub": {"kind": "job"}}, _SIZES[-1:], "hub", samples)
+            _timed(bench, hosts, {"phub": {"kind": "job"}}, _SIZES[-1:], "phub", samples)
             rows += _rows(samples, workers=number)
     return rows
 
@@ -191,11 +191,11 @@ def _racks() -> list[dict[str, Any]]:
             network, alone = bench.network(".plink/network.json"), bench.network("alone.json")
             samples: Seconds = {}
             for _ in range(_ROUNDS):
-                for backend in ("hub", "hub-2l"):
+                for backend in ("phub", "phub-2l"):
                     groups = {backend: {"kind": "job"}, "gloo": {"kind": "gloo"}, **plans}
                     _timed(bench, hosts, groups, (_RACK_BYTES,), backend, samples)
             for row in _rows(samples, uplink_mbit=uplink):
-                if (algo := {"gloo": "ring"}.get(row["way"], row["way"])) in ("ring", "hub", "hub-2l"):
+                if (algo := {"gloo": "ring"}.get(row["way"], row["way"])) in ("ring", "phub", "phub-2l"):
                     of = alone if algo == "ring" else network
                     cost = plink.cost(of, None, plink.CostRequest(algo, _RACK_BYTES, "contention", random=0))
                     row["predicted_s"] = round(cost.cost_us / 1e6, 4)
@@ -209,13 +209,13 @@ def _hidden() -> list[dict[str, Any]]:
     with lab("--racks", "1", "--hosts-per-rack", "9", "--host-rate", f"{_WORKER_MBIT}mbit") as bench:
         *workers, hub = bench.names
         _wide(bench, [hub])
-        groups = {"hub": {"kind": "job"}, "gloo": {"kind": "gloo"}, **_plans(bench, workers, "flat")}
+        groups = {"phub": {"kind": "job"}, "gloo": {"kind": "gloo"}, **_plans(bench, workers, "flat")}
         hosts = _hosts(bench, "hosts.txt", workers, [hub])
         _require(bench.plink("probe", hosts))
         network = bench.network(".plink/network.json")
         for step_s in _STEPS_S:
             samples: Seconds = {}
-            _timed(bench, hosts, groups, (_STEP_BYTES,), "hub", samples, step_s)
+            _timed(bench, hosts, groups, (_STEP_BYTES,), "phub", samples, step_s)
             request = plink.BalanceRequest(_STEP_BYTES, step_s, advise=plink.AdviseRequest(algorithms=("ring", "flat")))
             balance = plink.balance(network, request)
             for row in _rows(samples, step_s=step_s):
@@ -240,7 +240,7 @@ def _jobs() -> list[dict[str, Any]]:
 
             def steps(place: int, files: list[str] = files) -> list[float]:
                 words = [sys.executable, "-m", "plink", "launch", "--order", "given", "--hosts", files[place]]
-                words += ["--backend", "hub", "--set", f"master-port={29600 + place}", "--env", "OMP_NUM_THREADS=1"]
+                words += ["--backend", "phub", "--set", f"master-port={29600 + place}", "--env", "OMP_NUM_THREADS=1"]
                 program = [str(_TIMING / "waiting_training.py"), "20", str(_STEP_ELEMENTS), str(_STEP_S)]
                 done = subprocess.run([*words, *program], cwd=bench.folder, capture_output=True, text=True, check=False)
                 if done.returncode:
@@ -251,7 +251,7 @@ def _jobs() -> list[dict[str, Any]]:
             with ThreadPoolExecutor(jobs) as pool:
                 each = list(pool.map(steps, range(jobs)))
             middle = [value for seconds in each for value in seconds[5:15]]  # while all run
-            rows += _rows({"hub": {4 * _STEP_ELEMENTS: middle}}, jobs=jobs, wait_s=_STEP_S)
+            rows += _rows({"phub": {4 * _STEP_ELEMENTS: middle}}, jobs=jobs, wait_s=_STEP_S)
     return rows
 
 
@@ -305,8 +305,8 @@ def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
     from benchmarks.drawing import spreads
     from benchmarks.thesis_plot import ThesisPlot
 
-    names = {"hub": "a hub", "gloo": "Gloo's ring", "flat": "flat", "mxnet": "MXNet, one server", "2lha": "2LHA"}
-    names["hub-2l"] = "a hub in each rack, in two levels"
+    names = {"phub": "a hub", "gloo": "Gloo's ring", "flat": "flat", "mxnet": "MXNet, one server", "2lha": "2LHA"}
+    names["phub-2l"] = "a hub in each rack, in two levels"
     plots = {}
 
     def add(figure: str, part: str, title: str, text: str, rows: dict[str, list[float]], unit: str) -> None:
@@ -314,10 +314,10 @@ def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
         plots[f"hub-figure-{figure}"] = ThesisPlot(text, picture, part=part)
 
     if rows := [row for row in figures.get("exchange", ()) if row["bytes"] == _SIZES[-1]]:
-        (hub,) = (row["median_s"] for row in rows if row["way"] == "hub")
+        (hub,) = (row["median_s"] for row in rows if row["way"] == "phub")
         times = {names[row["way"]]: [value / hub for value in row["seconds"]] for row in rows}
         text = "25 MB, 8 workers, times a hub's: " + ", ".join(
-            f"{names[row['way']]} {row['median_s'] / hub:.2f}" for row in rows if row["way"] != "hub"
+            f"{names[row['way']]} {row['median_s'] / hub:.2f}" for row in rows if row["way"] != "phub"
         )
         add("6-2", "exchange", "All-reduce of 25 MB by 8 workers over a hub's", text, times, "times the hub's")
     if rows := figures.get("workers", []):
@@ -334,14 +334,14 @@ def thesis_plots(figures: dict[str, Any]) -> "dict[str, ThesisPlot]":
         median = {(row["uplink_mbit"], row["way"]): row["median_s"] for row in rows}
         ways = {
             f"{row['uplink_mbit']} Mbit/s, {names[row['way']]}": [
-                value / median[row["uplink_mbit"], "hub-2l"] for value in row["seconds"]
+                value / median[row["uplink_mbit"], "phub-2l"] for value in row["seconds"]
             ]
             for row in rows
         }
         text = "hubs as shards over a hub in each rack, by uplink: " + ", ".join(
-            f"{median[uplink, 'hub'] / median[uplink, 'hub-2l']:.2f} at {uplink} Mbit/s" for uplink in _UPLINKS
+            f"{median[uplink, 'phub'] / median[uplink, 'phub-2l']:.2f} at {uplink} Mbit/s" for uplink in _UPLINKS
         )
-        add("6-10", "racks", "Two racks of 4 workers and a hub over hub-2l", text, ways, "times hub-2l's")
+        add("6-10", "racks", "Two racks of 4 workers and a hub over phub-2l", text, ways, "times phub-2l's")
     return plots
 
 
@@ -365,11 +365,11 @@ def _bars(figures: dict[str, Any]) -> list[Bar]:
     bars = []
     if "exchange" in figures:
         median = {row["way"]: row["median_s"] for row in figures["exchange"] if row["bytes"] == _SIZES[-1]}
-        bars.append(Bar("25 MB: hub over its bound", median["hub"] / (8 * 25 / _WORKER_MBIT), at_most=1.10))
+        bars.append(Bar("25 MB: hub over its bound", median["phub"] / (8 * 25 / _WORKER_MBIT), at_most=1.10))
         bars += [
-            Bar(f"25 MB: {way} over hub", median[way] / median["hub"], at_least=1.0 if way == "mxnet" else 1.6)
+            Bar(f"25 MB: {way} over hub", median[way] / median["phub"], at_least=1.0 if way == "mxnet" else 1.6)
             for way in median
-            if way != "hub"
+            if way != "phub"
         ]
     if "workers" in figures:
         rates = {row["workers"]: row["workers"] / row["median_s"] for row in figures["workers"]}
@@ -378,16 +378,16 @@ def _bars(figures: dict[str, Any]) -> list[Bar]:
         seconds = {(row["uplink_mbit"], row["way"]): row for row in figures["racks"]}
         errors = [abs(row["predicted_s"] / row["median_s"] - 1) for row in figures["racks"] if "predicted_s" in row]
         same = [
-            (seconds[uplink, "hub"]["median_s"] < seconds[uplink, "hub-2l"]["median_s"])
-            == (seconds[uplink, "hub"]["predicted_s"] < seconds[uplink, "hub-2l"]["predicted_s"])
+            (seconds[uplink, "phub"]["median_s"] < seconds[uplink, "phub-2l"]["median_s"])
+            == (seconds[uplink, "phub"]["predicted_s"] < seconds[uplink, "phub-2l"]["predicted_s"])
             for uplink in _UPLINKS
         ]
         bars += [
             Bar("racks: largest error of a predicted time", max(errors), at_most=0.15),
-            Bar("racks: uplinks at which the faster of hub and hub-2l is predicted", sum(same), at_least=3),
+            Bar("racks: uplinks at which the faster of phub and phub-2l is predicted", sum(same), at_least=3),
             Bar(
-                "racks, 100 Mbit/s: hub over hub-2l",
-                seconds[100, "hub"]["median_s"] / seconds[100, "hub-2l"]["median_s"], at_least=1.5,
+                "racks, 100 Mbit/s: phub over phub-2l",
+                seconds[100, "phub"]["median_s"] / seconds[100, "phub-2l"]["median_s"], at_least=1.5,
             ),
         ]  # fmt: skip
     if "hidden" in figures:

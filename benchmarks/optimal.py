@@ -176,7 +176,7 @@ def _lab_times(bench: BenchLab) -> dict[str, Any]:
     )
     words = ("--order", "given.txt", "--hosts", bench.hosts_file, _PROGRAM, str(bench.folder / "sizes.json"))
     (row,) = [line for line in launched(bench.folder, *words) if "size_bytes" in line]
-    least = json.loads((bench.folder / "hubs.json").read_text())["lower_bound"] / 1e6
+    least = json.loads((bench.folder / "hubs.json").read_text())["least_time_us"] / 1e6
     return {"least_s": least, "seconds": {name: statistics.median(times) for name, times in row["seconds"].items()}}
 
 

@@ -109,6 +109,38 @@ def simulated_line(
     return SimulatedLine(algo, family, start_us, slope, tuple(sizes_bytes), times)
 
 
+@dataclass(frozen=True)
+class PricedAlgorithm:
+    """Algorithm whose time is simulated where it may be the fastest. ``cost_of``: microseconds of a size in bytes;
+    ``busiest_us_per_byte``: what its busiest resource works for each byte of the vector, 0 where that is not known."""
+
+    algo: str
+    family: str
+    cost_of: Callable[[float], float]
+    busiest_us_per_byte: float = 0.0
+
+
+def fastest_lines(candidates: Sequence[PricedAlgorithm], sizes_bytes: Sequence[float]) -> list[SimulatedLine]:
+    """Return each candidate's line, as :func:`simulated_line`, right wherever it is the fastest.
+
+    Those whose busiest resource works least come first. Where one of them is faster than a bound of the next candidate,
+    at a size and at those beside it, the bound stands for its time: what its busiest resource works, and no less than
+    at a smaller size.
+    """
+    lines: dict[int, SimulatedLine] = {}
+    for place in sorted(range(len(candidates)), key=lambda place: candidates[place].busiest_us_per_byte):
+        candidate = candidates[place]
+        times = [candidate.busiest_us_per_byte * size for size in sizes_bytes]
+        for k, size in enumerate(sizes_bytes):
+            times[k:] = np.maximum(times[k:], max(times[: k + 1])).tolist()
+            near = slice(max(0, k - 1), k + 2)
+            if not any(np.less(line.times_us[near], times[near]).all() for line in lines.values()):
+                times[k] = candidate.cost_of(size)
+        time_at = dict(zip(sizes_bytes, times, strict=True))
+        lines[place] = simulated_line(candidate.algo, candidate.family, time_at.__getitem__, sizes_bytes)
+    return [lines[place] for place in range(len(candidates))]
+
+
 def simulated_envelope(candidates: Sequence[SimulatedLine], from_bytes: float, to_bytes: float) -> list[SizeInterval]:
     """Return the fastest candidate at every size, as :func:`envelope`; all have times at the same sizes."""
     ends = sorted({from_bytes, to_bytes, *(s for s in candidates[0].sizes_bytes if from_bytes < s < to_bytes)})

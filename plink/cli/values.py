@@ -18,7 +18,7 @@ _MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
 ALGORITHMS = (
     "ring", "ring-chunked", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha",
-    "flat", "hubs", "ps", "hub", "hub-2l", "bml", "multi-ring", "gloo", "nccl-ring", "nccl-tree", "openmpi-ring",
+    "flat", "hubs", "ps", "phub", "phub-2l", "bml", "multi-ring", "gloo", "nccl-ring", "nccl-tree", "openmpi-ring",
     "openmpi-recursive-doubling", "openmpi-rabenseifner", "lightgbm",
 )  # fmt: skip
 NAMES = (*ALGORITHMS, "nccl")

@@ -39,6 +39,9 @@ class SizeChoice(LineInSize, frozen=True, kw_only=True):
     """The size."""
     time_us: NonNegative
     """Its time, microseconds."""
+    least_time_us: NonNegative | Unset = UNSET
+    """Least possible time of any all-reduce of that size on the measured links, microseconds; absent where rates are
+    unknown."""
     interval_us: tuple[NonNegative, NonNegative] | None
     """Where a library's time is with a probability of 90 %, as `plink cost` states it."""
 
@@ -125,10 +128,8 @@ class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):
     """All that were compared."""
     sizes: Annotated[tuple[SizeChoice, ...], Meta(min_length=1)]
     """Round figures from the least size to the largest."""
-    least_us_per_mb: NonNegative | Unset = UNSET
-    """No all-reduce takes less, microseconds a MB; absent where no such bound is known (docs/optimal.md)."""
     limited_by: str | Unset = UNSET
-    """The links that it rests on."""
+    """The links that the least possible time rests on (docs/optimal.md); absent where rates are unknown."""
     left_out: dict[str, str]
     """Algorithms without a cost, each with the reason."""
     smoothed: bool | Unset = UNSET

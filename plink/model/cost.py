@@ -84,7 +84,7 @@ class CollectiveCost(Document, frozen=True, kw_only=True, tag="plink.cost/1"):
     interval_us: tuple[NonNegative, NonNegative] | None
     """Where a library's time is with a probability of 90 %, microseconds, as calibrated on labs; null where the model
     was not: without shared links, or where their capacities were not measured."""
-    least_us: NonNegative | Unset = UNSET
+    least_time_us: NonNegative | Unset = UNSET
     """Least possible time of any all-reduce of that size on the measured links, microseconds; absent where rates are
     unknown."""
     limited_by: str | Unset = UNSET

@@ -65,10 +65,11 @@ class PlanFile(Document, frozen=True, kw_only=True, tag="plink.plan/1"):
     """Bytes that are reduced."""
     cost_us: float | None = None
     """What an all-reduce of that size costs, in microseconds; null when unknown."""
-    lower_bound: float | None = None
-    """No plan costs less, in microseconds; null when no bound is known."""
+    least_time_us: NonNegative | Unset = UNSET
+    """Least possible time of any all-reduce of that size on the measured links, microseconds; absent where rates are
+    unknown."""
     limited_by: str | Unset = UNSET
-    """The links that the lower bound rests on."""
+    """The links that the least possible time rests on."""
     baseline: dict[str, float | None] = field(default_factory=dict)
     """Costs of other ways to do the same, in microseconds; one that uses pairs which were not measured is left out."""
     order: RankOrder
@@ -130,10 +131,9 @@ class Plan:
     ``groups``, of ranks, and ``masters`` are there for two-level aggregation. ``schedule`` None: too large for a file;
     it follows from the rest (:func:`solvers.planning.schedule_of`). ``chunks``: into how many of equal size
     the vector is cut, None where only that schedule would tell. ``environment``: what every process is started with.
-    ``limited_by``: the links that ``lower_bound`` rests on.
-    ``cost_us``, ``lower_bound`` and ``baseline`` (other ways to do the same) are microseconds by ``model``; ``network``
-    is the fingerprint of the network it was made for, ``rate_gbps`` what a host in its middle sends, None where nobody
-    measured it.
+    ``limited_by``: the links that ``least_time_us`` rests on. That, ``cost_us`` and ``baseline`` (other ways to do the
+    same) are microseconds by ``model``; ``network`` is the fingerprint of the network it was made for, ``rate_gbps``
+    what a host in its middle sends, None where nobody measured it.
     """
 
     algo: str
@@ -143,7 +143,7 @@ class Plan:
     hosts: Hosts
     chunks: int | None
     cost_us: float | None = None
-    lower_bound: float | None = None
+    least_time_us: float | None = None
     baseline: Mapping[str, float] = dataclass_field(default_factory=dict)
     options: Mapping[str, Any] = dataclass_field(default_factory=dict)
     groups: Groups | None = None
@@ -169,7 +169,7 @@ class Plan:
             model=self.model,
             size_bytes=self.size_bytes,
             cost_us=self.cost_us,
-            lower_bound=self.lower_bound,
+            least_time_us=UNSET if self.least_time_us is None else self.least_time_us,
             limited_by=UNSET if self.limited_by is None else self.limited_by,
             baseline=dict(self.baseline),
             order=self.order,
@@ -211,7 +211,7 @@ def plan_from_json(document: JsonObject, location: str) -> Plan:
         hosts=hosts,
         chunks=file.chunks,
         cost_us=file.cost_us,
-        lower_bound=file.lower_bound,
+        least_time_us=file.least_time_us or None,
         limited_by=file.limited_by or None,
         baseline={key: cost for key, cost in file.baseline.items() if cost is not None},
         options=file.options,

@@ -151,11 +151,11 @@ def format_us(us: float) -> str:
     return f"{seconds * scale:.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
 
 
-def format_least(least_us: float, limited_by: str, cost_us: float) -> str:
+def format_least_time(least_time_us: float, limited_by: str, cost_us: float) -> str:
     """Return the least possible time of what costs so much, and what limits it; how far it is, where bytes decide."""
-    ratio = cost_us / least_us
+    ratio = cost_us / least_time_us
     far = f"this is {ratio:.2f} of it" if ratio < _FAR else "of so few bytes latency decides"
-    return f"least possible {format_us(least_us)} ({limited_by}); {far}"
+    return f"least possible {format_us(least_time_us)} ({limited_by}); {far}"
 
 
 def format_prediction(us: float, interval_us: tuple[float, float] | None) -> str:

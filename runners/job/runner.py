@@ -42,8 +42,8 @@ class Job:
     :param allow_version_mismatch: run also on hosts with different versions of Python or PyTorch.
     :param sync: a folder here that is copied to every host, where the job then runs in the copy.
     :param launcher_args: added to the command of an external launcher.
-    :param hubs: the host of each hub process (``--backend hub``); they are started beside the ranks, and numbered after
-        them.
+    :param hubs: the host of each hub process (``--backend phub``); they are started beside the ranks, and numbered
+        after them.
     :raises UsageError: when ``env`` would tell a rank that it is another one.
     """
 

@@ -234,7 +234,7 @@ def _forwarded(user_env: dict[str, str]) -> dict[str, str]:
     name, value = USER_ENVIRONMENT, pack_environment(user_env)
     if len(name) + len(value) + 2 > MAX_VARIABLE_BYTES:
         raise UsageError(
-            f"--env: these variables take {len(value)} bytes, compressed; a launcher forwards at most "
+            f"--env and --backend: these variables take {len(value)} bytes, compressed; a launcher forwards at most "
             f"{MAX_VARIABLE_BYTES} (`--runner ssh` has no such limit)"
         )
     return {name: value}

@@ -14,10 +14,11 @@ def least_time_on(fabric: Fabric, order: Labels) -> LeastTime | None:
 
     :param order: shape (N,), the host at each rank.
     """
-    return least_time(tier_tree(fabric, order)) if _has_rates(fabric) and len(np.unique(order)) > 1 else None
+    return least_time(tier_tree(fabric, order)) if has_known_links(fabric) and len(np.unique(order)) > 1 else None
 
 
-def _has_rates(fabric: Fabric) -> bool:
+def has_known_links(fabric: Fabric) -> bool:
+    """Return whether the rates of a fabric's links are known, and they are a tree: hosts have one interface each."""
     return fabric.paths is None and (fabric.measured or fabric.has_host_rates or fabric.pair_gbps is not None)
 
 
@@ -30,7 +31,7 @@ def tier_tree(fabric: Fabric, order: Labels, groups_of_hosts: Labels | None = No
     """
     if fabric.paths is not None:
         raise UsageError("the least possible time is known of one interface a host, not of several")
-    if not _has_rates(fabric):
+    if not has_known_links(fabric):
         raise UsageError("the least possible time needs rates of hosts: `plink probe HOSTS` measures them")
     own = fabric.resources[0].host_gbps(), fabric.resources[1].host_gbps()
     free = np.full(len(order), np.inf)

@@ -60,7 +60,7 @@ class Options:
 
 
 RING_SEGMENTS = 4
-HUB_ALGORITHMS = ("hub", "hub-2l")  # the last ranks are hub processes
+HUB_ALGORITHMS = ("phub", "phub-2l")  # the last ranks are hub processes
 HUBS = "hubs"  # hubs among the ranks, made for the order's links
 Make = Callable[[int, Options], Schedule]
 
@@ -153,7 +153,7 @@ def _hub(ranks: int, options: Options) -> Schedule:
 
 
 def _hub_two_level(ranks: int, options: Options) -> Schedule:
-    return hub_reduce_scatter(_groups_of("hub-2l", ranks, options), options.servers or 1, options.weights)
+    return hub_reduce_scatter(_groups_of("phub-2l", ranks, options), options.servers or 1, options.weights)
 
 
 _SCATTER, _GATHER = ("reduce-scatter",), ("all-gather",)
@@ -222,11 +222,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             ("reduce-scatter", "reduce"), ("all-gather", "broadcast"),
         ),
         _both_ways(
-            "hub", "hosts with wide links (role=hub) add up the vector for all workers", ("servers", "segments"), _hub,
-            _SCATTER, _GATHER,
+            "phub", "Parameter Hub: hosts with wide links (role=hub) add up the vector for all workers",
+            ("servers", "segments"), _hub, _SCATTER, _GATHER,
         ),
         _both_ways(
-            "hub-2l", "hubs of each group of hosts add up their workers, and then each other",
+            "phub-2l", "Parameter Hub in two levels: hubs add up the workers of their group of hosts, then each other",
             ("servers", "groups", "segments"), _hub_two_level, _SCATTER, _GATHER,
         ),
         _both_ways(

@@ -60,9 +60,9 @@ def hub_reduce_scatter(groups: Groups, hubs: int, weights: Sequence[float] | Non
     """
     ranks = check_groups(groups)
     if not 1 <= hubs < ranks:
-        raise UsageError(f"hub: {hubs} hubs of {ranks} ranks leave no worker or no hub; 1 to {ranks - 1} do")
+        raise UsageError(f"phub: {hubs} hubs of {ranks} ranks leave no worker or no hub; 1 to {ranks - 1} do")
     if weights is not None and len(weights) != hubs:
-        raise UsageError(f"hub: {hubs} hubs need a weight each, not {len(weights)} weights")
+        raise UsageError(f"phub: {hubs} hubs need a weight each, not {len(weights)} weights")
     workers = ranks - hubs
     strength = np.repeat([0.0, 1.0], [workers, hubs])
     if weights is not None:
@@ -75,7 +75,7 @@ def hub_reduce_scatter(groups: Groups, hubs: int, weights: Sequence[float] | Non
     sums_nothing = (rows[:, 1] >= workers) & (local_masters[rows[:, 3]] != rows[:, 1, None]).all(axis=1)
     owners = _global_masters(local_masters, global_group)
     return make_schedule(
-        "hub", ranks, len(global_group), rows[~sums_nothing], "reduce-scatter", owners,
+        "phub", ranks, len(global_group), rows[~sums_nothing], "reduce-scatter", owners,
         contributors=list(range(workers)),
     )  # fmt: skip
 

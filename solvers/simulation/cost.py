@@ -182,6 +182,20 @@ class SimulatedCost:
         """Number of transfers that one cost simulates; rings of many ranks, and closed forms, have none."""
         return sum(len(part.schedule) for _, _, part in self.parts if isinstance(part, PreparedCollective))
 
+    def busiest_us(self, order: Order) -> float:
+        """Return for how long the busiest resource works, without libraries' own costs: no more than :meth:`__call__`.
+        0 for rings of many ranks and closed forms, whose costs take no longer to compute.
+
+        :raises UsageError, NoAnswer: as :meth:`__call__`.
+        """
+        network = SimulatedNetwork.of(self.fabric)
+        jobs = [
+            (weight, part.job(network, order, self.size_bytes))
+            for weight, _, part in self.parts
+            if isinstance(part, PreparedCollective)
+        ]
+        return sum(weight * busiest_us(*job) for weight, job in jobs)
+
     def part_costs(self, order: Order) -> list[tuple[float, str, float]]:
         """Return what the algorithm is made of, as (weight, name, microseconds)."""
         return [

@@ -42,7 +42,7 @@ def test_hubs_are_taken_where_they_are_cheapest(
     gbps: float, hubs: int, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = network(gbps, tmp_path, hubs)
-    assert (advise(measured).best(25e6).algo == "hub") == taken
+    assert (advise(measured).best(25e6).algo == "phub") == taken
     chosen = backend("auto", measured, monkeypatch, tmp_path)
     assert chosen.hubs == (tuple(f"fat-{k}" for k in range(hubs)) if taken else ())
 
@@ -50,9 +50,9 @@ def test_hubs_are_taken_where_they_are_cheapest(
 def test_a_narrow_hub_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert backend("hub", network(0.1, tmp_path), monkeypatch, tmp_path).hubs == ("fat-0",)
-    assert "warning: hub is by the measured rates 0.21 times as fast" in capsys.readouterr().err
-    backend("hub", network(0.9, tmp_path), monkeypatch, tmp_path)
+    assert backend("phub", network(0.1, tmp_path), monkeypatch, tmp_path).hubs == ("fat-0",)
+    assert "warning: phub is by the measured rates 0.21 times as fast" in capsys.readouterr().err
+    backend("phub", network(0.9, tmp_path), monkeypatch, tmp_path)
     assert "warning" not in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_too_few_cores_of_a_hub_are_warned_of(cores: int | None, warned: bool, t
 def test_a_job_without_hubs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="needs a host with role=hub"):
-        backend_for("hub", Hosts((Host("a", "a"), Host("b", "b"))), None)
+        backend_for("phub", Hosts((Host("a", "a"), Host("b", "b"))), None)
 
 
 @pytest.mark.parametrize("has_pairs", [False, True])
@@ -94,11 +94,11 @@ def test_racks_with_a_hub_each(has_pairs: bool, tmp_path: Path, monkeypatch: pyt
     document["shared_links"] = [{"groups": [{"members": list(each), **rates} for each in tier]} for tier in tiers]
     (tmp_path / ".plink/network.json").write_text(json.dumps(document))
     measured = read_network(tmp_path / ".plink/network.json")
-    assert backend("hub-2l", measured, monkeypatch, tmp_path).hubs == ("fat-0", "fat-1")
+    assert backend("phub-2l", measured, monkeypatch, tmp_path).hubs == ("fat-0", "fat-1")
     document["hosts"][9] = {"name": "fat-1"}
     (tmp_path / ".plink/network.json").write_text(json.dumps(document))
-    with pytest.raises(UsageError, match="hub-2l needs a hub in each group of hosts; that of n1 has none"):
-        backend("hub-2l", read_network(tmp_path / ".plink/network.json"), monkeypatch, tmp_path)
+    with pytest.raises(UsageError, match="phub-2l needs a hub in each group of hosts; that of n1 has none"):
+        backend("phub-2l", read_network(tmp_path / ".plink/network.json"), monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(

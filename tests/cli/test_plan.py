@@ -224,9 +224,15 @@ def test_hubs_leave_a_slow_host_its_own_bytes(one_slow: Path) -> None:
     slow = [host.name for host in plan.hosts].index("h5")
     for ends in (schedule.source, schedule.target):
         assert schedule.count[ends == slow].sum() == schedule.chunks
-    assert plan.lower_bound == pytest.approx(100e6 * 8 / 2.5e9 * 1e6)
+    assert plan.least_time_us == pytest.approx(100e6 * 8 / 2.5e9 * 1e6)
     assert "h5 at 2.5 Gbit/s" in (plan.limited_by or "")
     assert {"ring", "flat"} <= plan.baseline.keys()
+    price = json.loads(typed("cost", "n.json", "--size", "100MB", "--json", cwd=one_slow).stdout)
+    advice = json.loads(typed("advise", "n.json", "--size", "1MB..100MB", "--json", cwd=one_slow).stdout)
+    assert advice["sizes"][-1]["size_bytes"] == 100e6
+    for stated in (price, advice["sizes"][-1]):
+        assert stated["least_time_us"] == pytest.approx(plan.least_time_us)
+    assert price["limited_by"] == advice["limited_by"] == plan.limited_by
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_schedules() -> None:
             name,
             4,
             Options(
-                groups=groups, sharded=part not in ("reduce", "broadcast"), servers=2 if name == "hub-2l" else None
+                groups=groups, sharded=part not in ("reduce", "broadcast"), servers=2 if name == "phub-2l" else None
             ),
             part,
         )

@@ -130,7 +130,7 @@ def test_user_environment_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_user_environment_too_long() -> None:
-    with pytest.raises(UsageError, match=r"--env: these variables take \d+ bytes, compressed"):
+    with pytest.raises(UsageError, match=r"these variables take \d+ bytes, compressed"):
         external_runner._forwarded({"A": os.urandom(200_000).hex()})
     assert external_runner._forwarded({}) == {}
 

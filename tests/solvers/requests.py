@@ -28,12 +28,12 @@ def requests(draw: st.DrawFn, algo: str, most: int = 40) -> tuple[int, Options]:
         servers = draw(st.none() | st.integers(1, ranks - 1 if sharded else 1)) if not colocated else None
         root = draw(st.integers(0, ranks - 1))
         return ranks, Options(sharded=sharded, colocated=colocated, servers=servers, root=root)
-    if algo in ("hub", "hub-2l"):
+    if algo in ("phub", "phub-2l"):
         hubs = draw(st.integers(1, min(5, ranks // 2)))
         weights = draw(st.none() | st.lists(st.integers(1, 9), min_size=hubs, max_size=hubs))
         racks = [[*range(k, ranks - hubs, hubs), ranks - hubs + k] for k in range(hubs)]
         pieces = draw(st.none() | st.integers(1, 20))
-        groups = racks if algo == "hub-2l" else None
+        groups = racks if algo == "phub-2l" else None
         return ranks, Options(servers=hubs, weights=weights, groups=groups, segments=pieces)
     groups = draw(partitions(ranks)) if algo == "2lha" else None
     return ranks, Options(fan_out=draw(st.integers(1, 8)), segments=draw(st.integers(1, 4)), groups=groups)

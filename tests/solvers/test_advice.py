@@ -8,7 +8,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.advice import CostLine, SizeInterval, cost_lines, envelope, line_of
+from solvers.advice import (
+    CostLine,
+    PricedAlgorithm,
+    SizeInterval,
+    cost_lines,
+    envelope,
+    fastest_lines,
+    line_of,
+    simulated_envelope,
+    simulated_line,
+)
 from solvers.costs.by_name import cost_function_for
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
@@ -30,6 +40,32 @@ def test_the_envelope_is_cheapest_everywhere(costs: list[tuple[float, float]], l
         for at in (stretch.from_bytes, (stretch.from_bytes + stretch.to_bytes) / 2, stretch.to_bytes):
             cheapest = min(line.at(at) for line in candidates)
             assert stretch.line.at(at) == pytest.approx(cheapest, rel=1e-9, abs=1e-6)
+
+
+RISES = st.lists(st.floats(0, 100), min_size=4, max_size=4)
+
+
+@given(st.lists(st.tuples(RISES, st.floats(0, 1)), min_size=1, max_size=6))
+def test_lines_are_simulated_where_they_may_be_the_fastest(drawn: list[tuple[list[float], float]]) -> None:
+    """Their envelope is that of all times, whatever bounds are known; what is hopeless is not simulated."""
+    sizes = (1.0, 10.0, 100.0, 1000.0)
+    times = [dict(zip(sizes, np.cumsum(rises).tolist(), strict=True)) for rises, _ in drawn]
+    candidates, full = [], []
+    for k, (_, tightness) in enumerate(drawn):
+        busiest = tightness * min(time / size for size, time in times[k].items())
+        candidates.append(PricedAlgorithm(f"a{k}", "job", times[k].__getitem__, busiest))
+        full.append(simulated_line(f"a{k}", "job", times[k].__getitem__, sizes))
+    result = simulated_envelope(fastest_lines(candidates, sizes), 1, 1000)
+    assert [(each.line.algo, each.to_bytes) for each in result] == [
+        (each.line.algo, each.to_bytes) for each in simulated_envelope(full, 1, 1000)
+    ]
+
+    def never(size: float) -> float:
+        raise AssertionError(f"simulated at {size:g}")
+
+    slowest = max(max(each.values()) for each in times)
+    lines = fastest_lines([*candidates, PricedAlgorithm("hopeless", "job", never, slowest + 1)], sizes)
+    assert [line.algo for line in lines] == [*(each.algo for each in candidates), "hopeless"]
 
 
 @given(st.integers(2, 20), st.integers(0, 99), st.sampled_from(["alpha-beta", "contention"]))

@@ -37,7 +37,7 @@ def test_rack_by_rack_is_what_the_cost_model_says(uplink: float, sequential: flo
     fabric, groups = racks(uplink)
     order = np.arange(len(fabric.names))
     options = Options(servers=RACKS, groups=groups)
-    for algo, seconds in (("hub", times.flat_s), ("hub-2l", times.sequential_s)):
+    for algo, seconds in (("phub", times.flat_s), ("phub-2l", times.sequential_s)):
         cost_us = closed_form(pattern_for(algo, len(order), options), fabric, SIZE, "contention")(order)
         assert 2 * seconds * 0.999 <= cost_us / 1e6 <= 2 * seconds * 1.14, algo
 
@@ -55,7 +55,7 @@ def test_the_busiest_link_is_named_with_its_bytes() -> None:
     assert link is not None
     assert (link.name, link.gbps, link.equals) == ("the way out of the group of h0", 0.05, 2 * RACKS - 1)
     assert link.bytes == pytest.approx(SIZE * 2 * 15 / 16)
-    hubs = pattern_for("hub", len(fabric.names), Options(servers=RACKS, groups=groups))
+    hubs = pattern_for("phub", len(fabric.names), Options(servers=RACKS, groups=groups))
     link = busiest_link(hubs, fabric, np.arange(len(fabric.names)), SIZE, shared=False)
     assert link is not None
     assert link.bytes / link.gbps == pytest.approx(SIZE / HOST_GBPS)  # of workers, and of hubs

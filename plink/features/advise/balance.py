@@ -206,11 +206,11 @@ def _forms_of_hubs(advice: Advice, request: BalanceRequest, candidates: Sequence
     network, fabric = advice.network, advice.fabric
     for algo in HUB_ALGORITHMS if candidates else ():
         forms: list[FormBalance] = []
-        numbers = range(1, min(len(candidates), _MAX_HUBS) + 1) if algo == "hub" else [len(candidates)]
+        numbers = range(1, min(len(candidates), _MAX_HUBS) + 1) if algo == "phub" else [len(candidates)]
         for number in numbers:
             hubs, ranks = candidates[:number], advice.orders["given"]
             ranks = ranks[~np.isin(ranks, hubs)]
-            if len(ranks) < 2 or (algo != "hub" and len(set(fabric.group_of[ranks].tolist())) < 2):
+            if len(ranks) < 2 or (algo != "phub" and len(set(fabric.group_of[ranks].tolist())) < 2):
                 continue
             try:
                 joined = with_hubs(network, fabric, algo, ranks, Options(), hubs)

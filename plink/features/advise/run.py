@@ -104,13 +104,13 @@ class Advice:
                 SizeChoice(
                     size_bytes=round(size),
                     time_us=round(line.at(size), 3),
+                    least_time_us=UNSET if self.least is None else round(self.least.us_per_byte * size, 3),
                     interval_us=self.interval_us(line, size),
                     **_line(line),
                 )
                 for size in self.sizes
                 for line in (self.best(size),)
             ),
-            least_us_per_mb=UNSET if self.least is None else round(self.least.us_per_byte * 1e6, 3),
             limited_by=UNSET if self.least is None else self.least.limited_by,
             left_out=self.left_out,
             smoothed=self.request.smooth_latencies or UNSET,

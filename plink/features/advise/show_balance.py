@@ -117,13 +117,13 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
     else:
         yield f"No form hides {size} in {hidden}: {best.name} leaves least, {format_time(best.exposed_s)} of each step."
     yield from filter(None, [_on_hubs(balance, balance.without_hubs)])
-    racks, hub, by_rack = balance.by_rack, balance.of("hub"), balance.of("hub-2l")
+    racks, hub, by_rack = balance.by_rack, balance.of("phub"), balance.of("phub-2l")
     if racks is not None and hub is not None and by_rack is not None:
         verdict = "Go" if by_rack.exchange_s < hub.exchange_s else "Do not go"
         alone = (
             f"{racks.sequential_s / racks.flat_s:.2f} phase after phase, {racks.streamed_s / racks.flat_s:.2f} at once"
         )
-        times = f"hub-2l takes {by_rack.exchange_s / hub.exchange_s:.2f} times as long as hub"
+        times = f"phub-2l takes {by_rack.exchange_s / hub.exchange_s:.2f} times as long as phub"
         yield f"{verdict} rack by rack: {times} (by links alone {alone})."
     if balance.unpriced and len(balance.unpriced) < len(balance.advice.network.hosts):
         say(f"no work per money: price= is missing of {', '.join(balance.unpriced)}")

@@ -302,15 +302,13 @@ def _job(planned: PlannedBenchmark, argument: str, folder: Path) -> Job:
 
 def _schedule_environment(planned: PlannedBenchmark) -> dict[str, str]:
     """Return the variables by which plink's backend gets the algorithm's schedule."""
-    from plink.runtime.allreduce.aggregation import FILE, MAX_TEXT_BYTES, TEXT, SizeClass, aggregation_for_rate
+    from plink.runtime.allreduce.aggregation import SizeClass, aggregation_for_rate
 
     ranks = len(planned.orders[0][0])
     schedule = schedule_for(planned.algo, ranks, planned.options)
     rate_gbps = fabric_from(planned.network).rate_gbps
     aggregation = aggregation_for_rate((SizeClass(None, planned.algo, schedule),), rate_gbps)
-    if len(text := replace(aggregation, smallest_bytes=0).to_text()) > MAX_TEXT_BYTES:  # Gloo does none of it
-        raise UsageError(f"--algo {planned.algo}: the schedule for {ranks} ranks is too large to travel with the job")
-    return {TEXT: text, FILE: ""}
+    return replace(aggregation, smallest_bytes=0).to_environment()  # Gloo does none of it
 
 
 def _samples(lines: Sequence[str], planned: PlannedBenchmark) -> Any:

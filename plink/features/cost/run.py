@@ -107,7 +107,7 @@ def cost(
         hosts=tuple(fabric.names[host] for host in dict.fromkeys(workers.tolist())),
         cost_us=round(total, 3),
         interval_us=interval,
-        least_us=UNSET if least is None else round(least.us_per_byte * request.size_bytes, 3),
+        least_time_us=UNSET if least is None else round(least.us_per_byte * request.size_bytes, 3),
         limited_by=UNSET if least is None else least.limited_by,
         capacities=fabric.capacities,
         host_costs=UNSET if network.host_costs is None else network.host_costs,

@@ -7,7 +7,7 @@ from itertools import groupby
 from plink.model.cost import CollectiveCost, CostPart
 from plink.model.document import UNSET
 from plink.model.network_file import format_host_costs
-from plink.model.units import format_bytes, format_least, format_prediction, format_us
+from plink.model.units import format_bytes, format_least_time, format_prediction, format_us
 
 _ROUNDING_US = 1e-2  # what rounded parts may differ by from their sum
 
@@ -17,8 +17,8 @@ def lines(cost: CollectiveCost, ordered: bool) -> Iterator[str]:
     of = f"the order of {cost.order}" if ordered else "hosts as they stand"
     stated = format_prediction(cost.cost_us, cost.interval_us)
     yield f"{cost.algo}, {cost.ranks} ranks, {format_bytes(cost.size_bytes)}, {of}, model {cost.model}: {stated}"
-    if cost.least_us is not UNSET and cost.least_us > 0:
-        yield f"  {format_least(cost.least_us, cost.limited_by or '', cost.cost_us)}"
+    if cost.least_time_us is not UNSET and cost.least_time_us > 0:
+        yield f"  {format_least_time(cost.least_time_us, cost.limited_by or '', cost.cost_us)}"
     for part in cost.parts:
         if len(cost.parts) > 1:
             yield f"  {part.algo}, which counts {part.weight:.0%}: {format_us(part.cost_us)}"

@@ -5,12 +5,9 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 
 import contextlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
 
 from plink.errors import InputError, NoAnswer, UsageError, no_choice
 from plink.features.advise.run import ALL_INTERFACES, SizedCost, bcube_of
@@ -39,9 +36,6 @@ from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
 from plink.runtime.allreduce.aggregation import (
-    FILE,
-    MAX_TEXT_BYTES,
-    TEXT,
     Aggregation,
     SizeClass,
     aggregation_for_plan,
@@ -53,17 +47,17 @@ from plink.terminal.inputs import last_groups
 from plink.terminal.screen import say
 from runners.autotune.daemon import schedule_for as schedule_of_masters
 from runners.job.placement import process_name
-from solvers.advice import SimulatedLine, simulated_envelope, simulated_line
+from solvers.advice import PricedAlgorithm, fastest_lines, simulated_envelope
 from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import CONTENTION, model_for, pattern_for
-from solvers.costs.closed_forms import closed_form
-from solvers.costs.least_time import tier_tree
+from solvers.costs.fabric import Fabric
+from solvers.costs.least_time import has_known_links, tier_tree
 from solvers.ordering.interfaces import BCube, Rails
-from solvers.ordering.problem import expand_slots
 from solvers.planning import AllReduce, schedule_of, two_level_cost
 from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, HUBS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
+from solvers.simulation.cost import cost_by_model
 
 AUTO, GLOO = "auto", "gloo"
 # What `auto` chooses from: what differs in form. Gloo stands for itself.
@@ -159,14 +153,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     masters = None
     if every_s is not None:
         aggregation, masters = _with_tunable_masters(aggregation, ranks, plan, plan_file is not None, every_s)
-    if len(text := aggregation.to_text()) > MAX_TEXT_BYTES:
-        too_large = f"the schedule for {ranks} ranks is too large to travel with the job"
-        if masters is not None:
-            raise UsageError(f"--autotune: {too_large}")
-        raise UsageError(
-            f"--backend {backend}: {too_large}; put a plan on the first host and name it: --env {VARIABLE}={backend} "
-            "--env PLINK_PLAN=PATH"
-        )
+    environment = {VARIABLE: backend, **aggregation.to_environment()}
     for k, entry in enumerate(classes):
         lower = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
         upper = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
@@ -175,7 +162,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         say(f"autotune: ranks report throughput every {every_s:g} s")
     if hubs:
         say(f"hubs: {', '.join(aggregation.hubs)}")
-    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters, rails, hubs)
+    return Backend(environment, masters, rails, hubs)
 
 
 def _choose(job: _Job, plan_file: Path | None, takes_hubs: bool) -> _Choice:
@@ -217,10 +204,7 @@ def _is_file(backend: str) -> bool:
 
 
 def _check_tuning(backend: str, every_s: float) -> None:
-    """Refuse what Autotune cannot do, whatever the network.
-
-    :raises UsageError: for what Autotune cannot do, whatever the network.
-    """
+    """:raises UsageError: for what Autotune cannot do, whatever the network."""
     if every_s < _MIN_REPORT_INTERVAL_S:
         raise UsageError(
             f"--set autotune-every={every_s:g}s: {_MIN_REPORT_INTERVAL_S:g}s at least, all ranks pause to report"
@@ -290,7 +274,7 @@ def _hub_schedule(job: _Job) -> _Choice:
     try:
         network = job.network
     except NoAnswer:
-        if backend == "hub-2l":
+        if backend == "phub-2l":
             raise
         names = tuple(host.name for host in job.hosts.hubs)  # a process on each, with equal shares
         schedule = schedule_for(backend, ranks + len(names), Options(servers=len(names)))
@@ -345,11 +329,13 @@ def _fitting_base(ranks: int) -> int:
 
 
 def _two_level_plan(job: _Job) -> Plan:
-    groups = last_groups(job.network)
-    request = PlanRequest("2lha", _PLAN_SIZE_BYTES, order=job.order, groups=groups, groups_source=str(workspace.GROUPS))
-    with contextlib.suppress(UsageError):  # without rates, masters by sizes
-        return make_plan(job.network, replace(request, weights="least-time"))
-    return make_plan(job.network, request)
+    network = job.network
+    has_rates = has_known_links(fabric_of_algorithm(network, fabric_from(network), "2lha"))
+    request = PlanRequest(
+        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=last_groups(network),  # its costs are not used
+        groups_source=str(workspace.GROUPS), weights="least-time" if has_rates else "sizes",
+    )  # fmt: skip
+    return make_plan(network, request)
 
 
 def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
@@ -362,41 +348,27 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
             "--backend auto chooses by size and needs rates; `plink probe` measures those of hosts, or of their "
             "interfaces (omit --no-host-rates), or of every pair (--bandwidth)"
         )
-    index_of = {name: k for k, name in enumerate(network.hosts.names)}
-    slots = {host.name: host.slots for host in hosts}
-    order = expand_slots(
-        np.array([index_of[name] for name in hosts.names], dtype=np.intp),
-        np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
-    )
-    lines: list[SimulatedLine] = []
-    priced: dict[str, tuple[int, Options]] = {}  # ranks, with hubs, and options
-    schedules: dict[str, Schedule] = {}
-
-    def add(algo: str, options: Options, hosts_of_ranks: Ranks) -> None:
-        own_fabric = fabric_of_algorithm(network, fabric, algo)
-        cost_at: Callable[[float], float] = SizedCost(model, algo, options, own_fabric, hosts_of_ranks)
-        if model != CONTENTION:
-            pattern = pattern_for(algo, len(hosts_of_ranks), options)
-
-            def cost_at(size_bytes: float) -> float:
-                return closed_form(pattern, own_fabric, size_bytes, model)(hosts_of_ranks)
-
-        lines.append(simulated_line(algo, "job", cost_at, _SAMPLE_SIZES))
-        priced[algo] = len(hosts_of_ranks), replace(options, segments=None)
-
+    order = order_from(network, job.order)
+    fitting: dict[str, tuple[Options, Ranks]] = {}  # and the host of each rank and hub
     # Where interfaces form a BCube, also what uses all of them at once.
     for algo in _CANDIDATES if bcube_of(network) is None else (*_CANDIDATES, *ALL_INTERFACES):
+        options = options_of(own_options(network, algo, ranks), [algo])
         with contextlib.suppress(UsageError):  # ranks that do not fit
-            add(algo, options_of(own_options(network, algo, ranks), [algo]), order)
-    with contextlib.suppress(UsageError):  # links that are no tree
-        tree = tier_tree(fabric_of_algorithm(network, fabric, HUBS), order)
-        add(HUBS, Options(tree=tree), order)
+            pattern_for(algo, ranks, options)
+            fitting[algo] = options, order
+    if has_known_links(of_hubs := fabric_of_algorithm(network, fabric, HUBS)):
+        fitting[HUBS] = Options(tree=tier_tree(of_hubs, order)), order
     hubs: tuple[str, ...] = ()
     for algo in HUB_ALGORITHMS if takes_hubs and hosts.hubs else ():
         with contextlib.suppress(UsageError):  # no hub in each group
             joined = with_hubs(network, fabric, algo, order, Options())
-            add(algo, joined.options, joined.order)
+            fitting[algo] = joined.options, joined.order
             hubs = tuple(fabric.names[host] for host in joined.order[ranks:])
+    candidates = [
+        _candidate(model, algo, options, fabric_of_algorithm(network, fabric, algo), hosts_of_ranks)
+        for algo, (options, hosts_of_ranks) in fitting.items()
+    ]
+    schedules: dict[str, Schedule | None] = {GLOO: None}
     plan = _two_level_plan(job)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         groups, masters, by_masters = plan.groups, masters_of(plan), fabric_of_algorithm(network, fabric, "2lha")
@@ -404,13 +376,24 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
         def cost_of_plan(size_bytes: float) -> float:
             return two_level_cost(groups, masters, AllReduce(by_masters, order, size_bytes, model))
 
-        lines.append(simulated_line("2lha", "job", cost_of_plan, _SAMPLE_SIZES))
+        candidates.append(PricedAlgorithm("2lha", "job", cost_of_plan))
         schedules["2lha"] = schedule_of(plan)
     classes = []
-    for stretch in simulated_envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
+    for stretch in simulated_envelope(fastest_lines(candidates, _SAMPLE_SIZES), _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
-        schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, *priced[algo])
-        classes.append(SizeClass(limit, algo, schedule))
-    has_hubs = any(entry.algo in HUB_ALGORITHMS for entry in classes)
-    return tuple(classes), plan, hubs if has_hubs else ()
+        if algo not in schedules:
+            options, hosts_of_ranks = fitting[algo]
+            schedules[algo] = schedule_for(algo, len(hosts_of_ranks), replace(options, segments=None))
+        classes.append(SizeClass(limit, algo, schedules[algo]))
+    return tuple(classes), plan, hubs if any(entry.algo in HUB_ALGORITHMS for entry in classes) else ()
+
+
+def _candidate(model: str, algo: str, options: Options, fabric: Fabric, order: Ranks) -> PricedAlgorithm:
+    if model == CONTENTION:
+        sized = SizedCost(model, algo, options, fabric, order)
+        busiest_us = sized.prepared(_MAX_SIZE_BYTES).busiest_us(order)
+        return PricedAlgorithm(algo, "job", sized, busiest_us / _MAX_SIZE_BYTES)
+    return PricedAlgorithm(
+        algo, "job", lambda size: cost_by_model(algo, len(order), options, fabric, size, model)(order)
+    )

@@ -250,7 +250,7 @@ class JobRequest(FeatureRequest):
             )
         if self.autotune and (self.backend is None or runner not in ("ssh", "local")):
             raise UsageError("--autotune goes with --backend, and with --runner ssh or local")
-        if self.backend in ("hub", "hub-2l") and runner not in ("ssh", "local"):
+        if self.backend in ("phub", "phub-2l") and runner not in ("ssh", "local"):
             raise UsageError(f"--backend {self.backend} goes with --runner ssh or local, which start the hubs")
         if self.launcher_args is not None and not external:
             raise UsageError(f"--launcher-args: --runner {runner} takes no launcher arguments")

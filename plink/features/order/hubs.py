@@ -65,14 +65,14 @@ def with_hubs(
 
     :param algo: of ``HUB_ALGORITHMS``. :param ranks: shape (N,), the host at each rank. :param hubs: these hosts
         instead of those with role=hub.
-    :raises UsageError: without hubs, or for ``hub-2l`` without one in each group of hosts.
+    :raises UsageError: without hubs, or for ``phub-2l`` without one in each group of hosts.
     """
     hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots] if hubs is None else list(hubs)
     if not hosts:
         raise UsageError(f"{algo} needs a host with role=hub in the hosts file")
     places, weights = hub_processes(*_rates_and_cores(network, fabric, hosts))
     order = np.append(ranks, np.array(hosts)[places])
-    groups = _groups_with_hubs(fabric, order, len(ranks)) if algo == "hub-2l" else None
+    groups = _groups_with_hubs(fabric, order, len(ranks)) if algo == "phub-2l" else None
     segments = options.segments_or(_PRICED_SEGMENTS)
     return WithHubs(order, replace(options, servers=len(places), weights=weights, groups=groups, segments=segments))
 
@@ -86,7 +86,7 @@ def _groups_with_hubs(fabric: Fabric, order: Ranks, ranks: int) -> list[list[int
         if not without:
             return groups
     name = fabric.names[order[without[0][0]]]
-    raise UsageError(f"hub-2l needs a hub in each group of hosts; that of {name} has none")
+    raise UsageError(f"phub-2l needs a hub in each group of hosts; that of {name} has none")
 
 
 def hubs_limited_by_cores(network: Network, fabric: Fabric) -> list[str]:

@@ -77,8 +77,8 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     result = replace(result, rate_gbps=fabric.rate_gbps)
     least = least_time_on(fabric, ranks) if model in (CONTENTION, SIMULATED) else None
     if least is not None:
-        bound_us = round(least.us_per_byte * request.size_bytes, 3)
-        result = replace(result, lower_bound=bound_us, limited_by=least.limited_by)
+        least_us = round(least.us_per_byte * request.size_bytes, 3)
+        result = replace(result, least_time_us=least_us, limited_by=least.limited_by)
     return result if schedule is None else replace(result, schedule=schedule, chunks=schedule.chunks)
 
 

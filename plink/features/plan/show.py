@@ -7,7 +7,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from plink.model.plan import Groups, Masters, Plan
-from plink.model.units import format_bytes, format_least, format_us
+from plink.model.units import format_bytes, format_least_time, format_us
 from plink.terminal.screen import show_table
 
 _MAX_NAMED_HOSTS = 6
@@ -34,8 +34,8 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
     if job_plan.baseline:
         compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())
         console.print(f"compared with: {compared}", markup=False)
-    if job_plan.lower_bound and job_plan.limited_by and job_plan.cost_us is not None:
-        console.print(format_least(job_plan.lower_bound, job_plan.limited_by, job_plan.cost_us), markup=False)
+    if job_plan.least_time_us and job_plan.limited_by and job_plan.cost_us is not None:
+        console.print(format_least_time(job_plan.least_time_us, job_plan.limited_by, job_plan.cost_us), markup=False)
     if job_plan.groups is not None and job_plan.masters is not None:
         columns = ("group", "hosts", "ranks", "global (share)", "global a rank (share)", "local a rank (share)")
         by = job_plan.masters.weights

@@ -6,32 +6,37 @@ Documents: ``plink.plan/1``, for all sizes alike, and ``plink.aggregation/2``.
 import base64
 import hashlib
 import io
+import itertools
 import json
+import lzma
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import UNSET
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.errors import InputError
+from plink.errors import InputError, UsageError
 from plink.model.codec import decode, schema_name
 from plink.model.plan import PLAN, Plan, plan_from_json
-from plink.model.schedule import Schedule, expanded, make_schedule
+from plink.model.schedule import Schedule, expanded, forward_and_reverse, make_schedule
 from plink.model.schedule_file import AggregationFile, SizeClassEntry, schedule_from
 from plink.model.segmentation import SegmentationConfig, segmentation_for_rate
 from plink.model.storage import name_of, read_document
+from plink.model.units import format_bytes
 from plink.runtime.allreduce.secondary_group import differs_from_rank_order
 from plink.runtime.allreduce.subgroup_schedule import subgroup_schedule
 
 SCHEMA = schema_name(AggregationFile)
-# Variables of rank 0: a file, or the text of `Aggregation.to_text`, where the file is not on the host.
+# Variables of rank 0: a file, or where it is not on the host the text of `Aggregation.to_environment`, whose further
+# parts have a number: PLINK_AGGREGATION_1 and so on.
 FILE, TEXT = "PLINK_PLAN", "PLINK_AGGREGATION"
-MAX_TEXT_BYTES = 120_000  # Linux starts no process with a variable of 128 KB
+_MAX_VARIABLE_BYTES = 120_000  # Linux starts no process with a variable of 128 KB
+_MAX_TEXT_BYTES = 1_000_000  # of all, which may have 2 MB together
 _MAX_CHECKED_CELLS = 1 << 25  # ranks times chunks of a schedule's check: 4,096 ranks with as many chunks have half
 _GLOO = "gloo"
 _SEGMENTATION = ("chunk_bytes", "segment_bytes", "segments", "min_segment_bytes")
@@ -131,31 +136,68 @@ class Aggregation:
             "hubs": self.hubs,
             "segmentation": list(astuple(self.segmentation)),
             "classes": [
-                [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
-                for entry in self.classes
+                [
+                    each.up_to_bytes,
+                    each.algo,
+                    *((s.ranks, s.chunks, len(s)) if (s := each.schedule) is not None else ()),
+                ]
+                for each in self.classes
             ],
         }
-        tables = {
-            f"class{k}": np.stack([s.round, s.source, s.target, s.first, s.count, s.copies.astype(np.int32)], axis=1)
-            for k, entry in enumerate(self.classes)
-            if (s := entry.schedule) is not None
-        }
+        tables = {f"class{k}": _packed(s) for k, entry in enumerate(self.classes) if (s := entry.schedule) is not None}
         file = io.BytesIO()
-        np.savez_compressed(file, head=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8), **tables)  # type: ignore[arg-type]
-        return file.getvalue()
+        np.savez(file, head=np.frombuffer(json.dumps(head).encode(), dtype=np.uint8), **tables)  # type: ignore[arg-type]
+        return lzma.compress(file.getvalue())
 
-    def to_text(self) -> str:
-        """Return the serialised form that a launcher passes to rank 0."""
-        return base64.b64encode(self.to_bytes()).decode()
+    def to_environment(self) -> dict[str, str]:
+        """Return the variables by which a launcher passes it to rank 0.
+
+        :raises UsageError: when it is too large for them.
+        """
+        text = base64.b64encode(self.to_bytes()).decode()
+        if len(text) > _MAX_TEXT_BYTES:
+            raise UsageError(
+                f"the schedules for {self.ranks} ranks take {format_bytes(len(text))}, compressed, and travel with the "
+                f"job up to {format_bytes(_MAX_TEXT_BYTES)}; put a plan on the first host and name it: --env "
+                f"{FILE}=PATH --env PLINK_BACKEND=plan"
+            )
+        # An empty part is the last: the job may have been started by a rank of another.
+        starts = range(0, len(text) + _MAX_VARIABLE_BYTES, _MAX_VARIABLE_BYTES)
+        parts = {_text_variable(k): text[start : start + _MAX_VARIABLE_BYTES] for k, start in enumerate(starts)}
+        return {**parts, FILE: ""}
+
+
+def _text_variable(part: int) -> str:
+    return f"{TEXT}_{part}" if part else TEXT
+
+
+def _packed(schedule: Schedule) -> npt.NDArray[np.int32]:
+    """Return a schedule's columns, shape (6, M), as differences of neighbours, of which most are alike.
+
+    Where its second half is the reverse of the first, that is left out: shape (6, M / 2).
+    """
+    columns = _columns(schedule)
+    half = make_schedule(schedule.algo, schedule.ranks, schedule.chunks, columns[:, : len(schedule) // 2].T)
+    is_mirrored = np.array_equal(_columns(forward_and_reverse(half)), columns)
+    return np.diff(_columns(half) if is_mirrored else columns, axis=1, prepend=np.int32(0))
+
+
+def _columns(schedule: Schedule) -> npt.NDArray[np.int32]:
+    s = schedule
+    return np.stack([s.round, s.source, s.target, s.first, s.count, s.copies.astype(np.int32)])
 
 
 def from_bytes(data: bytes) -> Aggregation:
     """Return the aggregation that :meth:`Aggregation.to_bytes` serialised."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+    with np.load(io.BytesIO(lzma.decompress(data)), allow_pickle=False) as file:
         head = json.loads(file["head"].tobytes())
         classes = []
         for k, (limit, algo, *shape) in enumerate(head["classes"]):
-            schedule = make_schedule(algo, shape[0], shape[1], file[f"class{k}"]) if shape else None
+            schedule = None
+            if shape:
+                ranks, chunks, transfers = shape
+                schedule = make_schedule(algo, ranks, chunks, np.cumsum(file[f"class{k}"], axis=1, dtype=np.int32).T)
+                schedule = schedule if len(schedule) == transfers else forward_and_reverse(schedule)
             classes.append(SizeClass(limit, algo, schedule))
     return Aggregation(
         tuple(classes), head["channels"], SegmentationConfig(*head["segmentation"]), head["smallest_bytes"],
@@ -273,7 +315,7 @@ def _check_sums(schedule: Schedule, location: str) -> None:
     source, target = schedule.source[transfer], schedule.target[transfer]
     copies = schedule.copies[transfer]
     ends = np.searchsorted(schedule.round[transfer], np.arange(schedule.rounds + 1))
-    for begin, end in pairwise(ends):
+    for begin, end in itertools.pairwise(ends):
         rows = slice(begin, end)
         sent = state[source[rows], chunk[rows]]
         is_copy, receiver, chunks = copies[rows], target[rows], chunk[rows]
@@ -290,9 +332,10 @@ def aggregation_from_environment() -> Aggregation | None:
 
     :raises InputError: when it cannot be read.
     """
-    path, text = os.environ.get(FILE), os.environ.get(TEXT)
-    if path:
+    if path := os.environ.get(FILE):
         return read_aggregation(path)
+    parts = itertools.takewhile(bool, (os.environ.get(_text_variable(k)) for k in itertools.count()))
+    text = "".join(part or "" for part in parts)
     return from_bytes(base64.b64decode(text, validate=True)) if text else None
 
 

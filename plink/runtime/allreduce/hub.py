@@ -1,4 +1,4 @@
-"""Hub process: a member of the engine's group that contributes zeros, and adds up for the ranks (``--backend hub``).
+"""Hub process: a member of the engine's group that contributes zeros, and adds up for the ranks (``--backend phub``).
 
 ``plink launch`` starts it beside the ranks of the job and ends it with them. It joins a group when rank 0 has made one,
 submits what rank 0 announces, and waits for the next group when that one ends or has lost a member.

@@ -23,12 +23,12 @@ def of_step(step_s: float, folder: Path, hub_gbps: float = 0.9, hubs: int = 1, *
 def test_what_a_step_hides_by_hand(tmp_path: Path) -> None:
     """100 Mbit/s: 25 MB through a hub take 2 s and a sixteenth of it to fill and drain, 2 * 7/8 of that a ring."""
     result = of_step(2.5, tmp_path, overlap=0.9)
-    hub, flat, central = (result.of(algo) for algo in ("hub", "flat", "ps"))
+    hub, flat, central = (result.of(algo) for algo in ("phub", "flat", "ps"))
     assert hub is not None
     assert flat is not None
     assert central is not None
     assert result.forms[0] == hub
-    assert (hub.name, hub.exposed_s, hub.workers) == ("hub on fat-0", 0, 8)
+    assert (hub.name, hub.exposed_s, hub.workers) == ("phub on fat-0", 0, 8)
     assert hub.link.bytes == pytest.approx(SIZE)
     assert (hub.exchange_s, hub.need_gbps) == pytest.approx((2.126, 2.126 / 2.25 * 0.1), rel=1e-3)
     assert flat.link.bytes == pytest.approx(SIZE * 7 / 4)
@@ -40,7 +40,7 @@ def test_what_a_step_hides_by_hand(tmp_path: Path) -> None:
 
 def test_a_narrow_hub_does_not_gain(tmp_path: Path) -> None:
     result = of_step(2.5, tmp_path, hub_gbps=0.1)
-    hub = result.of("hub")
+    hub = result.of("phub")
     assert hub is not None
     assert result.without_hubs is not None
     assert result.forms[0] == result.without_hubs
@@ -49,7 +49,7 @@ def test_a_narrow_hub_does_not_gain(tmp_path: Path) -> None:
 
 def test_as_many_hubs_as_hide_it(tmp_path: Path) -> None:
     """Eight workers of 100 Mbit/s want 800: of hubs of 300 three, and two to hide it in 4 s."""
-    numbers = {step: of_step(step, tmp_path, 0.3, 4).of("hub") for step in (1.0, 4.0)}
+    numbers = {step: of_step(step, tmp_path, 0.3, 4).of("phub") for step in (1.0, 4.0)}
     assert {step: len(form.servers) for step, form in numbers.items() if form} == {1.0: 3, 4.0: 2}
 
 
@@ -71,14 +71,14 @@ def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
     slow, fast = (balance(measured, BalanceRequest(SIZE, step_s)) for step_s in (0.1, 2.5))
     assert (slow.candidates, slow.hubs_stated) == (("fat-0", "fat-1"), False)
     # A rank of a wide host that adds up for all, in slices, is as fast as a hub, and works, too.
-    hub, flat = slow.of("hub"), slow.of("flat")
+    hub, flat = slow.of("phub"), slow.of("flat")
     assert hub is not None
     assert flat is not None
     assert (hub.workers, hub.servers) == (9, ("fat-0",))
     assert hub.exchange_s < 0.6 * flat.exchange_s
     assert (slow.forms[0].algo, slow.forms[0].workers) == ("ps", 10)
     assert fast.without_hubs is not None
-    assert fast.of("hub") is not None
+    assert fast.of("phub") is not None
 
 
 def test_rates_have_to_be_measured(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_money_by_the_hour_and_by_parts(tmp_path: Path) -> None:
         host["price"] = 0.5
     path.write_text(json.dumps(document))
     result = balance(read_network(path), BalanceRequest(SIZE, 2.5))
-    hub, flat = result.of("hub"), result.of("flat")
+    hub, flat = result.of("phub"), result.of("flat")
     assert hub is not None
     assert flat is not None
     assert result.money(hub) == pytest.approx((4.5, 3600 * 8 / 2.5 / 4.5))
@@ -108,5 +108,5 @@ def test_money_by_the_hour_and_by_parts(tmp_path: Path) -> None:
     bought = balance(read_network(path), BalanceRequest(SIZE, 2.5, parts=parts)).stated().to_json()
     assert bought["money"] == "bought"
     first = bought["balance"]["forms"][0]
-    assert (first["form"], first["cost"]) == ("hub on fat-0", pytest.approx(parts.total(8, 1)))
+    assert (first["form"], first["cost"]) == ("phub on fat-0", pytest.approx(parts.total(8, 1)))
     assert first["work_per_money"] == pytest.approx(1000 * 3600 * 8 / 2.5 / parts.total(8, 1))

@@ -42,7 +42,7 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
         ("auto", (), "--backend auto needs a measured network"),
         ("ring", ("--slots", "1"), "--backend needs two ranks or more"),
-        ("hub", ("--autotune",), "--autotune moves masters between ranks: it needs --backend 2lha or flat"),
+        ("phub", ("--autotune",), "--autotune moves masters between ranks: it needs --backend 2lha or flat"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

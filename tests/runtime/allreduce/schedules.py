@@ -12,7 +12,7 @@ def schedules(draw: st.DrawFn, most_ranks: int = 16) -> Schedule:
 
     Without hubs, which are ranks that contribute nothing."""
     ranks = draw(st.integers(2, most_ranks))
-    algo = draw(st.sampled_from(sorted(set(ALGORITHMS) - {"hub", "hub-2l"})))
+    algo = draw(st.sampled_from(sorted(set(ALGORITHMS) - {"phub", "phub-2l"})))
     taken = ALGORITHMS[algo].options
     options = {}
     if "groups" in taken:

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from jsonschema import Draft202012Validator
 
 from benchmarks.aggregation_file import aggregation_to_json
-from plink.errors import InputError
+from plink.errors import InputError, UsageError
 from plink.model.plan import plan_from_json
+from plink.model.schedule import forward_and_reverse, make_schedule
 from plink.model.segmentation import SegmentationConfig
 from plink.model.storage import read_document
 from plink.runtime.allreduce.aggregation import (
@@ -27,6 +28,9 @@ from plink.runtime.allreduce.aggregation import (
     read_aggregation,
 )
 from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.hierarchical import two_level_reduce_scatter
+from solvers.schedules.masters import Weights, equal_chunks
+from solvers.spanning.tier_tree import tree_of
 from tests.runtime.allreduce.thread_ranks import everywhere
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "aggregation.schema.json"
@@ -157,14 +161,61 @@ def test_a_plan_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(set(everywhere(4, lambda rank: complaint(rank, store)))) == 1
 
 
+def test_schedules_of_many_ranks_travel_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 256 ranks in racks whose hosts differ; larger ones in several, and with none that another job left behind."""
+    for variable in (FILE, TEXT, f"{TEXT}_1", f"{TEXT}_2"):
+        monkeypatch.setenv(variable, "")
+    rng = np.random.default_rng(0)
+    ranks, groups = np.arange(256), [each.tolist() for each in np.array_split(rng.permutation(256), 16)]
+    rack = np.argsort(np.concatenate(groups)) // 16
+    rates, unlimited = rng.uniform(5, 15, 256), np.full(256, np.inf)
+    names = [[""] * 256] * 3
+    links = [(unlimited, unlimited), (rates, rates), (rates[:16], rates[:16])]
+    masters = equal_chunks(groups, 2048, Weights(rng.uniform(1, 3, 16), rng.uniform(1, 3, 256)))
+    schedules = {
+        "ring": schedule_for("ring", 256),
+        "2lha": forward_and_reverse(two_level_reduce_scatter(groups, *masters)),
+        "hubs": schedule_for("hubs", 256, Options(tree=tree_of([ranks, ranks, rack], links, names))),
+    }
+    for algo, schedule in schedules.items():
+        aggregation = Aggregation((SizeClass(None, algo, schedule),))
+        variables = aggregation.to_environment()
+        assert sum(map(len, variables.values())) < 120_000
+        monkeypatch.setenv(f"{TEXT}_1", "AAAA")
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        arrived = broadcast_aggregation(dist.HashStore(), 0)
+        assert arrived is not None
+        assert same(arrived, aggregation)
+        assert arrived.fingerprint() == aggregation.fingerprint()
+
+    def disorder(chunks: int) -> Aggregation:
+        source = rng.integers(256, size=chunks)
+        rows = [0 * source, source, (source + rng.integers(1, 256, size=chunks)) % 256, range(chunks), source * 0 + 1]
+        return Aggregation((SizeClass(None, "any", make_schedule("any", 256, chunks, np.stack([*rows, rows[0]], 1))),))
+
+    large = disorder(50_000)
+    variables = large.to_environment()
+    assert len(variables) > 3
+    assert max(map(len, variables.values())) < 1 << 17
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    arrived = broadcast_aggregation(dist.HashStore(), 0)
+    assert arrived is not None
+    assert same(arrived, large)
+    with pytest.raises(UsageError, match="256 ranks"):
+        disorder(500_000).to_environment()
+
+
 def test_what_comes_with_the_job(two_sizes: Aggregation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable of rank 0's, checked like a file."""
     monkeypatch.delenv(FILE, raising=False)
-    monkeypatch.setenv(TEXT, two_sizes.to_text())
+    for name, value in two_sizes.to_environment().items():
+        monkeypatch.setenv(name, value)
     aggregations = broadcast_aggregation(dist.HashStore(), 0)
     assert aggregations is not None
     assert same(aggregations, two_sizes)
-    for wrong in ("#", "AAAA", two_sizes.to_text()[:400]):
+    for wrong in ("#", "AAAA", two_sizes.to_environment()[TEXT][:400]):
         monkeypatch.setenv(TEXT, wrong)
         with pytest.raises(InputError, match="not written by plink"):
             broadcast_aggregation(dist.HashStore(), 0)

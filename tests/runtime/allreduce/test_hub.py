@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce import hub
-from plink.runtime.allreduce.aggregation import TEXT, Aggregation, SizeClass
+from plink.runtime.allreduce.aggregation import Aggregation, SizeClass
 from plink.runtime.allreduce.channel import DataChannel, run_channel
 from plink.runtime.allreduce.program import compile_program
 from plink.runtime.allreduce.segmentation import segment
@@ -27,10 +27,10 @@ DTYPES = (torch.float32, torch.float64, torch.int16, torch.bfloat16)
 
 def hub_environment(ranks: int, hubs: int, weights: Sequence[float] | None = None, **more: Any) -> dict[str, str]:
     """Variables of a job whose all-reduces of all sizes use hubs."""
-    schedule = schedule_for("hub", ranks + hubs, Options(servers=hubs, weights=weights))
+    schedule = schedule_for("phub", ranks + hubs, Options(servers=hubs, weights=weights))
     names = tuple(f"hub-{k} on fat-{k}" for k in range(hubs))
-    aggregation = Aggregation((SizeClass(None, "hub", schedule),), smallest_bytes=1, hubs=names, **more)
-    return {VARIABLE: "hub", TEXT: aggregation.to_text()}
+    aggregation = Aggregation((SizeClass(None, "phub", schedule),), smallest_bytes=1, hubs=names, **more)
+    return {VARIABLE: "phub", **aggregation.to_environment()}
 
 
 def start(
@@ -177,7 +177,7 @@ class CountedReceptions:
 
 
 def test_three_messages_of_each_worker_are_under_way() -> None:
-    schedule, vector = schedule_for("hub", 9, Options(servers=1)), torch.zeros(8 << 20)
+    schedule, vector = schedule_for("phub", 9, Options(servers=1)), torch.zeros(8 << 20)
     cells = segment(len(vector), vector.element_size(), schedule.chunks, SegmentationConfig())
     (steps,) = compile_program(schedule, 8, cells).channels
     transport: Any = CountedReceptions()

@@ -92,7 +92,7 @@ def test_masters_keep_their_shares() -> None:
 
 @pytest.mark.parametrize("hubs", [1, 3])
 def test_some_workers_share_the_sums_of_absent_hubs(hubs: int) -> None:
-    restricted = subgroup_schedule(schedule_for("hub", 8 + hubs, Options(servers=hubs)), [1, 3, 4, 6])
+    restricted = subgroup_schedule(schedule_for("phub", 8 + hubs, Options(servers=hubs)), [1, 3, 4, 6])
     assert restricted is not None
     assert not verify(restricted)
     assert sends(restricted).sum(axis=1).tolist() == [6 * restricted.chunks // 4] * 4

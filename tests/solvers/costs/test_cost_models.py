@@ -44,7 +44,7 @@ def options_for(algo: str, n: int, seed: int) -> Options:
     """Options that fit: groups dealt at random, of whatever sizes."""
     groups = np.random.default_rng(seed).integers(0, max(1, n // 3), n)
     groups_of_ranks = tuple(tuple(int(rank) for rank in np.flatnonzero(groups == g)) for g in np.unique(groups))
-    if algo == "hub-2l":  # each group has one of the hubs, the last ranks
+    if algo == "phub-2l":  # each group has one of the hubs, the last ranks
         groups_of_ranks = tuple(tuple(range(k, n, max(1, n // 3))) for k in range(max(1, n // 3)))
         return Options(segments=1 + seed % 4, groups=groups_of_ranks, servers=len(groups_of_ranks))
     return Options(fan_out=2 + seed % 3, segments=1 + seed % 4, groups=groups_of_ranks)

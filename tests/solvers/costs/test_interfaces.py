@@ -64,7 +64,7 @@ def test_one_interface_each_costs_the_same_to_the_last_bit(algo: str, seed: int)
     plain = with_host_costs(plain, 3.0, 0.2) if seed == 2 else plain
     several = one_each(plain)
     options = Options(groups=[list(range(n // 2)), list(range(n // 2, n))])
-    if algo == "hub-2l":
+    if algo == "phub-2l":
         options = Options(groups=[list(range(0, n, 2)), list(range(1, n, 2))], servers=2)
     pattern, schedule = pattern_for(algo, n, options), schedule_for(algo, n, options)
     orders = [rng.permutation(n), np.sort(rng.integers(0, n, n))]

@@ -270,7 +270,7 @@ def test_servers_that_do_not_fit(options: dict[str, int], culprit: str) -> None:
 @given(st.integers(1, 40), st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_hub_load(workers: int, weights: list[int]) -> None:
     """Workers send the vector once; hubs share it in proportion to their weights, to one of their chunks."""
-    schedule = schedule_for("hub", workers + len(weights), Options(servers=len(weights), weights=weights))
+    schedule = schedule_for("phub", workers + len(weights), Options(servers=len(weights), weights=weights))
     load = np.array(sent(schedule))
     assert load[:workers] == pytest.approx(np.ones(workers))
     shares = np.array(weights) / sum(weights)
@@ -282,7 +282,7 @@ def test_racks_with_hubs_cross_once() -> None:
     """Between racks of four workers and a hub only the hubs' sums travel, whatever the hubs' weights."""
     racks = [[0, 1, 2, 3, 8], [4, 5, 6, 7, 9]]
     for weights in (None, [1.0, 3.0]):
-        schedule = schedule_for("hub-2l", 10, Options(servers=2, groups=racks, weights=weights))
+        schedule = schedule_for("phub-2l", 10, Options(servers=2, groups=racks, weights=weights))
         load = np.array(sent(schedule))
         assert load[:8] == pytest.approx(np.ones(8))
         assert load[8:].sum() == pytest.approx(8 + 2)
@@ -294,12 +294,12 @@ def test_racks_with_hubs_cross_once() -> None:
         (Options(servers=4), "4 hubs of 4 ranks leave no worker"),
         (Options(servers=2, weights=[1.0]), "2 hubs need a weight each"),
         (Options(servers=1, groups=[[0, 1], [2, 3]]), "every group needs a rank"),
-        (Options(servers=1), "hub-2l needs groups"),
+        (Options(servers=1), "phub-2l needs groups"),
     ],
 )
 def test_hubs_that_do_not_fit(options: Options, culprit: str) -> None:
     with pytest.raises(UsageError, match=culprit):
-        schedule_for("hub-2l" if "group" in culprit else "hub", 4, options)
+        schedule_for("phub-2l" if "group" in culprit else "phub", 4, options)
 
 
 RACKS = [[32 * g + i for i in range(32)] for g in range(32)]
@@ -339,8 +339,8 @@ def test_every_name_maps_to_its_generator() -> None:
         "2lha": two_level(groups),
         "flat": flat(8),
         "hubs": forward_and_reverse(hubs_reduce_scatter(star(8))),
-        "hub": forward_and_reverse(hub_reduce_scatter([range(8)], 3)),
-        "hub-2l": forward_and_reverse(hub_reduce_scatter(groups, 3)),
+        "phub": forward_and_reverse(hub_reduce_scatter([range(8)], 3)),
+        "phub-2l": forward_and_reverse(hub_reduce_scatter(groups, 3)),
         "ps": forward_and_reverse(push(8, sharded=False, root=5)),
         "bml": bml(8, 2),
         "multi-ring": multi_ring(8, 2),
@@ -354,7 +354,7 @@ def test_every_name_maps_to_its_generator() -> None:
     }
     assert expected.keys() == ALGORITHMS.keys()
     for algo, schedule in expected.items():
-        own = replace(options, servers=3, segments=None) if algo in ("hub", "hub-2l") else options
+        own = replace(options, servers=3, segments=None) if algo in ("phub", "phub-2l") else options
         assert moves(schedule_for(algo, 8, own)) == moves(schedule)
 
 

@@ -110,7 +110,7 @@ def test_every_algorithm_of_the_catalogue_runs_and_moves_what_it_says(algo: str)
     ranks = 8
     groups = [[0, 1, 2, 6], [3, 4, 5, 7]]
     options = (
-        Options(groups=groups) if algo == "2lha" else Options(groups=groups, servers=2) if algo == "hub-2l" else None
+        Options(groups=groups) if algo == "2lha" else Options(groups=groups, servers=2) if algo == "phub-2l" else None
     )
     schedule = schedule_for(algo, ranks, options)
     order = np.arange(schedule.ranks)

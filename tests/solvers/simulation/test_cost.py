@@ -48,6 +48,18 @@ def test_breakdown_names_the_busiest_link() -> None:
     assert part.to_json()["rounds"] == []
 
 
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "double-binary-tree", "flat", "gloo"])
+@pytest.mark.parametrize("size", [4.0, 1e6, 1e9])
+def test_no_cost_is_below_what_its_busiest_resource_works(algo: str, size: float) -> None:
+    """In slices and out of them; where latency is nothing, a large flat exchange takes no longer."""
+    cost_of = SimulatedCost.of(algo, 8, Options(), fabric(8, GBPS / 2), size)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(8)
+        assert 0 < cost_of.busiest_us(order) <= cost_of(order) * (1 + 1e-9)
+    if (algo, size) == ("flat", 1e9):
+        assert cost_of.busiest_us(order) == pytest.approx(cost_of(order), rel=0.01)
+
+
 def test_cost_on_another_fabric_and_of_another_size() -> None:
     base = SimulatedCost.of("nccl-ring", 8, Options(), fabric(8), SIZE)
     order = np.arange(8)
