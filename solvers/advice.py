@@ -103,7 +103,7 @@ def simulated_line(
     algo: str, family: str, cost_of: Callable[[float], float], sizes_bytes: Sequence[float]
 ) -> SimulatedLine:
     """Return the line through the costs, in microseconds, of two sizes or more, rising, in bytes."""
-    times = tuple(cost_of(size) for size in sizes_bytes)
+    times = tuple(float(f"{cost_of(size):.9g}") for size in sizes_bytes)  # orders that cost the same, do so
     slope = max(0.0, (times[-1] - times[0]) / (sizes_bytes[-1] - sizes_bytes[0]))
     start_us = max(0.0, times[0] - slope * sizes_bytes[0])
     return SimulatedLine(algo, family, start_us, slope, tuple(sizes_bytes), times)
@@ -112,32 +112,41 @@ def simulated_line(
 @dataclass(frozen=True)
 class PricedAlgorithm:
     """Algorithm whose time is simulated where it may be the fastest. ``cost_of``: microseconds of a size in bytes;
-    ``busiest_us_per_byte``: what its busiest resource works for each byte of the vector, 0 where that is not known."""
+    ``busiest_us_per_byte``: what its busiest resource works for each byte of the vector, 0 where that is not known.
+    ``estimate``: what stands where it is not simulated (None: its bound); half of its start counts as a bound, too,
+    as latencies of rounds may overlap."""
 
     algo: str
     family: str
     cost_of: Callable[[float], float]
     busiest_us_per_byte: float = 0.0
+    estimate: CostLine | None = None
 
 
 def fastest_lines(candidates: Sequence[PricedAlgorithm], sizes_bytes: Sequence[float]) -> list[SimulatedLine]:
     """Return each candidate's line, as :func:`simulated_line`, right wherever it is the fastest.
 
     Those whose busiest resource works least come first. Where one of them is faster than a bound of the next candidate,
-    at a size and at those beside it, the bound stands for its time: what its busiest resource works, and no less than
-    at a smaller size.
+    at a size and at those beside it, that one is not simulated, and its time is the estimate, or the bound: what its
+    busiest resource works, and no less than at a smaller size.
     """
     lines: dict[int, SimulatedLine] = {}
+    sizes = np.asarray(sizes_bytes)
     for place in sorted(range(len(candidates)), key=lambda place: candidates[place].busiest_us_per_byte):
-        candidate = candidates[place]
-        times = [candidate.busiest_us_per_byte * size for size in sizes_bytes]
+        candidate, estimate = candidates[place], candidates[place].estimate
+        least = np.maximum(candidate.busiest_us_per_byte * sizes, estimate.start_us / 2 if estimate else 0.0)
+        times = least.copy() if estimate is None else np.maximum([estimate.at(size) for size in sizes_bytes], least)
         for k, size in enumerate(sizes_bytes):
-            times[k:] = np.maximum(times[k:], max(times[: k + 1])).tolist()
+            least[k:] = np.maximum(least[k:], least[: k + 1].max())
             near = slice(max(0, k - 1), k + 2)
-            if not any(np.less(line.times_us[near], times[near]).all() for line in lines.values()):
-                times[k] = candidate.cost_of(size)
-        time_at = dict(zip(sizes_bytes, times, strict=True))
+            if any(np.less(line.times_us[near], least[near]).all() for line in lines.values()):
+                times[k] = max(times[k], least[k])
+            else:
+                times[k] = least[k] = candidate.cost_of(size)
+        time_at = dict(zip(sizes_bytes, times.tolist(), strict=True))
         lines[place] = simulated_line(candidate.algo, candidate.family, time_at.__getitem__, sizes_bytes)
+        if estimate is not None:
+            lines[place] = replace(lines[place], messages=estimate.messages)
     return [lines[place] for place in range(len(candidates))]
 
 

@@ -3,9 +3,10 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,12 @@ from plink.model.units import format_bytes, format_us
 from solvers.advice import (
     CostLine,
     Order,
+    PricedAlgorithm,
     SimulatedLine,
     SizeInterval,
     cost_lines,
     envelope,
+    fastest_lines,
     simulated_envelope,
     simulated_line,
 )
@@ -50,8 +53,8 @@ from solvers.spanning.least_time import LeastTime
 ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
-_CONTENTION_S = 5.0
-_MAX_TRANSFERS = 300_000  # of one line, all sizes together: some 3 s
+_CONTENTION_S = 20.0
+_MAX_TRANSFERS = 300_000  # of one size: some 3 s
 _USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
 _NOTABLE = 1.05  # times as long
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
@@ -234,39 +237,62 @@ def _simulated_lines(
     fast_lines: Sequence[CostLine],
     model: str,
 ) -> list[SimulatedLine]:
-    """Simulate lines, those first that are among the three fastest of most sizes by rounds, as long as there is time.
+    """Simulate, as long as there is time, what may be the fastest, and then all else.
 
-    Under ``contention`` what is very large, or late, stays by rounds. Under ``simulated`` it has no line, nor has what
-    is not among the three fastest of any size; at least one is simulated.
+    Under ``contention`` that goes by what the busiest link works, and what is late has the time by rounds. Under
+    ``simulated`` it goes by times by rounds: what is among the three fastest of some size, those first that are so most
+    often; all else has no line, but one has.
 
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
     sizes, by_rounds, started = _several(_sizes_of(request)), model == CONTENTION, search_clock()
-    ranked = _ranked_by(fast_lines, sizes)
-    limit_s = _CONTENTION_S if by_rounds else _SIMULATION_S
+    limit_s = _SIMULATION_S
+    candidates: list[PricedAlgorithm] = []
     lines: list[SimulatedLine] = []
-    late, failure = 0, None
-    for fast in [*ranked, *(line for line in fast_lines if by_rounds and line not in ranked)]:
-        cost_of = cast(Callable[[float], float], fast.at)
-        is_late = search_clock() > started + limit_s and (by_rounds or bool(lines))
-        late += is_late
-        if is_late and not by_rounds:
+    sized_costs: dict[CostLine, SizedCost] = {}  # of the candidates, in their order
+    late: set[CostLine] = set()
+    failure = None
+
+    @cache
+    def cost_of(fast: CostLine, size_bytes: float) -> float:
+        sized = sized_costs[fast]
+        if search_clock() > started + limit_s or sized.prepared(size_bytes).transfers > _MAX_TRANSFERS:
+            late.add(fast)
+            return fast.at(size_bytes)
+        return sized(size_bytes)
+
+    for fast in fast_lines if by_rounds else _ranked_by(fast_lines, sizes):
+        if not by_rounds and lines and search_clock() > started + limit_s:
+            late.add(fast)
             continue
         try:
-            if not is_late:
-                order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
-                sized = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
-                if not by_rounds or sum(sized.prepared(size).transfers for size in sizes) <= _MAX_TRANSFERS:
-                    cost_of = sized
-            line = simulated_line(fast.algo, fast.family, cost_of, sizes)
-            lines.append(replace(line, messages=fast.messages))
+            order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
+            sized = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
+            if by_rounds:
+                busiest, sized_costs[fast] = sized.prepared(sizes[-1]).busiest_us(order) / sizes[-1], sized
+                candidates.append(PricedAlgorithm(fast.algo, fast.family, partial(cost_of, fast), busiest, fast))
+            else:
+                line = simulated_line(fast.algo, fast.family, sized, sizes)
+                lines.append(replace(line, messages=fast.messages))
         except NoAnswer as error:  # too large, or it takes too long
             failure = error
+    if by_rounds:
+        lines = fastest_lines(candidates, sizes)
+        largest = sizes[-1]
+        quickest_first = sorted(enumerate(sized_costs.items()), key=lambda each: each[1][1].prepared(largest).transfers)
+        for k, (fast, _) in quickest_first:
+            times = dict(zip(sizes, lines[k].times_us, strict=True))
+            for size in sizes:
+                if search_clock() > started + _CONTENTION_S:
+                    late.add(fast)
+                    break
+                times[size] = cost_of(fast, size)
+            lines[k] = replace(simulated_line(fast.algo, fast.family, times.__getitem__, sizes), messages=fast.messages)
     if failure is not None and not lines:
         raise failure
     if late:
         outcome = "counted round by round" if by_rounds else "left out"
-        _log.info("%d costs are %s: simulating the other %d took %.0f s", late, outcome, len(lines), limit_s)
+        _log.info("%d costs are %s: simulating others took %.0f s", len(late), outcome, search_clock() - started)
     return lines
 
 

@@ -1,5 +1,6 @@
 """Advice by size: every cost is that of its size."""
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -41,3 +42,25 @@ def test_messages_that_take_no_time_are_said_where_they_decide(
     for algo in ("flat", "recursive-doubling"):  # what it says is what a network with that overhead has
         [stated_us] = re.findall(rf"{algo} (?:would take )?([\d.]+) us", messages[0])
         assert float(stated_us) == pytest.approx(timed.best(1e3, algo).at(1e3), rel=0.05)
+
+
+def test_a_slow_machine_gives_the_advice_of_a_quick_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What may be the fastest is simulated first; by rounds hubs take twice what they do."""
+    made = network_of_cloud(three_tier(24, 1), 1, shared_links=True)
+    flows = [
+        {"from": f"host{a}", "to": f"host{b}", "gbps": 2.5 if 0 in (a, b) else 10.0, "both_ways": False}
+        for a, b in zip(range(24), [*range(1, 24), 0], strict=True)
+    ]
+    network = replace(made, details=details_from(keys_of(made) | {"host_flows": flows}))
+    advised = []
+    for later_s in (0.0, 10.0):
+        times = itertools.chain([0.0] * 3, itertools.repeat(later_s))
+        monkeypatch.setattr("plink.features.advise.run.search_clock", times.__next__)
+        advised.append(plink.advise(network, plink.AdviseRequest(1e3, 256e6)))
+    quick, slow = advised
+    assert quick.best(256e6).algo == "hubs"
+    assert [(each.line.algo, each.to_bytes) for each in slow.stretches] == [
+        (each.line.algo, pytest.approx(each.to_bytes)) for each in quick.stretches
+    ]
+    cost_us = plink.cost(network, None, plink.CostRequest("hubs", 256e6, "contention")).cost_us
+    assert slow.best(256e6).at(256e6) == pytest.approx(cost_us)
