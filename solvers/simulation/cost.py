@@ -130,7 +130,7 @@ class SteadyRing:
 @dataclass(frozen=True)
 class SimulatedCost:
     """Cost function of an algorithm by simulation: the simulated time, microseconds, of an order (the host at each
-    rank, shape (N,)).
+    rank, shape (N,)). Times are kept, for searches come back to their orders.
 
     ``parts``: what the algorithm is made of, as (weight, name, job); each is simulated by itself, and their times are
     weighted. A ring of more than 256 ranks is no job but a :class:`SteadyRing`. A :class:`Pattern` is priced by the
@@ -142,6 +142,7 @@ class SimulatedCost:
     fabric: Fabric
     size_bytes: float
     options: Options = field(default_factory=Options)
+    _times_us: dict[bytes, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @classmethod
     def of(
@@ -170,7 +171,10 @@ class SimulatedCost:
         :raises UsageError: for a size that is not positive. :raises NoAnswer: for an order that uses a pair which was
             not measured, or a collective that does not end.
         """
-        return sum(weight * cost_us for weight, _, cost_us in self.part_costs(order))
+        key = order.astype(np.intp).tobytes()
+        if key not in self._times_us:
+            self._times_us[key] = sum(weight * cost_us for weight, _, cost_us in self.part_costs(order))
+        return self._times_us[key]
 
     @property
     def is_closed_form(self) -> bool:

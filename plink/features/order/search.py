@@ -176,7 +176,9 @@ def solve(
         )
         orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
         simulation_started = search_clock()
-        stated_cost = replace(accurate_cost, fabric=_without_guesses(task.fabric, data, data.all_us))
+        stated_cost, fabric = accurate_cost, _without_guesses(task.fabric, data, data.all_us)
+        if not np.array_equal(fabric.rtt_us, accurate_cost.fabric.rtt_us):
+            stated_cost = replace(accurate_cost, fabric=fabric)
         choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
         proven_by_rounds = request.prove and result.is_optimal
         # What an accurate cost executes has limits of pairs, too.

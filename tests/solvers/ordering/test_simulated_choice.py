@@ -9,7 +9,7 @@ from plink.errors import NoAnswer
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.cross_validation import ValidatedGain
-from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, SearchBudget
 from solvers.ordering.simulated_choice import (
     MAX_CANDIDATES,
     SimulatedChoice,
@@ -99,6 +99,25 @@ def test_fastest_simulated_order_wins() -> None:
     assert (choice.result.lower_bound, choice.result.bound_by, choice.result.metrics) == (None, None, {})
     assert (choice.simulated, choice.candidates, choice.search_model) == (3, 3, "contention")
     assert choice.result.cost < choice.result.random_median
+
+
+def test_no_order_is_simulated_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where candidates were improved before, nor to state what was chosen; on another fabric all are anew."""
+    seen: list[bytes] = []
+    part_costs = SimulatedCost.part_costs
+
+    def counted(self: SimulatedCost, order: Order) -> list[tuple[float, str, float]]:
+        seen.append(order.tobytes())
+        return part_costs(self, order)
+
+    monkeypatch.setattr(SimulatedCost, "part_costs", counted)
+    task = problem("halving-doubling")
+    cost_of = simulated(task)
+    orders = improved_candidates(task, [task.baseline, np.arange(N)], cost_of, 0, lambda: True)
+    choice = choose_by_simulation(task, result_of(task.baseline), orders, (cost_of, cost_of), 0, lambda: True)
+    assert len(seen) == len(set(seen)) > len(orders)
+    slower = replace(cost_of, fabric=replace(task.fabric, rtt_us=3 * task.fabric.rtt_us))
+    assert slower(choice.result.order) > cost_of(choice.result.order)
 
 
 def test_timeout_still_simulates_result_and_baseline() -> None:
