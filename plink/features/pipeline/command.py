@@ -33,7 +33,7 @@ from plink.records.runs import run_named
 from plink.terminal.inputs import network_from
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines, progress, say, say_read, write_result
+from plink.terminal.screen import print_json, print_lines, print_result, progress, say, say_read, write_result
 
 if TYPE_CHECKING:
     from plink.model.pipeline.plan import PipelinePlan
@@ -170,10 +170,7 @@ def show(plan_file: _PlanFile = None, as_json: Json = False) -> None:
     Example: plink pipeline show pipeline.json
     """
     plan, _ = _plan_from(plan_file)
-    if as_json:
-        print_json(plan.to_json())
-    else:
-        print_lines(*plan_lines(plan), *timeline_lines(plan))
+    print_result(plan, as_json, lambda: print_lines(*plan_lines(plan), *timeline_lines(plan)))
 
 
 @app.command()
@@ -262,10 +259,7 @@ def simulate(
         drawn = pipeline_timeline(plan, simulated.timeline, simulated.document.minibatch_s, PAPER)
         write_picture(drawn, picture)
         say(f"timeline -> {picture}")
-    if as_json:
-        print_json(simulated.document.to_json())
-    else:
-        print_lines(*simulation_lines(plan, simulated.document))
+    print_result(simulated.document, as_json, lambda: print_lines(*simulation_lines(plan, simulated.document)))
 
 
 @app.command()
@@ -324,10 +318,7 @@ def assess(
     assessment = plink.assess_pipeline(plan, folder)
     if trace is not None:
         _write_trace(trace, plan, {"measured": measured_timeline(plan, folder)})
-    if as_json:
-        print_json(assessment.to_json())
-    else:
-        print_lines(*assessment_lines(assessment))
+    print_result(assessment, as_json, lambda: print_lines(*assessment_lines(assessment)))
 
 
 @app.command(context_settings=_ARGUMENTS_LAST)
@@ -348,10 +339,7 @@ def train(
     """
     plan, location = _plan_from(plan_file)
     training = plink.train_pipeline(program, plan, args or [], request, location, say)
-    if as_json:
-        print_json(training.to_json())
-    else:
-        print_lines(*training_lines(training))
+    print_result(training, as_json, lambda: print_lines(*training_lines(training)))
 
 
 def _profile_from(path: Path | None) -> "ModelProfile":

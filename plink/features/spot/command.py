@@ -28,7 +28,7 @@ from plink.records import workspace
 from plink.records.runs import run_named
 from plink.terminal.elastic_runs import RunId, history_from, live_job
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, progress, say, say_error
+from plink.terminal.screen import print_result, progress, say, say_error
 from runners.spot.status import runs_with_instances
 
 if TYPE_CHECKING:
@@ -113,10 +113,7 @@ def read(
         if str(output) == STANDARD:
             return
         say(f"prices -> {output}")
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_markets(document)
+    print_result(document, as_json, lambda: show_markets(document))
 
 
 @app.command()
@@ -138,10 +135,7 @@ def odds(
     """
     histories = _histories(prices)
     document = plink.spot_odds(histories, None if market is None else plink.read_market_file(market), request)
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_odds(document)
+    print_result(document, as_json, lambda: show_odds(document))
 
 
 @app.command()
@@ -180,10 +174,7 @@ def simulate(
 
         write_picture(picture_of(simulate_one_job(market_file, histories, request), PAPER), picture)
         say(f"picture -> {picture}")
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_simulation(document)
+    print_result(document, as_json, lambda: show_simulation(document))
 
 
 @app.command()
@@ -206,10 +197,7 @@ def advise(
     """
     market_file, histories = plink.read_market_file(market), _priced_histories(prices)
     document = plink.advise_spot(market_file, histories, request, None if run is None else history_from(run))
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_advice(document)
+    print_result(document, as_json, lambda: show_advice(document))
 
 
 @app.command()
@@ -294,10 +282,7 @@ def status(run: RunId, as_json: Json = False) -> None:
     Example: plink spot status last
     """
     document = plink.spot_status(workspace.RUNS / run_named(workspace.RUNS, run).id)
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_rented(document)
+    print_result(document, as_json, lambda: show_rented(document))
 
 
 @app.command()
