@@ -9,10 +9,9 @@ import json
 import math
 import threading
 import typing
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, ClassVar, Literal
+from typing import Annotated, BinaryIO, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +19,7 @@ from msgspec import Meta
 from plink.errors import InputError, PlinkError
 from plink.model.codec import convert
 from plink.model.elastic.fields import UpdateCounts
-from plink.model.storage import JsonObject
+from plink.model.storage import JsonObject, json_lines
 from plink.model.types import Quantity
 
 SCHEMA = "plink.elastic-log/1"
@@ -252,7 +251,7 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     :raises InputError: when it cannot be read, tells nothing, is of another schema, or a line is none of its lines.
     """
     entries: list[Entry] = []
-    for number, line in _lines(Path(path)):
+    for number, line in json_lines(Path(path), _MAX_LINE_BYTES):
         location = f"{path}:{number}"
         if number == 1 and line.get("schema", SCHEMA) != SCHEMA:
             raise InputError(location, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
@@ -264,24 +263,3 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), 1):
-                try:
-                    line = json.loads(text, parse_constant=_refuse)
-                except (ValueError, RecursionError):
-                    if not text.endswith("\n") and len(text) < _MAX_LINE_BYTES:
-                        return  # the run ended in the middle of it
-                    line = None
-                if not isinstance(line, dict):
-                    raise InputError(f"{path}:{number}", "no JSON object")
-                yield number, line
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), getattr(error, "strerror", None) or "not a text file") from None
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
