@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,6 +22,8 @@ from plink.features.spot.request import (
 )
 from plink.features.spot.show import show_advice, show_markets, show_odds, show_simulation
 from plink.model.request import typed_words
+from plink.model.spot.price_files import Histories
+from plink.model.spot.results import SpotStatus
 from plink.model.storage import STANDARD, check_apart, check_writable
 from plink.pictures import PAPER, check_picture, write_picture
 from plink.records import workspace
@@ -30,10 +32,6 @@ from plink.terminal.elastic_runs import RunId, history_from, live_job
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_result, progress, say, say_error
 from runners.spot.status import runs_with_instances
-
-if TYPE_CHECKING:
-    from plink.model.spot.price_files import Histories
-    from plink.model.spot.results import SpotStatus
 
 # The same in all commands: MARKET comes first, histories are behind --prices. Some work without one of them.
 _MARKET = typer.Argument(
@@ -55,7 +53,7 @@ def spot() -> None:
     """
 
 
-def _histories(files: Sequence[Path]) -> "Histories":
+def _histories(files: Sequence[Path]) -> Histories:
     """Read price and availability histories; say what was left out."""
     histories = plink.read_spot_histories(files)
     for note in histories.notes:
@@ -63,7 +61,7 @@ def _histories(files: Sequence[Path]) -> "Histories":
     return histories
 
 
-def _priced_histories(files: Sequence[Path]) -> "Histories":
+def _priced_histories(files: Sequence[Path]) -> Histories:
     """Read histories. :raises InputError: when there are availability histories only."""
     histories = _histories(files)
     if not histories.prices:
@@ -249,7 +247,7 @@ def _drive(run: str, request: SpotDriveRequest, is_supervised: bool = False) -> 
     latest: SpotStatus | None = None
     show_at = 0.0
 
-    def show(status: "SpotStatus") -> None:
+    def show(status: SpotStatus) -> None:
         nonlocal latest, show_at
         latest = status
         if time.monotonic() >= show_at:
