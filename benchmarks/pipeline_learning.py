@@ -92,7 +92,15 @@ def plan_of(way: Way, items: int) -> PipelinePlan:
     boundaries = tuple(StageBoundary(bound - 1, 64, 64) for bound in bounds[1:-1])
     hosts = Hosts((Host("here", "127.0.0.1", slots=count),))
     accumulate = ACCUMULATE if way.kind == "2bw" else 1
-    return PipelinePlan(way.kind, items, hosts, stages, boundaries, accumulate, way.vertical_sync)
+    return PipelinePlan(
+        kind=way.kind,
+        minibatch=items,
+        host_entries=hosts.entries(),
+        stages=stages,
+        boundaries=boundaries,
+        accumulate=accumulate,
+        vertical_sync=way.vertical_sync,
+    )
 
 
 def app_of(name: str, way: Way, seed: int, rate: float) -> LearningApp:

@@ -226,7 +226,7 @@ def placement() -> dict[str, Any]:
         randoms = []
         for _ in range(10):
             hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in rng.permutation(16)[: plan.ranks].tolist()))
-            randoms.append(simulated_s(replace(plan, hosts=hosts), slow, fabric))
+            randoms.append(simulated_s(structs.replace(plan, host_entries=hosts.entries()), slow, fabric))
         unmeasured = MeasuredHosts.even(
             Hosts(tuple(Host(h, h) for h in fabric.names)), (NetworkLevel(16, _LAB_GBPS * 1.25e8),)
         )

@@ -10,7 +10,7 @@ import inspect
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict, get_args, get_type_hints, is_typeddict
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -68,8 +68,7 @@ def documents() -> dict[str, type]:
     kinds = {}
     for module in pkgutil.walk_packages(plink.model.__path__, "plink.model."):
         for kind in vars(importlib.import_module(module.name)).values():
-            is_document = is_typeddict(kind) and kind.__name__.endswith("Document")
-            is_document |= isinstance(kind, type) and issubclass(kind, Document) and kind is not Document
+            is_document = isinstance(kind, type) and issubclass(kind, Document) and kind is not Document
             if is_document and kind.__module__ == module.name:
                 kinds[schema_name(kind).removeprefix("plink.").partition("/")[0]] = kind
     return kinds
@@ -102,7 +101,7 @@ def schema_of(name: str, kind: type) -> dict[str, Any]:
 
 def _used_by(hint: Any) -> Iterator[type]:
     """Yield the classes with fields that a type is made of, itself included."""
-    has_fields = is_typeddict(hint) or (isinstance(hint, type) and issubclass(hint, msgspec.Struct))
+    has_fields = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
     if has_fields:
         yield hint
     for part in (*get_args(hint), *(get_type_hints(hint, include_extras=True).values() if has_fields else ())):
@@ -111,32 +110,29 @@ def _used_by(hint: Any) -> Iterator[type]:
 
 def _describe(definition: dict[str, Any], kind: type) -> None:
     """Give a class's properties the sequence and the descriptions of its fields; its own is that of its users."""
-    names = {} if is_typeddict(kind) else {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
     about = {"schema": "Kind and version of this file."}
     about |= {names.get(field, field): text for field, text in _texts(kind).items()}
     properties = definition["properties"]
-    keys = kind.__annotations__ if is_typeddict(kind) else properties
     definition["properties"] = {
-        key: properties[key] | ({"description": about[key]} if key in about else {}) for key in keys
+        key: properties[key] | ({"description": about[key]} if key in about else {}) for key in properties
     }
-    definition["required"] = [key for key in keys if key in definition["required"]]
+    definition["required"] = [key for key in properties if key in definition["required"]]
     definition.pop("title", None)
     if not definition["required"]:
         del definition["required"]
 
 
 def _texts(kind: type) -> dict[str, str]:
-    """Return the text below each field of a class statement, and of those that it inherits; none for ``X =
-    TypedDict(...)``, whose fields are described in their annotations."""
-    try:
-        (statement,) = ast.parse(inspect.getsource(kind)).body
-    except (OSError, TypeError):
+    """Return the text below each field of a class statement, and of those that it inherits."""
+    if kind is msgspec.Struct:
         return {}
+    (statement,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(statement, ast.ClassDef)
     texts: dict[str, str] = {}
     for base in statement.bases:
         parent = getattr(inspect.getmodule(kind), base.id) if isinstance(base, ast.Name) else None
-        texts |= {} if parent is None or parent is TypedDict else _texts(parent)
+        texts |= {} if parent is None else _texts(parent)
     field = ""
     for line in statement.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints, is_typeddict, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -66,9 +66,6 @@ def convert(kind: Any, value: object, location: str, key: str = "") -> Any:
 @cache
 def schema_name(kind: Any) -> str:
     """Return the value of a document's key ``schema``, like ``plink.order/1``."""
-    if is_typeddict(kind):
-        name: str = get_args(get_type_hints(kind)["schema"])[0]
-        return name
     tag: str = kind.__struct_config__.tag
     return tag
 

@@ -2,6 +2,7 @@
 what is computed of one (``plink.verification/1``, ``plink.count/1``)."""
 
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -213,34 +214,13 @@ def _rounds(rows: list[ScheduledTransfer], after: list[list[int] | None], locati
     if rounds or any(line is None for line in after):
         m = next(m for m, row in enumerate(rows) if (row.round is UNSET if rounds else row.after is None))
         raise InputError(f"{location}: transfers[{m}]", "give `round` in all transfers, or `after` in all of them")
-    levels = [-1] * len(rows)
-    unmet = [len(line) for line in waits]
-    unlocks: list[list[int]] = [[] for _ in rows]
-    for m, line in enumerate(waits):
-        for k in line:
-            unlocks[k].append(m)
-    free = [m for m, number in enumerate(unmet) if number == 0]
-    while free:
-        m = free.pop()
-        levels[m] = 1 + max((levels[k] for k in waits[m]), default=-1)
-        for follower in unlocks[m]:
-            unmet[follower] -= 1
-            if unmet[follower] == 0:
-                free.append(follower)
-    if -1 in levels:
-        cycle = _cycle(waits, levels)
-        names = [f"transfers[{m}]" for m in cycle]
+    levels = [0] * len(rows)
+    try:
+        for m in TopologicalSorter(dict(enumerate(waits))).static_order():
+            levels[m] = 1 + max((levels[k] for k in waits[m]), default=-1)
+    except CycleError as error:
+        names = [f"transfers[{m}]" for m in reversed(error.args[1][1:])]
         shown = names if len(names) <= _MAX_LISTED_TRANSFERS else [*names[:_MAX_LISTED_TRANSFERS], "..."]
-        raise InputError(f"{location}: {names[0]}", f"waits for itself: {' after '.join([*shown, names[0]])}")
+        reason = f"waits for itself: {' after '.join([*shown, names[0]])}"
+        raise InputError(f"{location}: {names[0]}", reason) from None
     return levels
-
-
-def _cycle(waits: list[list[int]], levels: list[int]) -> list[int]:
-    """Return transfers that wait for each other in a cycle."""
-    path: dict[int, None] = {}
-    step = levels.index(-1)
-    while step not in path:
-        path[step] = None
-        step = next(k for k in waits[step] if levels[k] == -1)
-    steps = list(path)
-    return steps[steps.index(step) :]

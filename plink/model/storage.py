@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,6 +35,7 @@ STANDARD = "-"
 _MAX_INLINE_ITEMS = 16  # numbers or names that fit on the line of what they belong to
 MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
 _READ_BYTES = 1 << 20
+_MAX_LINE_CHARS = 1 << 28  # of a line of a log
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
 _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 
@@ -163,6 +164,27 @@ def json_values(text: str, location: str) -> list[Any]:
     except ValueError as error:
         raise InputError(location, f"not JSON: {error}") from None
     return values
+
+
+def json_lines(path: Path, max_chars: int = _MAX_LINE_CHARS) -> Iterator[tuple[int, JsonObject]]:
+    """Yield the number and the object of each line of a log, without a last line that was cut off.
+
+    :param max_chars: of a line. :raises InputError: when it cannot be read, or naming the line that is no JSON object.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, text in enumerate(iter(lambda: file.readline(max_chars), ""), 1):
+                try:
+                    line = json.loads(text, parse_constant=_refuse_constant)
+                except (ValueError, RecursionError):
+                    if not text.endswith("\n") and len(text) < max_chars:
+                        return  # the job ended in the middle of it
+                    line = None
+                if not isinstance(line, dict):
+                    raise InputError(f"{path}:{number}", "no JSON object")
+                yield number, line
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), getattr(error, "strerror", None) or "not a text file") from None
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -8,11 +8,9 @@ versions may tell more.
 import json
 import math
 import threading
-import typing
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, ClassVar, Literal
+from typing import Annotated, BinaryIO, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -20,7 +18,7 @@ from msgspec import Meta
 from plink.errors import InputError, PlinkError
 from plink.model.codec import convert
 from plink.model.elastic.fields import UpdateCounts
-from plink.model.storage import JsonObject
+from plink.model.storage import JsonObject, json_lines
 from plink.model.types import Quantity
 
 SCHEMA = "plink.elastic-log/1"
@@ -36,12 +34,19 @@ HostEventName = Literal["joined", "warned", "left", "failed", "released"]
 
 
 @dataclass(frozen=True)
-class HostEvent:
+class Entry:
+    """Line of a log, written ``at`` seconds since the run began."""
+
+    what: ClassVar[str]
+    at: Quantity
+
+
+@dataclass(frozen=True)
+class HostEvent(Entry):
     """A host joined, left or was warned. ``number``: of its joining, never reused; ``price``: money per hour;
     ``seconds``: the grace period of a warning."""
 
     what: ClassVar[str] = "host"
-    at: Quantity
     host: str
     number: Total
     tier: Tier
@@ -53,23 +58,21 @@ class HostEvent:
 
 
 @dataclass(frozen=True)
-class StageChange:
+class StageChange(Entry):
     """The stage that begins (Harlap thesis, 4.2.2)."""
 
     what: ClassVar[str] = "stage"
-    at: Quantity
     stage: Literal[1, 2, 3]
     why: str = ""
 
 
 @dataclass(frozen=True)
-class Iteration:
+class Iteration(Entry):
     """An iteration ended after ``seconds``; all workers have reached ``clock``. ``work``: seconds that a host's workers
     computed and waited for others, and their steps, by host. ``moved``: the share of the work that workers did for
     others; ``help``: by host which share of its work workers of which hosts did for it."""
 
     what: ClassVar[str] = "iteration"
-    at: Quantity
     iteration: Total
     seconds: Quantity
     stage: Literal[1, 2, 3]
@@ -82,33 +85,30 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class ActionLogEntry:
+class ActionLogEntry(Entry):
     """An action of the controller, as the decisions of ``solvers/elastic`` name it."""
 
     what: ClassVar[str] = "action"
-    at: Quantity
     action: str
     why: str = ""
 
 
 @dataclass(frozen=True)
-class RollBackLogEntry:
+class RollBackLogEntry(Entry):
     """A roll-back to ``clock``; ``redone``: how many clocks it undid."""
 
     what: ClassVar[str] = "rolled back"
-    at: Quantity
     clock: Total
     generation: Total
     redone: Total
 
 
 @dataclass(frozen=True)
-class ControllerEvent:
+class ControllerEvent(Entry):
     """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
     ``speed``; ``shards``: of the data; ``optimisers``: whether tables have some; ``divergence``: its bound."""
 
     what: ClassVar[str] = "controller"
-    at: Quantity
     event: Literal["started", "restarted"]
     why: str = ""
     rule: str | None = None
@@ -119,22 +119,20 @@ class ControllerEvent:
 
 
 @dataclass(frozen=True)
-class CheckpointLogEntry:
+class CheckpointLogEntry(Entry):
     """A checkpoint of a clock was written."""
 
     what: ClassVar[str] = "checkpoint"
-    at: Quantity
     clock: Total
     seconds: Quantity
     bytes: Total
 
 
 @dataclass(frozen=True)
-class TrafficLogEntry:
+class TrafficLogEntry(Entry):
     """Bytes that a host has sent and received so far; ``updates``: of asynchronous workers, applied and dropped."""
 
     what: ClassVar[str] = "traffic"
-    at: Quantity
     host: str
     sent: Total
     received: Total
@@ -142,41 +140,27 @@ class TrafficLogEntry:
 
 
 @dataclass(frozen=True)
-class ReplicationLogEntry:
+class ReplicationLogEntry(Entry):
     """Rounds of replication, and bytes pushed in them, since the last such entry; the largest distance so far of the
     parameters to replicas, 0 where it is not bounded."""
 
     what: ClassVar[str] = "replication"
-    at: Quantity
     rounds: Total
     bytes: Total
     largest_distance: Quantity = 0.0
 
 
 @dataclass(frozen=True)
-class EndLogEntry:
+class EndLogEntry(Entry):
     """The run ended. ``code``: plink's exit code."""
 
     what: ClassVar[str] = "end"
-    at: Quantity
     seconds: Quantity
     code: int
     why: str = ""
 
 
-Entry = (
-    HostEvent
-    | StageChange
-    | Iteration
-    | ActionLogEntry
-    | RollBackLogEntry
-    | ControllerEvent
-    | CheckpointLogEntry
-    | TrafficLogEntry
-    | ReplicationLogEntry
-    | EndLogEntry
-)
-KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
+KINDS = {kind.what: kind for kind in Entry.__subclasses__()}
 
 
 class ElasticLog:
@@ -252,7 +236,7 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     :raises InputError: when it cannot be read, tells nothing, is of another schema, or a line is none of its lines.
     """
     entries: list[Entry] = []
-    for number, line in _lines(Path(path)):
+    for number, line in json_lines(Path(path), _MAX_LINE_BYTES):
         location = f"{path}:{number}"
         if number == 1 and line.get("schema", SCHEMA) != SCHEMA:
             raise InputError(location, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
@@ -264,24 +248,3 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), 1):
-                try:
-                    line = json.loads(text, parse_constant=_refuse)
-                except (ValueError, RecursionError):
-                    if not text.endswith("\n") and len(text) < _MAX_LINE_BYTES:
-                        return  # the run ended in the middle of it
-                    line = None
-                if not isinstance(line, dict):
-                    raise InputError(f"{path}:{number}", "no JSON object")
-                yield number, line
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), getattr(error, "strerror", None) or "not a text file") from None
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plink.errors import printable
+from plink.model.document import Document
 from plink.model.storage import STANDARD, write_document
 from plink.model.units import format_us
 from plink.records import workspace
@@ -50,6 +51,14 @@ def say_read(path: Path) -> None:
 def print_json(document: dict[str, Any]) -> None:
     """Print a JSON document on standard output."""
     write_document(STANDARD, document)
+
+
+def print_result(document: Document, as_json: bool, show: Callable[[], None]) -> None:
+    """Print a result as JSON, or have ``show`` print it for people."""
+    if as_json:
+        print_json(document.to_json())
+    else:
+        show()
 
 
 def show_table(

@@ -18,6 +18,7 @@ from msgspec import Meta
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.codec import convert
 from plink.model.schedule import Schedule, forward_and_reverse
+from plink.model.storage import JsonObject, json_lines
 from solvers.autotune.observed import MasterAssignment, ObservedTraffic
 from solvers.autotune.trajectory import (
     WAIT,
@@ -38,7 +39,6 @@ from solvers.schedules.hierarchical import two_level_reduce_scatter
 
 SCHEMA = "plink.autotune/1"
 NAME = "autotune.jsonl"
-_MAX_LINE_CHARS = 1 << 28
 RankId = Annotated[int, Meta(ge=0, lt=1 << 20)]
 Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Figure = Annotated[float, Meta(ge=0, lt=1 << 62)]
@@ -131,9 +131,8 @@ def read_log(
 
     :raises InputError: naming the invalid line.
     """
-    lines = _lines(path)
-    location = f"{path}: line 1"
-    head = next(lines, None)
+    lines, location = json_lines(path), f"{path}:1"
+    _, head = next(lines, (1, None))
     if head is None or head.get("schema") != SCHEMA:
         raise InputError(location, f"not the first line of an Autotune log ({SCHEMA})")
     settings = convert(AutotuneSettings, head.get("settings"), location, "settings")
@@ -147,32 +146,15 @@ def read_log(
 
 
 def _stretches(
-    path: Path, lines: Iterator[dict[str, Any]], ranks: int
+    path: Path, lines: Iterator[tuple[int, JsonObject]], ranks: int
 ) -> Iterator[tuple[dict[str, Any], ObservedInterval]]:
-    for number, line in enumerate(lines, 2):
-        location = f"{path}: line {number}"
+    for number, line in lines:
+        location = f"{path}:{number}"
         convert(float, line.get("at_s", 0.0), location, "at_s")
         try:
             yield line, stretch_from(line, ranks, location)
         except UsageError as error:
             raise InputError(location, str(error)) from None
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open() as file:
-            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_CHARS), ""), 1):
-                if not text.endswith("\n"):
-                    return  # the job ended in the middle of it
-                try:
-                    line = json.loads(text)
-                except (ValueError, RecursionError):
-                    line = None
-                if not isinstance(line, dict):
-                    raise InputError(f"{path}: line {number}", "no JSON object")
-                yield line
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(path), getattr(error, "strerror", None) or "not a text file") from None
 
 
 class Daemon:

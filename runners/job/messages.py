@@ -4,7 +4,9 @@ An agent runs on a host that may be anybody's by now: the form of each message i
 uses one has to allow for values that are well formed and untrue.
 """
 
-from typing import Annotated, Literal
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -13,7 +15,11 @@ Int64 = Annotated[int, Meta(ge=-_INT64_LIMIT, le=_INT64_LIMIT - 1)]
 Rate = Annotated[float, Meta(ge=0, le=1e12)]
 
 
-class HostReady(Struct, frozen=True, tag_field="type", tag="ready"):
+class Message(Struct, frozen=True, tag_field="type"):
+    """Base of all messages."""
+
+
+class HostReady(Message, frozen=True, tag="ready"):
     """Identity of a host, and the address that the controller used."""
 
     address: str
@@ -23,19 +29,19 @@ class HostReady(Struct, frozen=True, tag_field="type", tag="ready"):
     addresses: list[str]
 
 
-class CopyFound(Struct, frozen=True, tag_field="type", tag="digest"):
+class CopyFound(Message, frozen=True, tag="digest"):
     """Path of a copy of the user's folder; None: there is none."""
 
     path: str | None
 
 
-class PartStored(Struct, frozen=True, tag_field="type", tag="part_stored"):
+class PartStored(Message, frozen=True, tag="part_stored"):
     """Length of a part of an archive that is stored."""
 
     bytes: Int64
 
 
-class Extracted(Struct, frozen=True, tag_field="type", tag="extracted"):
+class Extracted(Message, frozen=True, tag="extracted"):
     """Path of a new copy, or why there is none."""
 
     path: str | None
@@ -50,7 +56,7 @@ class Versions(Struct, frozen=True, forbid_unknown_fields=True):
     plink: str | None
 
 
-class HostSetup(Struct, frozen=True, tag_field="type", tag="set_up"):
+class HostSetup(Message, frozen=True, tag="set_up"):
     """What a host would run (:func:`runners.job.execution_environment.resolve_execution`). ``versions``: None where
     they are not known."""
 
@@ -63,36 +69,36 @@ class HostSetup(Struct, frozen=True, tag_field="type", tag="set_up"):
     problems: list[str]
 
 
-class ListenerOpened(Struct, frozen=True, tag_field="type", tag="listener_opened"):
+class ListenerOpened(Message, frozen=True, tag="listener_opened"):
     """Why the port of the rendezvous cannot be used; None: it listens."""
 
     error: str | None
 
 
-class Connected(Struct, frozen=True, tag_field="type", tag="connected"):
+class Connected(Message, frozen=True, tag="connected"):
     """Why the port of the rendezvous cannot be reached; None: it can."""
 
     error: str | None
 
 
-class ListenerClosed(Struct, frozen=True, tag_field="type", tag="listener_closed"):
+class ListenerClosed(Message, frozen=True, tag="listener_closed"):
     """The port of the rendezvous is free again."""
 
 
-class FlowPort(Struct, frozen=True, tag_field="type", tag="flow_port"):
+class FlowPort(Message, frozen=True, tag="flow_port"):
     """Port of a flow; None: none can be opened."""
 
     port: Int64 | None
 
 
-class FlowRate(Struct, frozen=True, tag_field="type", tag="flow_rate"):
+class FlowRate(Message, frozen=True, tag="flow_rate"):
     """Rate of what was received, Gbit/s, or what went wrong."""
 
     gbps: Rate | None
     error: str | None
 
 
-class PlacementReport(Struct, frozen=True, tag_field="type", tag="rank_report"):
+class PlacementReport(Message, frozen=True, tag="rank_report"):
     """Where a rank runs."""
 
     rank: Int64
@@ -101,7 +107,7 @@ class PlacementReport(Struct, frozen=True, tag_field="type", tag="rank_report"):
     addresses: list[str]
 
 
-class Output(Struct, frozen=True, tag_field="type", tag="output"):
+class Output(Message, frozen=True, tag="output"):
     """What a rank printed; ``rank`` None: the agent or torchrun."""
 
     rank: Int64 | None
@@ -109,51 +115,33 @@ class Output(Struct, frozen=True, tag_field="type", tag="output"):
     text: str
 
 
-class RankLine(Struct, frozen=True, tag_field="type", tag="line"):
+class RankLine(Message, frozen=True, tag="line"):
     """Line of rank 0 to the launcher (:mod:`runners.job.rank_channel`)."""
 
     text: str
 
 
-class Exited(Struct, frozen=True, tag_field="type", tag="exited"):
+class Exited(Message, frozen=True, tag="exited"):
     """Exit code of a rank."""
 
     rank: Int64
     code: Int64
 
 
-class StacksShown(Struct, frozen=True, tag_field="type", tag="stacks"):
+class StacksShown(Message, frozen=True, tag="stacks"):
     """The stacks of the host's ranks have been sent as output."""
 
 
-class RanksStopped(Struct, frozen=True, tag_field="type", tag="stopped"):
+class RanksStopped(Message, frozen=True, tag="stopped"):
     """Ranks of the host that are stopped (SIGSTOP) when the job ends."""
 
     ranks: list[Int64]
 
 
-class AgentFailed(Struct, frozen=True, tag_field="type", tag="failed"):
+class AgentFailed(Message, frozen=True, tag="failed"):
     """Why the agent cannot go on."""
 
     error: str
 
 
-AnyMessage = (
-    HostReady
-    | CopyFound
-    | PartStored
-    | Extracted
-    | HostSetup
-    | ListenerOpened
-    | Connected
-    | ListenerClosed
-    | FlowPort
-    | FlowRate
-    | PlacementReport
-    | Output
-    | RankLine
-    | Exited
-    | StacksShown
-    | RanksStopped
-    | AgentFailed
-)
+AnyMessage: Any = reduce(or_, Message.__subclasses__())

@@ -32,6 +32,7 @@ from plink.model.spot.journal import (
     RequestClosed,
 )
 from plink.model.spot.prices import Market
+from plink.runtime.whole_file import sync_folder
 
 FOLDER = "spot"  # below the run's
 NAME = "journal.jsonl"
@@ -73,9 +74,9 @@ class Journal:
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._drop_torn_line()
-            _sync_folder(folder)
+            sync_folder(folder)
             if new:
-                _sync_folder(folder.parent)
+                sync_folder(folder.parent)
         except OSError as error:
             os.close(self._lock)
             raise PlinkError(f"cannot write {self.path}: {error.strerror}") from None
@@ -128,15 +129,6 @@ def _locked(lock: int) -> bool:
         else:
             return True
     return False
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
 
 
 def driver_of(folder: Path) -> int | None:

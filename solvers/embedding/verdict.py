@@ -9,14 +9,14 @@ with the best that the raw matrix says of a pair without having measured it: wha
 measured to the other end. That says whether the map is right, not whether it beats a measurement.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
+from plink.model.embedding import SmoothingVerdict
 from plink.model.network import Matrix, symmetrised
 from solvers.embedding.embed import Embedding, held_out_of, refitted
 from solvers.embedding.fitting import log_error, median_us
@@ -28,28 +28,11 @@ _CONFIDENT_SIGMAS = 2.0  # standard errors
 _MIN_PAIRS = 10  # pairs
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Root mean squares of ``log(said / true)`` over the same pairs: ``fitted_error`` and ``raw_error``.
-
-    By ``halves`` the truth is free of noise, and ``raw_error`` that of the samples which the fitted distances are to
-    stand for; where pairs were ``held-out`` it is one measurement, whose noise is in both. ``gain``: of the squares,
-    and its ``standard_error``. ``pairs``: so many.
-    """
-
-    fitted_error: float
-    raw_error: float
-    gain: float
-    standard_error: float
-    basis: Literal["halves", "held-out"]
-    pairs: int
-
-    @property
-    def word(self) -> Literal["helps", "hurts", "no difference"]:
-        """What to tell the user: a difference of less than two standard errors is none."""
-        if abs(self.gain) <= _CONFIDENT_SIGMAS * self.standard_error:
-            return "no difference"
-        return "helps" if self.gain > 0 else "hurts"
+def word_for(gain: float, standard_error: float) -> Literal["helps", "hurts", "no difference"]:
+    """Return what to tell the user of a gain: a difference of less than two standard errors is none."""
+    if abs(gain) <= _CONFIDENT_SIGMAS * standard_error:
+        return "no difference"
+    return "helps" if gain > 0 else "hurts"
 
 
 def validate_halves(
@@ -57,9 +40,8 @@ def validate_halves(
     like: Embedding,
     seed: int = 0,
     device: str = "cpu",
-    keep_going: Callable[[], bool] = lambda: True,
     whole: bool = True,
-) -> Verdict:
+) -> SmoothingVerdict:
     """Fit each half, shape (N, N), symmetric, NaN where missing, as ``like`` was fitted, and judge by the other.
 
     With a and b the logarithms of the halves, each off by noise of variance s^2 of its own, and f that of the fit of a:
@@ -68,7 +50,7 @@ def validate_halves(
     :param whole: whether fitted distances stand for all samples, else for one half of them.
     :raises NoAnswer: when either half cannot be embedded, or too few pairs are in both.
     """
-    fits = [refitted(half, like, seed, device, keep_going) for half in halves]
+    fits = [refitted(half, like, seed, device) for half in halves]
     there = np.triu(np.isfinite(halves[0]) & np.isfinite(halves[1]), 1)
     i, j = np.nonzero(there & np.isfinite(fits[0]) & np.isfinite(fits[1]))
     _require_pairs(len(i))
@@ -83,9 +65,8 @@ def validate_held_out(
     like: Embedding,
     seed: int = 0,
     device: str = "cpu",
-    keep_going: Callable[[], bool] = lambda: True,
     names: Sequence[str] | None = None,
-) -> Verdict:
+) -> SmoothingVerdict:
     """Hold pairs of ``measured_us``, shape (N, N), out, fit the rest as ``like`` was fitted, and judge by those.
 
     :raises NoAnswer: as ``embed`` does, and where too few pairs can be held out.
@@ -96,7 +77,7 @@ def validate_held_out(
     _require_pairs(len(i))
     rest = symmetrised(measured_us[np.ix_(result.hosts, result.hosts)])
     rest[i, j] = rest[j, i] = np.nan
-    fitted = refitted(rest, like, seed, device, keep_going)[i, j]
+    fitted = refitted(rest, like, seed, device)[i, j]
     median = median_us(result.pairs)
     error = log_error(fitted, rtt, median) ** 2
     guess = by_neighbours(rest, i, j)
@@ -116,10 +97,12 @@ def _verdict(
     j: npt.NDArray[np.intp],
     n: int,
     basis: Literal["halves", "held-out"],
-) -> Verdict:
-    """Return the verdict on squared errors, shape (M,).
+) -> SmoothingVerdict:
+    """Return the verdict on squared errors, shape (M,), to six digits.
 
-    The standard error leaves out one host after the other (jackknife): pairs of one host err together.
+    By ``halves`` the truth is free of noise, and the raw error that of the samples which the fitted distances are to
+    stand for; where pairs were ``held-out`` it is one measurement, whose noise is in both. The standard error leaves
+    out one host after the other (jackknife): pairs of one host err together.
     """
     difference = raw - fitted
     count = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
@@ -127,5 +110,12 @@ def _verdict(
     left = (len(i) - count) > 0
     without = (difference.sum() - own[left]) / (len(i) - count[left])
     spread = float(np.sqrt((len(without) - 1) / len(without) * ((without - without.mean()) ** 2).sum()))
-    errors = [float(np.sqrt(max(0.0, values.mean()))) for values in (fitted, raw)]
-    return Verdict(errors[0], errors[1], float(difference.mean()), spread, basis, len(i))
+    errors = [round(float(np.sqrt(max(0.0, values.mean()))), 6) for values in (fitted, raw)]
+    return SmoothingVerdict(
+        word=word_for(float(difference.mean()), spread),
+        basis=basis,
+        fitted_error=errors[0],
+        raw_error=errors[1],
+        standard_error=round(spread, 6),
+        pairs=len(i),
+    )

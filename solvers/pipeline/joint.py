@@ -389,7 +389,7 @@ def _described(
         if request.stages is None
         else ",".join(f"{part.first}-{part.last}x{part.replicas}" for part in request.stages)
     )
-    return replace(
+    return structs.replace(
         plan,
         stages=tuple(stages),
         model=request.model,

@@ -256,14 +256,15 @@ class WaySimulator:
             for s, (first, last) in enumerate(itertools.pairwise(partition.cuts.tolist()))
         )
         return PipelinePlan(
-            kind,
-            profile.minibatch,
-            hosts,
-            stages,
-            boundaries,
-            shape.accumulate,
-            shape.vertical_sync,
-            shape.reduce,
+            kind=kind,
+            minibatch=profile.minibatch,
+            host_entries=hosts.entries(),
+            lab=hosts.lab or UNSET,
+            stages=stages,
+            boundaries=boundaries,
+            accumulate=shape.accumulate,
+            vertical_sync=shape.vertical_sync,
+            reduce=shape.reduce,
             recompute=mode.recompute,
             profile=profile.digest(),
             idle=tuple(idle),

@@ -3,7 +3,6 @@
 import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ def plan() -> PipelinePlan:
         structs.replace(stage, predicted=StagePrediction(compute_s=seconds, network_s=0.0))
         for stage, seconds in zip(base.stages, PREDICTED.values(), strict=True)
     )
-    return replace(base, stages=stages, predicted=PipelinePrediction(minibatch_s=0.1, items_per_s=40.0))
+    return structs.replace(base, stages=stages, predicted=PipelinePrediction(minibatch_s=0.1, items_per_s=40.0))
 
 
 def reports(**changes: Any) -> list[dict[str, Any]]:
@@ -105,7 +104,7 @@ def slow_run(
     own = plan_of(replicas, 8)
     predicted = StagePrediction(compute_s=predicted_compute_s, network_s=0.0) if predicted_compute_s else UNSET
     stages = tuple(structs.replace(stage, predicted=predicted) for stage in own.stages)
-    own = replace(own, stages=stages, predicted=PipelinePrediction(minibatch_s=0.1, items_per_s=40.0))
+    own = structs.replace(own, stages=stages, predicted=PipelinePrediction(minibatch_s=0.1, items_per_s=40.0))
     documents = []
     for (stage, replica), waited in waits.items():
         rank = own.stages[stage].ranks[replica]
@@ -235,7 +234,7 @@ def simulated(folder: Path, *more: str) -> Any:
     )
     profile = ModelProfile(minibatch=4, layers=layers)
     profile.write(folder / "profile.json")
-    replace(plan_of([2, 1], 8), profile=profile.digest()).write(folder / "plan.json")
+    structs.replace(plan_of([2, 1], 8), profile=profile.digest()).write(folder / "plan.json")
     words = ("pipeline", "simulate", "plan.json", "--profile", "profile.json", "--gbps", "1", "--minibatches", "30")
     return typed(*words, *more, cwd=folder)
 

@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.document import PipelinePrediction
@@ -140,7 +140,7 @@ def test_ranks_wait_as_long_as_the_plan_needs() -> None:
 
     plan = plan_of([1, 1], 7)
     assert message_timeout_s(plan) == 300
-    slow = replace(plan, predicted=PipelinePrediction(minibatch_s=100.0, items_per_s=1.0))
+    slow = structs.replace(plan, predicted=PipelinePrediction(minibatch_s=100.0, items_per_s=1.0))
     assert message_timeout_s(slow) > 100 * sum(stage.depth for stage in plan.stages)
 
 

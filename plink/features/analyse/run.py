@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from plink.features.analyse.request import ClusterRequest, EmbedRequest
-from plink.features.order.smoothing import RELATIVE, device_for, setting_json, stated_verdict, verdict_on
+from plink.features.order.smoothing import RELATIVE, device_for, setting_json, verdict_on
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import Agreement, Groups, GroupTier, Names, RandomGroups
 from plink.model.network import Network, to_rows
@@ -45,7 +45,7 @@ def embed(network: Network, request: EmbedRequest | None = None, *, progress: Pr
         unmeasured_by=fit.unmeasured_by,
         held_out_error=round(fit.held_out_error, 6),
         triangle_violations=None if np.isnan(fit.triangle_violations) else round(fit.triangle_violations, 6),
-        verdict=stated_verdict(verdict_on(network, fit, request.seed)),
+        verdict=verdict_on(network, fit, request.seed),
         coordinates=tuple(tuple(round(value, 4) for value in row) for row in fit.coordinates[placed].tolist()),
         heights_us=tuple(round(value, 3) for value in fit.heights_us[placed].tolist()),
         fitted_us=to_rows(fit.fitted_us[among]),

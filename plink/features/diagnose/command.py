@@ -15,7 +15,7 @@ from plink.records import workspace
 from plink.terminal.inputs import hosts_file_from
 from plink.terminal.junit import Case, write_junit
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines, progress, say
+from plink.terminal.screen import print_json, print_lines, print_result, progress, say
 from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds
 
@@ -89,9 +89,6 @@ def diff(
         raise
     if junit is not None:
         write_junit(junit, cases(comparison))
-    if as_json:
-        print_json(comparison.to_json())
-    else:
-        print_comparison(comparison)
+    print_result(comparison, as_json, lambda: print_comparison(comparison))
     if failing := failing_count(comparison.findings, request.fail_on):
         raise PlinkError(f"got worse: {failing}")

@@ -24,7 +24,7 @@ from plink.pictures import PAPER, write_picture
 from plink.records import workspace
 from plink.terminal.elastic_runs import RunId, history_from, log_path
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines, say
+from plink.terminal.screen import print_json, print_lines, print_result, say
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 RunOrLog = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, `last`, or a log.")]
@@ -151,10 +151,7 @@ def checkpoint(name: RunId, as_json: Json = False) -> None:
     Example: plink elastic checkpoint last
     """
     written = write_checkpoint(name)
-    if as_json:
-        print_json(written.to_json())
-    else:
-        print_lines(f"clock {written.clock}: {written.folder}")
+    print_result(written, as_json, lambda: print_lines(f"clock {written.clock}: {written.folder}"))
 
 
 @app.command("plot")
@@ -197,7 +194,4 @@ def summary(run: RunOrLog, as_json: Json = False) -> None:
     document = summary_of(history_from(run))
     if (rented := rented_or_unknown(log_path(run).parent)) is not None:
         document = structs.replace(document, spot=rented)
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_summary(document)
+    print_result(document, as_json, lambda: show_summary(document))

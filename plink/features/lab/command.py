@@ -15,10 +15,6 @@ from runners.lab import faults, lifecycle, state
 from runners.lab.blueprint import DEFAULT_NAME, Blueprint, LabSettings
 
 app = typer.Typer(no_args_is_help=True)
-_HELP = (
-    "An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.\n\n"
-    "Example: plink lab up && plink lab hosts > hosts.txt"
-)
 
 
 def _chosen(context: typer.Context, name: str) -> str:
@@ -42,9 +38,12 @@ Target = Annotated[
 ]
 
 
-@app.callback(help=_HELP)
-def _lab(name: Name = "") -> None:
-    """Take ``--name`` before the command, too."""
+@app.callback()
+def lab(name: Name = "") -> None:
+    """An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.
+
+    Example: plink lab up && plink lab hosts > hosts.txt
+    """
 
 
 @app.command()

@@ -2,26 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from plink.errors import PlinkError, UsageError
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.session import measure_into
-from plink.model.hosts import read_hosts
-from plink.model.network import read_network
+from plink.model.hosts import Hosts, read_hosts
+from plink.model.network import Network, read_network
 from plink.model.topology import read_topology
 from plink.records import workspace
 from plink.terminal.inputs import hosts_file_from, parse_labels
 from plink.terminal.options import takes
 from plink.terminal.screen import print_lines, say
 from probes.measurements import Measurements, measurements_from
-
-if TYPE_CHECKING:
-    from plink.model.hosts import Hosts
-    from plink.model.network import Network
-    from probes.measurements import Measurements
 
 
 @takes(ProbeRequest)
@@ -82,7 +77,7 @@ def probe(
     measure_into(target, measurements, request)
 
 
-def _earlier(hosts: "Hosts", target: Path) -> "Network | None":
+def _earlier(hosts: Hosts, target: Path) -> Network | None:
     """Return what the file has of these hosts, if it has shared links."""
     if str(target) == "-" or not target.exists():
         return None
@@ -93,7 +88,7 @@ def _earlier(hosts: "Hosts", target: Path) -> "Network | None":
     return network if network.shared_links and set(network.hosts.names) == set(hosts.names) else None
 
 
-def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
+def _resumed(hosts: Hosts, target: Path) -> Measurements:
     """Return the measurements that the file has for exactly these hosts."""
     network = read_network(target)
     if network.hosts.names != hosts.names:

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from plink.errors import PartlyDone
 from plink.features.measure.request import ProbeRequest
@@ -13,17 +12,14 @@ from plink.model.units import format_gbps
 from plink.records import workspace
 from plink.terminal.compilation_notice import compiling_meanwhile
 from plink.terminal.screen import progress, say
-from probes.measurements import NOT_TRIED
+from probes.measurements import NOT_TRIED, Measurements
 from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.findings import rate_findings, uncertain_groups
-
-if TYPE_CHECKING:
-    from probes.measurements import Measurements
 
 _WRITE_INTERVAL_S = 5.0
 
 
-def measure_into(target: Path, measurements: "Measurements", request: ProbeRequest) -> None:
+def measure_into(target: Path, measurements: Measurements, request: ProbeRequest) -> None:
     """Measure what is missing and show progress; every finished round is written to the file.
 
     :raises PartlyDone: when some of it could not be measured. :raises PlinkError: when nothing could.
@@ -55,7 +51,7 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
 class _NetworkWriter:
     """Writer of the network file: after a round, at intervals where rounds are short, and at the end."""
 
-    def __init__(self, measurements: "Measurements", target: Path) -> None:
+    def __init__(self, measurements: Measurements, target: Path) -> None:
         self._measurements, self._target = measurements, target
         self._written = time.monotonic() - _WRITE_INTERVAL_S
 
@@ -77,7 +73,7 @@ class _NetworkWriter:
         self._written = time.monotonic() + 10 * (time.monotonic() - started)
 
 
-def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
+def _summary(measurements: Measurements, target: Path, seconds: float) -> str:
     import numpy as np
 
     n = len(measurements.hosts)
@@ -85,7 +81,7 @@ def _summary(measurements: "Measurements", target: Path, seconds: float) -> str:
     return f"{measured} of {n * (n - 1)} round trips between {n} hosts in {seconds:.0f} s -> {target}"
 
 
-def _report_results(measurements: "Measurements", in_time: bool) -> None:
+def _report_results(measurements: Measurements, in_time: bool) -> None:
     network = measurements.network()
     topology = interface_topology(network)
     if topology and not topology.faulty:  # else a warning says so

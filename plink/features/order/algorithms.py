@@ -2,25 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from plink.errors import InputError, UsageError, no_choice
+from plink.model.network import Network
+from plink.model.order import RankOrder
 from solvers.costs.by_name import MIXED
 from solvers.costs.evaluator import with_host_costs
-from solvers.costs.fabric import fabric_of
+from solvers.costs.fabric import Fabric, fabric_of
 from solvers.costs.least_time import tier_tree
 from solvers.schedules.catalogue import ALGORITHMS, HUBS, Options
+from solvers.spanning.tier_tree import TierTree
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from plink.model.network import Network
-    from plink.model.order import RankOrder
-    from solvers.costs.fabric import Fabric
-    from solvers.spanning.tier_tree import TierTree
-
-    Ranks = npt.NDArray[np.intp]
+Ranks = npt.NDArray[np.intp]
 
 
 OptionValues = Mapping[str, int | bool]
@@ -36,8 +33,8 @@ def options_of(
     values: OptionValues,
     algorithms: Sequence[str],
     groups: list[list[int]] | None = None,
-    tree: "TierTree | None" = None,
-) -> "Options":
+    tree: TierTree | None = None,
+) -> Options:
     """Return the options for these algorithms (``{"base": 4}``), with defaults for the others.
 
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
@@ -59,7 +56,7 @@ def options_of(
     return Options(**arguments, groups=groups, tree=tree)
 
 
-def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
+def fabric_from(network: Network, smooth_latencies: bool = False) -> Fabric:
     """Return the network as the cost models take it, with its hosts' own costs, and smoothed round trips if requested.
 
     :raises NoAnswer: when they are wished for and there is too little to fit.
@@ -73,7 +70,7 @@ def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
     return fabric if costs is None else with_host_costs(fabric, costs.overhead_us, costs.byte_ns)
 
 
-def _with_given_rates(fabric: "Fabric", network: "Network") -> "Fabric":
+def _with_given_rates(fabric: Fabric, network: Network) -> Fabric:
     """Return the fabric with the rates that the hosts file gives hubs: flows with one worker each do not show them."""
     import numpy as np
 
@@ -82,7 +79,7 @@ def _with_given_rates(fabric: "Fabric", network: "Network") -> "Fabric":
     return replace(fabric, host_out_gbps=out, host_in_gbps=into)
 
 
-def order_from(network: "Network", order: "RankOrder | None", location: str = "order") -> "Ranks":
+def order_from(network: Network, order: RankOrder | None, location: str = "order") -> Ranks:
     """Return the host (its index in the network) at each rank, by the order or as the network lists them. A host has
     as many ranks as slots. ``location`` names the order's file in errors.
 
@@ -98,7 +95,7 @@ def order_from(network: "Network", order: "RankOrder | None", location: str = "o
     return ranks
 
 
-def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
+def rank_groups(fabric: Fabric, order: Ranks) -> list[list[int]]:
     """Return the ranks of each of the fabric's groups under an order, for two-level aggregation."""
     import numpy as np
 
@@ -106,7 +103,7 @@ def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
 
 
-def links_of(algo: str, fabric: "Fabric", order: "Ranks") -> "TierTree | None":
+def links_of(algo: str, fabric: Fabric, order: Ranks) -> TierTree | None:
     """Return the tree of links between the ranks of an order for an algorithm that is made for it, None for others.
 
     :raises UsageError: where rates are unknown, or hosts have several interfaces.
@@ -114,7 +111,7 @@ def links_of(algo: str, fabric: "Fabric", order: "Ranks") -> "TierTree | None":
     return tier_tree(fabric, order) if algo == HUBS else None
 
 
-def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list[int]] | None:
+def groups_in(order: RankOrder | None, location: str, ranks: int) -> list[list[int]] | None:
     """Return the groups of ranks in an order (from ``plink reorder --algo 2lha``), None without.
 
     :raises InputError: when they do not deal out the ranks.
@@ -126,7 +123,7 @@ def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list
     return [list(group) for group in order.groups]
 
 
-def options_in(order: "RankOrder | None", location: str, algo: str) -> OptionValues:
+def options_in(order: RankOrder | None, location: str, algo: str) -> OptionValues:
     """Return the algorithm's options in an order; none where it is for another algorithm.
 
     :raises InputError: when they are none of this algorithm's.

@@ -4,13 +4,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from plink.errors import UsageError
 from plink.features.order.request import MeshRequest, OrderRequest
 from plink.model.hosts import read_hosts
+from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.storage import STANDARD, name_of, write_text
 from plink.model.topology import read_topology
@@ -21,9 +22,6 @@ from plink.terminal.options import NetworkFile, takes
 from plink.terminal.screen import say
 from runners.hostfiles import command, format_named, render
 from solvers.prediction.topology import assumed_network
-
-if TYPE_CHECKING:
-    from plink.model.network import Network
 
 _PARTLY_DONE_CODE = 3
 _HOSTS, _OUTPUT = "Hosts and constraints", "Output"
@@ -155,7 +153,7 @@ def reorder(
         raise typer.Exit(_PARTLY_DONE_CODE)
 
 
-def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence[str]) -> "Network":
+def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence[str]) -> Network:
     hosts = None if hosts_file is None else read_hosts(hosts_file)
     assumed = assumed_network(read_topology(*topology, hosts=hosts, labels=labels), hosts)
     say(f"round trips are assumed from {assumed.location}, none was measured; only their order counts")

@@ -2,23 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from plink.errors import InputError, UsageError
+from plink.model.hosts import Hosts
+from plink.model.network import Matrix
 from solvers.grouping.even import even_groups
 from solvers.ordering.constraints import PlacementConstraints
-
-if TYPE_CHECKING:
-    from plink.model.hosts import Hosts
-    from plink.model.network import Matrix
-    from solvers.ordering.constraints import PlacementConstraints
 
 RequestedGroups = int | Sequence[Sequence[str]]
 
 
 def constraints_from(
-    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", location: str = "groups"
-) -> "PlacementConstraints":
+    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: Hosts, rtt_us: Matrix, location: str = "groups"
+) -> PlacementConstraints:
     """Return the constraints as the solver takes them.
 
     :param pins: the first rank of hosts, by name. :param groups: the names of the hosts in each; or a number of groups
@@ -47,7 +43,7 @@ def constraints_from(
     return PlacementConstraints(pinned, ranked_groups([[index[name] for name in group] for group in groups], hosts))
 
 
-def ranked_groups(groups: Sequence[Sequence[int]], hosts: "Hosts") -> list[list[int]]:
+def ranked_groups(groups: Sequence[Sequence[int]], hosts: Hosts) -> list[list[int]]:
     """Return groups of hosts, by index, without hubs, which take no ranks."""
     hubs = {host for host, entry in enumerate(hosts) if not entry.slots}
     return [[host for host in group if host not in hubs] for group in groups if not group or not hubs >= set(group)]

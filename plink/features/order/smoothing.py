@@ -10,7 +10,7 @@ from plink.model.network import Network
 from plink.model.order import Smoothing
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.pairs import Setting
-from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
+from solvers.embedding.verdict import validate_halves, validate_held_out
 
 RELATIVE = {"auto": None, "relative": True, "absolute": False}  # errors, by name
 _log = logging.getLogger("plink.embed")
@@ -34,11 +34,11 @@ class SmoothedLatencies:
 
     network: Network
     setting: Setting
-    verdict: Verdict | None
+    verdict: SmoothingVerdict | None
 
     def stated(self) -> Smoothing:
         """Return what a result that uses it says of it."""
-        return Smoothing(**setting_json(self.setting), verdict=stated_verdict(self.verdict))
+        return Smoothing(**setting_json(self.setting), verdict=self.verdict)
 
 
 def smooth(network: Network, seed: int = 0, all_samples: bool = True) -> SmoothedLatencies:
@@ -57,7 +57,7 @@ def smooth(network: Network, seed: int = 0, all_samples: bool = True) -> Smoothe
     )  # of hosts nobody measured
 
 
-def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: bool = True) -> Verdict | None:
+def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: bool = True) -> SmoothingVerdict | None:
     """Return whether an embedding helps, by the other half of the samples or by held-out pairs; None with too few
     pairs."""
     device = device_for("auto", len(network.hosts))
@@ -73,7 +73,7 @@ def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: b
         return None
 
 
-def verdict_text(verdict: Verdict | SmoothingVerdict | None) -> str:
+def verdict_text(verdict: SmoothingVerdict | None) -> str:
     """Describe the verdict in a sentence."""
     if verdict is None:
         return "whether fitted distances help cannot be said: too few pairs to keep some out of the fit"
@@ -94,17 +94,3 @@ def setting_json(setting: Setting) -> dict[str, Any]:
         "heights": setting.heights,
         "loss": "relative" if setting.relative else "absolute",
     }
-
-
-def stated_verdict(verdict: Verdict | None) -> SmoothingVerdict | None:
-    """Return the verdict as documents state it."""
-    if verdict is None:
-        return None
-    return SmoothingVerdict(
-        word=verdict.word,
-        basis=verdict.basis,
-        fitted_error=round(verdict.fitted_error, 6),
-        raw_error=round(verdict.raw_error, 6),
-        standard_error=round(verdict.standard_error, 6),
-        pairs=verdict.pairs,
-    )

@@ -1,6 +1,5 @@
 """Compare what a plan predicted with what its run did."""
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import RankReport, median_of, seconds_of, training_s
 from plink.model.pipeline.results import AssessedStage, PipelineAssessment, PredictedFigure, TimedAction
 from plink.model.pipeline.shape import minibatches_to_prove
+from plink.model.storage import json_lines
 from plink.model.units import format_bytes, format_time
 from plink.records.pipeline_log import NAME
 
@@ -49,14 +49,7 @@ def _reports_of(folder: Path) -> list[RankReport]:
     path = folder / NAME
     if not path.is_file():
         raise NoAnswer(f"{folder.name} has no {NAME}: it was no pipeline, or no rank reported before it ended")
-    reports: list[RankReport] = []
-    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        try:
-            document = json.loads(line)
-        except ValueError:
-            raise InputError(f"{path}: line {number}", "is no JSON") from None
-        reports.append(decode(RankReport, document, f"{path}: line {number}"))
-    return reports
+    return [decode(RankReport, line, f"{path}:{number}") for number, line in json_lines(path)]
 
 
 def measured_timeline(plan: PipelinePlan, folder: Path) -> tuple[TimedAction, ...]:

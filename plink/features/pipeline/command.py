@@ -1,7 +1,7 @@
 """``plink pipeline`` and its commands."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -24,8 +24,9 @@ from plink.features.pipeline.show import (
     training_lines,
 )
 from plink.model.pipeline.exports import FORMATS, NEEDS_PROFILE, read_pipedream_graph
+from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
-from plink.model.pipeline.results import chrome_trace
+from plink.model.pipeline.results import TimedAction, chrome_trace
 from plink.model.storage import STANDARD, check_writable, name_of, write_document, write_text
 from plink.pictures import PAPER, check_picture, write_picture
 from plink.records import workspace
@@ -33,12 +34,7 @@ from plink.records.runs import run_named
 from plink.terminal.inputs import network_from
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines, progress, say, say_read, write_result
-
-if TYPE_CHECKING:
-    from plink.model.pipeline.plan import PipelinePlan
-    from plink.model.pipeline.profile import ModelProfile
-    from plink.model.pipeline.results import TimedAction
+from plink.terminal.screen import print_json, print_lines, print_result, progress, say, say_read, write_result
 
 _MIN_RATIO, _MAX_RATIO = 0.9, 1.1  # sum of layers over the whole model
 _PLAN_HELP = "What `plink pipeline plan` wrote; default .plink/pipeline.json."
@@ -110,7 +106,7 @@ def import_graph(
     _write_profile(read_pipedream_graph(graph_file, minibatch), output, as_json)
 
 
-def _write_profile(profile: "ModelProfile", output: Path | None, as_json: bool) -> None:
+def _write_profile(profile: ModelProfile, output: Path | None, as_json: bool) -> None:
     if not write_result(profile, "profile", workspace.PROFILE, output, as_json):
         print_lines(profile_line(profile))
 
@@ -170,10 +166,7 @@ def show(plan_file: _PlanFile = None, as_json: Json = False) -> None:
     Example: plink pipeline show pipeline.json
     """
     plan, _ = _plan_from(plan_file)
-    if as_json:
-        print_json(plan.to_json())
-    else:
-        print_lines(*plan_lines(plan), *timeline_lines(plan))
+    print_result(plan, as_json, lambda: print_lines(*plan_lines(plan), *timeline_lines(plan)))
 
 
 @app.command()
@@ -262,10 +255,7 @@ def simulate(
         drawn = pipeline_timeline(plan, simulated.timeline, simulated.document.minibatch_s, PAPER)
         write_picture(drawn, picture)
         say(f"timeline -> {picture}")
-    if as_json:
-        print_json(simulated.document.to_json())
-    else:
-        print_lines(*simulation_lines(plan, simulated.document))
+    print_result(simulated.document, as_json, lambda: print_lines(*simulation_lines(plan, simulated.document)))
 
 
 @app.command()
@@ -324,10 +314,7 @@ def assess(
     assessment = plink.assess_pipeline(plan, folder)
     if trace is not None:
         _write_trace(trace, plan, {"measured": measured_timeline(plan, folder)})
-    if as_json:
-        print_json(assessment.to_json())
-    else:
-        print_lines(*assessment_lines(assessment))
+    print_result(assessment, as_json, lambda: print_lines(*assessment_lines(assessment)))
 
 
 @app.command(context_settings=_ARGUMENTS_LAST)
@@ -348,13 +335,10 @@ def train(
     """
     plan, location = _plan_from(plan_file)
     training = plink.train_pipeline(program, plan, args or [], request, location, say)
-    if as_json:
-        print_json(training.to_json())
-    else:
-        print_lines(*training_lines(training))
+    print_result(training, as_json, lambda: print_lines(*training_lines(training)))
 
 
-def _profile_from(path: Path | None) -> "ModelProfile":
+def _profile_from(path: Path | None) -> ModelProfile:
     """Return the named profile, or the workspace's.
 
     :raises UsageError: when there is none.
@@ -362,7 +346,7 @@ def _profile_from(path: Path | None) -> "ModelProfile":
     return plink.read_profile(path or _latest(workspace.PROFILE, "plink pipeline profile PROGRAM"))
 
 
-def _plan_from(path: Path | None) -> "tuple[PipelinePlan, str]":
+def _plan_from(path: Path | None) -> tuple[PipelinePlan, str]:
     """Return the named plan, or the workspace's, and its name for messages.
 
     :raises UsageError: when there is none.
@@ -384,7 +368,7 @@ def _run_folder(run: str) -> Path:
     return run_named(workspace.RUNS, run).folder
 
 
-def _write_trace(file: Path, plan: "PipelinePlan", timelines: "dict[str, tuple[TimedAction, ...]]") -> None:
+def _write_trace(file: Path, plan: PipelinePlan, timelines: dict[str, tuple[TimedAction, ...]]) -> None:
     """Write timelines, by their names, as a trace."""
     write_document(file, chrome_trace(plan, timelines))
     counts = " and ".join(f"{len(timeline)} {name}" for name, timeline in timelines.items())

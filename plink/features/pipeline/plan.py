@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.features.order.algorithms import fabric_from
@@ -76,7 +77,7 @@ def plan_pipeline(
         moves=request.max_moves,
     )
     made = plan_measured(profile, measured, joint, watch)
-    return made if network is None else replace(made, network=network.fingerprint())
+    return made if network is None else structs.replace(made, network=network.fingerprint())
 
 
 def _measured_hosts(network: Network, request: PipelineRequest) -> MeasuredHosts:

@@ -1,6 +1,5 @@
 """Profile a program's layers, and train a plan's pipeline in this process."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from msgspec.structs import replace
 
 from plink.features.pipeline.request import PipelineProfileRequest, PipelineTrainingRequest
 from plink.model.document import UNSET
-from plink.model.hosts import Hosts
 from plink.model.pipeline.document import PipelineStage
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
@@ -82,19 +80,19 @@ def train_pipeline(
 
 def _without_delays(plan: PipelinePlan) -> PipelinePlan:
     """Return the plan of one stage on one rank."""
-    first = dataclasses.replace(plan.hosts.members[0], slots=1)
+    first = replace(plan.host_entries[0], slots=1)
     begin, end = plan.stages[0], plan.stages[-1]
     names = (begin.names[0], end.names[1]) if begin.names and end.names else UNSET
     stage = PipelineStage(layers=(0, end.last), names=names, ranks=(0,), depth=1)
-    return dataclasses.replace(
+    return replace(
         plan,
         kind="model-parallel",
-        hosts=Hosts((first,)),
+        host_entries=(first,),
         stages=(stage,),
         boundaries=(),
         accumulate=1,
         vertical_sync=False,
         reduce="wait",
         recompute=False,
-        actions=None,
+        action_texts=UNSET,
     )

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from plink.model.check import BenchmarkRun
+from plink.model.embedding import NetworkEmbedding
 from plink.model.order import RankOrder
 from plink.model.request import FeatureRequest, Option
-
-if TYPE_CHECKING:
-    from plink.model.embedding import NetworkEmbedding
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class ReportRequest(FeatureRequest):
     order: RankOrder | None = None
     groups: Sequence[Sequence[str]] | None = None
     results: Sequence[BenchmarkRun] = ()
-    embedding: "NetworkEmbedding | None" = None
+    embedding: NetworkEmbedding | None = None
     seed: Annotated[int, Option("Of the embedding.", least=0, most=2**63 - 1)] = 0
     order_source: str = "order"
     groups_source: str = "groups"

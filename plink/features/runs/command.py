@@ -15,7 +15,7 @@ from plink.model.run import RecordedRuns
 from plink.records import workspace
 from plink.records.runs import run_named, runs_in
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines
+from plink.terminal.screen import print_json, print_lines, print_result
 
 app = typer.Typer(
     no_args_is_help=False, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -90,9 +90,6 @@ def replay(
     Example: plink runs replay last
     """
     result, difference = replay_log(log_of(log), change, epsilon)
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print_replay(result)
+    print_result(result, as_json, lambda: print_replay(result))
     if difference is not None:
         raise PlinkError(difference)

@@ -43,7 +43,7 @@ def replay(path: Path, change: float | None, epsilon: float | None) -> tuple[Aut
         matches = _matches_log(line, decision)
         difference = None
         if not matches:
-            difference = f"{path}: line {number}: {line.get('action')} was decided then, {decision.action} now"
+            difference = f"{path}:{number}: {line.get('action')} was decided then, {decision.action} now"
         stretches.append(
             ReplayedInterval(
                 at_s=line.get("at_s"),

@@ -14,7 +14,7 @@ from plink.model.schedule_file import ScheduleVerification
 from plink.model.storage import STANDARD, name_of
 from plink.records import workspace
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines, say
+from plink.terminal.screen import print_lines, print_result, say
 from solvers.schedules.counter import count as count_transfers
 from solvers.schedules.verifier import contributors_of
 from solvers.schedules.verifier import verify as find_errors
@@ -69,10 +69,7 @@ def verify(schedule_file: _File, as_json: Json = False) -> None:
     loaded = plink.read_schedule(schedule_file)
     errors, contributors = tuple(find_errors(loaded)), tuple(contributors_of(loaded).tolist())
     result = ScheduleVerification(valid=not errors, errors=errors, contributors=contributors)
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print_lines(*(errors or [f"correct: {summary(loaded)}"]))
+    print_result(result, as_json, lambda: print_lines(*(errors or [f"correct: {summary(loaded)}"])))
     if errors:
         raise PlinkError(f"{name_of(schedule_file)} is not a correct {loaded.collective}")
 
@@ -87,7 +84,4 @@ def count(request: CountRequest, schedule_file: _File, as_json: Json = False) ->
     loaded, groups = plink.read_schedule(schedule_file), request.groups
     group_of = None if groups is None else group_of_ranks(groups, loaded.ranks)
     result = count_transfers(loaded, request.size_bytes, group_of)
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print_lines(*count_lines(result))
+    print_result(result, as_json, lambda: print_lines(*count_lines(result)))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,18 +22,16 @@ from plink.features.spot.request import (
 )
 from plink.features.spot.show import show_advice, show_markets, show_odds, show_simulation
 from plink.model.request import typed_words
+from plink.model.spot.price_files import Histories
+from plink.model.spot.results import SpotStatus
 from plink.model.storage import STANDARD, check_apart, check_writable
 from plink.pictures import PAPER, check_picture, write_picture
 from plink.records import workspace
 from plink.records.runs import run_named
 from plink.terminal.elastic_runs import RunId, history_from, live_job
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, progress, say, say_error
+from plink.terminal.screen import print_result, progress, say, say_error
 from runners.spot.status import runs_with_instances
-
-if TYPE_CHECKING:
-    from plink.model.spot.price_files import Histories
-    from plink.model.spot.results import SpotStatus
 
 # The same in all commands: MARKET comes first, histories are behind --prices. Some work without one of them.
 _MARKET = typer.Argument(
@@ -55,7 +53,7 @@ def spot() -> None:
     """
 
 
-def _histories(files: Sequence[Path]) -> "Histories":
+def _histories(files: Sequence[Path]) -> Histories:
     """Read price and availability histories; say what was left out."""
     histories = plink.read_spot_histories(files)
     for note in histories.notes:
@@ -63,7 +61,7 @@ def _histories(files: Sequence[Path]) -> "Histories":
     return histories
 
 
-def _priced_histories(files: Sequence[Path]) -> "Histories":
+def _priced_histories(files: Sequence[Path]) -> Histories:
     """Read histories. :raises InputError: when there are availability histories only."""
     histories = _histories(files)
     if not histories.prices:
@@ -113,10 +111,7 @@ def read(
         if str(output) == STANDARD:
             return
         say(f"prices -> {output}")
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_markets(document)
+    print_result(document, as_json, lambda: show_markets(document))
 
 
 @app.command()
@@ -138,10 +133,7 @@ def odds(
     """
     histories = _histories(prices)
     document = plink.spot_odds(histories, None if market is None else plink.read_market_file(market), request)
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_odds(document)
+    print_result(document, as_json, lambda: show_odds(document))
 
 
 @app.command()
@@ -180,10 +172,7 @@ def simulate(
 
         write_picture(picture_of(simulate_one_job(market_file, histories, request), PAPER), picture)
         say(f"picture -> {picture}")
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_simulation(document)
+    print_result(document, as_json, lambda: show_simulation(document))
 
 
 @app.command()
@@ -206,10 +195,7 @@ def advise(
     """
     market_file, histories = plink.read_market_file(market), _priced_histories(prices)
     document = plink.advise_spot(market_file, histories, request, None if run is None else history_from(run))
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_advice(document)
+    print_result(document, as_json, lambda: show_advice(document))
 
 
 @app.command()
@@ -261,7 +247,7 @@ def _drive(run: str, request: SpotDriveRequest, is_supervised: bool = False) -> 
     latest: SpotStatus | None = None
     show_at = 0.0
 
-    def show(status: "SpotStatus") -> None:
+    def show(status: SpotStatus) -> None:
         nonlocal latest, show_at
         latest = status
         if time.monotonic() >= show_at:
@@ -294,10 +280,7 @@ def status(run: RunId, as_json: Json = False) -> None:
     Example: plink spot status last
     """
     document = plink.spot_status(workspace.RUNS / run_named(workspace.RUNS, run).id)
-    if as_json:
-        print_json(document.to_json())
-    else:
-        show_rented(document)
+    print_result(document, as_json, lambda: show_rented(document))
 
 
 @app.command()

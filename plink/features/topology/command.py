@@ -17,17 +17,16 @@ from solvers.costs.fabric import fabric_of
 from solvers.simulation.job import SimulatedNetwork
 from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Where the hosts are in the network, for other programs.\n\n"
-    "Example: plink topology export measured.json -o topology.conf",
-)
+app = typer.Typer(no_args_is_help=True)
 _SIMGRID = "simgrid"
 
 
 @app.callback()
-def _group() -> None:
-    """Keep ``export`` a command of its own: Typer would take it for the whole group."""
+def topology() -> None:
+    """Where the hosts are in the network, for other programs.
+
+    Example: plink topology export measured.json -o topology.conf
+    """
 
 
 @app.command()

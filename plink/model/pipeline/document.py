@@ -1,22 +1,17 @@
-"""``plink.pipeline/1``: which hosts train which layers, and how."""
+"""Parts of the plan of a pipeline (:mod:`plink.model.pipeline.plan`)."""
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from plink.model.document import UNSET, Part, Unset
-from plink.model.hosts import HostEntry
 from plink.model.pipeline.profile import CrossingActivation
-from plink.model.pipeline.shape import Kind, ReduceMode
 from plink.model.types import (
     ByteCount,
     Count,
-    HostName,
-    LabName,
     Name,
     NonNegative,
     Positive,
-    PositiveInt,
     Seconds,
     Share,
 )  # fmt: skip
@@ -160,61 +155,3 @@ class PipelineConstraints(Part, frozen=True, kw_only=True):
     """Requested stages, like 0-30x15,31-39x1."""
     straight: bool | Unset = UNSET
     """Whether every stage was to have one replica."""
-
-
-class PipelineDocument(TypedDict):
-    """Which hosts train which layers, and how.
-
-    Written by `plink pipeline plan`, read by `plink pipeline show` and `verify`. The actions of each rank follow from
-    kind, replicas, depths and the number of minibatches; a file may bring its own, which are verified. Layers, ranks,
-    stages and minibatches count from 0.
-    """
-
-    schema: Literal["plink.pipeline/1"]
-    """Kind and version of this file."""
-    profile: NotRequired[Digest | None]
-    """Digest of the profile that it was made for."""
-    network: NotRequired[Digest | None]
-    """Fingerprint of the network that it was made for; null for even hosts."""
-    model: NotRequired[Name]
-    """The cost model that times are by, like thesis."""
-    seed: NotRequired[Count]
-    """Seed of the search."""
-    kind: Kind
-    """When minibatches are processed and parameters are updated."""
-    vertical_sync: NotRequired[bool]
-    """Whether a minibatch uses the same version at every stage; false when missing."""
-    reduce: NotRequired[ReduceMode]
-    """Whether the next forward pass waits for an all-reduce, or the one after it does; wait when missing."""
-    accumulate: NotRequired[Depth]
-    """Minibatches of the whole pipeline that one update averages, for gpipe, 1f1b-flush and 2bw; 1 when missing."""
-    recompute: NotRequired[bool]
-    """Whether a backward pass computes activations again instead of keeping them; false when missing."""
-    minibatch: PositiveInt
-    """Items in a minibatch."""
-    hosts: Annotated[list[HostEntry], Meta(min_length=1)]
-    """The hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
-    idle: NotRequired[tuple[HostName, ...]]
-    """Hosts that were offered and are not used."""
-    lab: NotRequired[LabName]
-    """The emulated lab that the hosts live in; absent for real hosts."""
-    stages: Annotated[tuple[PipelineStage, ...], Meta(min_length=1)]
-    """The stages, first to last."""
-    boundaries: tuple[StageBoundary, ...]
-    """What crosses between neighbouring stages."""
-    predicted: NotRequired[PipelinePrediction | None]
-    """What it is predicted to do."""
-    lower_bound_s: NotRequired[NonNegative | None]
-    """No plan takes less per minibatch, by the same model; null when no bound is known."""
-    gap: NotRequired[NonNegative | None]
-    """By what share the plan takes longer than that bound."""
-    proven: NotRequired[bool]
-    """Whether no plan is better by the same model."""
-    compared: NotRequired[tuple[ComparedWay, ...]]
-    """Other ways to train on the same hosts."""
-    constraints: NotRequired[PipelineConstraints]
-    """What the user required."""
-    environment: NotRequired[dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")], str]]
-    """Variables that every process of the job is started with."""
-    actions: NotRequired[list[list[str]] | None]
-    """The actions of each rank in torch's notation, like 0F0; null or missing: they follow from the rest."""

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -202,31 +203,22 @@ def _in_sequence(nodes: dict[str, _Node], location: str) -> list[_Node]:
 
     :raises InputError: where they use each other in a circle.
     """
-    missing = {name: len(node.predecessors) for name, node in nodes.items()}
-    ready = [(node.number, node.name) for node in nodes.values() if not missing[node.name]]
-    heapq.heapify(ready)
+    sorter = TopologicalSorter({name: node.predecessors for name, node in nodes.items()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise InputError(
+            location, f"these nodes use each other in a circle: {' -> '.join(error.args[1][:8])}"
+        ) from None
+    ready: list[tuple[tuple[int, str], str]] = []
     ordered = []
-    while ready:
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heapq.heappush(ready, (nodes[name].number, name))
         _, name = heapq.heappop(ready)
         ordered.append(nodes[name])
-        for successor in nodes[name].successors:
-            missing[successor] -= 1
-            if not missing[successor]:
-                heapq.heappush(ready, (nodes[successor].number, successor))
-    if len(ordered) < len(nodes):
-        circle = _circle(nodes, {name for name, count in missing.items() if count})
-        raise InputError(location, f"these nodes use each other in a circle: {' -> '.join(circle[:8])}")
+        sorter.done(name)
     return ordered
-
-
-def _circle(nodes: dict[str, _Node], left: set[str]) -> list[str]:
-    """Return nodes of which each leads to the next, and the last to the first."""
-    name = min(left)
-    visited: list[str] = []
-    while name not in visited:
-        visited.append(name)
-        name = next(before for before in nodes[name].predecessors if before in left)
-    return [*reversed(visited[visited.index(name) :]), visited[-1]]
 
 
 class Exported(NamedTuple):

@@ -1,66 +1,100 @@
 """Plan of a pipeline: which ranks train which layers, and how (``plink.pipeline/1``)."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from msgspec import structs, to_builtins
+from msgspec import Meta, field, structs
 
 from plink.errors import InputError, UsageError
 from plink.model.codec import decode
-from plink.model.document import UNSET, Unset
-from plink.model.hosts import Hosts, hosts_of
+from plink.model.document import UNSET, Document, Unset
+from plink.model.hosts import HostEntries, Hosts, hosts_of
 from plink.model.pipeline.actions import PipelineAction, parse_action
 from plink.model.pipeline.document import (
     ComparedWay,
+    Depth,
+    Digest,
     PipelineConstraints,
-    PipelineDocument,
     PipelinePrediction,
     PipelineStage,
     StageBoundary,
 )
 from plink.model.pipeline.shape import Kind, PipelineShape, ReduceMode, delay_of
-from plink.model.storage import name_of, read_document, render_document, write_document
+from plink.model.storage import JsonObject, name_of, read_document, render_document
+from plink.model.types import Count, HostName, LabName, Name, NonNegative, PositiveInt
 
-SCHEMA = "plink.pipeline/1"
 _NOT_FOR_RANKS = ("predicted", "compared", "constraints", "lower_bound_s", "gap", "proven", "idle", "environment")
-STATED = ("model", "seed", *_NOT_FOR_RANKS)
-"""Keys of a plan that say how it was made, and what of it; those that it does not have are UNSET."""
 
 
-@dataclass(frozen=True)
-class PipelinePlan:
-    """S stages on N ranks. ``hosts`` in rank order: the first takes ranks 0 to slots-1, the next those that follow.
+class PipelinePlan(Document, frozen=True, kw_only=True, tag="plink.pipeline/1", dict=True):
+    """Which hosts train which layers, and how.
 
-    ``actions``: those of each rank, where a file brings its own; None: they follow from :attr:`shape`. What follows
-    ``actions`` is described in :class:`PipelineDocument`.
+    Written by `plink pipeline plan`, read by `plink pipeline show` and `verify`. The actions of each rank follow from
+    kind, replicas, depths and the number of minibatches; a file may bring its own, which are verified. Layers, ranks,
+    stages and minibatches count from 0.
     """
 
+    profile: Digest | None = None
+    """Digest of the profile that it was made for."""
+    network: Digest | None = None
+    """Fingerprint of the network that it was made for; null for even hosts."""
     kind: Kind
-    minibatch: int
-    hosts: Hosts
-    stages: tuple[PipelineStage, ...]
-    boundaries: tuple[StageBoundary, ...]
-    accumulate: int = 1
+    """When minibatches are processed and parameters are updated."""
     vertical_sync: bool = False
+    """Whether a minibatch uses the same version at every stage; false when missing."""
     reduce: ReduceMode = "wait"
+    """Whether the next forward pass waits for an all-reduce, or the one after it does; wait when missing."""
+    accumulate: Depth = 1
+    """Minibatches of the whole pipeline that one update averages, for gpipe, 1f1b-flush and 2bw; 1 when missing."""
     recompute: bool = False
-    profile: str | None = None
-    network: str | None = None
-    actions: tuple[tuple[PipelineAction, ...], ...] | None = None
-    model: str | Unset = UNSET
-    seed: int | Unset = UNSET
+    """Whether a backward pass computes activations again instead of keeping them; false when missing."""
+    minibatch: PositiveInt
+    """Items in a minibatch."""
+    host_entries: HostEntries = field(name="hosts")
+    """The hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
+    lab: LabName | Unset = UNSET
+    """The emulated lab that the hosts live in; absent for real hosts."""
+    stages: Annotated[tuple[PipelineStage, ...], Meta(min_length=1)]
+    """The stages, first to last."""
+    boundaries: tuple[StageBoundary, ...]
+    """What crosses between neighbouring stages."""
+    action_texts: tuple[tuple[str, ...], ...] | Unset | None = field(name="actions", default=UNSET)
+    """The actions of each rank in torch's notation, like 0F0; null or missing: they follow from the rest."""
+    model: Name | Unset = UNSET
+    """The cost model that times are by, like thesis."""
+    seed: Count | Unset = UNSET
+    """Seed of the search."""
     predicted: PipelinePrediction | Unset | None = UNSET
+    """What it is predicted to do."""
     compared: tuple[ComparedWay, ...] | Unset = UNSET
+    """Other ways to train on the same hosts."""
     constraints: PipelineConstraints | Unset = UNSET
-    lower_bound_s: float | Unset | None = UNSET
-    gap: float | Unset | None = UNSET
+    """What the user required."""
+    lower_bound_s: NonNegative | Unset | None = UNSET
+    """No plan takes less per minibatch, by the same model; null when no bound is known."""
+    gap: NonNegative | Unset | None = UNSET
+    """By what share the plan takes longer than that bound."""
     proven: bool | Unset = UNSET
-    idle: tuple[str, ...] | Unset = UNSET
-    environment: Mapping[str, str] | Unset = UNSET
+    """Whether no plan is better by the same model."""
+    idle: tuple[HostName, ...] | Unset = UNSET
+    """Hosts that were offered and are not used."""
+    environment: dict[Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")], str] | Unset = UNSET
+    """Variables that every process of the job is started with."""
+
+    @cached_property
+    def hosts(self) -> Hosts:
+        """Its hosts, in rank order."""
+        return hosts_of(self.host_entries, self.lab, "hosts of the plan")
+
+    @cached_property
+    def actions(self) -> tuple[tuple[PipelineAction, ...], ...] | None:
+        """Actions of each rank, where a file brings its own; None: they follow from :attr:`shape`."""
+        texts = self.action_texts
+        return tuple(tuple(map(parse_action, own)) for own in texts) if texts else None
 
     @property
     def ranks(self) -> int:
@@ -105,35 +139,16 @@ class PipelinePlan:
         """Return the name of each rank's host."""
         return [host.name for host in self.hosts for _ in range(host.slots)]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the document as written to disk."""
+    def to_json(self) -> JsonObject:
+        """Return the document as written to disk, with the delay of each stage."""
         shape = self.shape
-        return {
-            "schema": SCHEMA,
-            "profile": self.profile,
-            "network": self.network,
-            "kind": self.kind,
-            "vertical_sync": self.vertical_sync,
-            "reduce": self.reduce,
-            "accumulate": self.accumulate,
-            "recompute": self.recompute,
-            "minibatch": self.minibatch,
-            "hosts": [host.to_json() for host in self.hosts],
-            **({} if self.hosts.lab is None else {"lab": self.hosts.lab}),
-            "stages": [
-                to_builtins(structs.replace(stage, delay=delay_of(shape, number)))
-                for number, stage in enumerate(self.stages)
-            ],
-            "boundaries": [to_builtins(boundary) for boundary in self.boundaries],
-            **({} if self.actions is None else {"actions": [[str(step) for step in own] for own in self.actions]}),
-            **{key: to_builtins(value) for key in STATED if (value := getattr(self, key)) is not UNSET},
-        }
+        stages = [structs.replace(stage, delay=delay_of(shape, number)) for number, stage in enumerate(self.stages)]
+        return Document.to_json(structs.replace(self, stages=tuple(stages)))
 
     def for_ranks(self) -> "PipelinePlan":
         """Return what ranks need to know of it."""
         stages = tuple(structs.replace(stage, predicted=UNSET) for stage in self.stages)
-        unset: dict[str, Any] = dict.fromkeys(_NOT_FOR_RANKS, UNSET)
-        return replace(self, stages=stages, **unset)
+        return structs.replace(self, stages=stages, **dict.fromkeys(_NOT_FOR_RANKS, UNSET))
 
     @property
     def minibatch_s(self) -> float | None:
@@ -144,44 +159,32 @@ class PipelinePlan:
         """Return a digest of all that the plan says, as ranks report it."""
         return hashlib.sha256(render_document(self.to_json()).encode()).hexdigest()[:16]
 
-    def write(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        write_document(path, self.to_json())
 
-
-def pipeline_from_json(document: dict[str, Any], location: str) -> PipelinePlan:
+def pipeline_from_json(document: JsonObject, location: str) -> PipelinePlan:
     """Return a plan from its JSON document, anybody's; ``location`` names the file in errors.
 
     :raises InputError: naming the key that is wrong.
     """
-    checked = decode(PipelineDocument, document, location)
-    hosts = hosts_of(checked["hosts"], checked.get("lab"), location)
-    _check_ranks(checked["stages"], sum(host.slots for host in hosts), location)
-    _check_layers(checked["stages"], checked["boundaries"], location)
-    plan = PipelinePlan(
-        kind=checked["kind"],
-        minibatch=checked["minibatch"],
-        hosts=hosts,
-        stages=tuple(structs.replace(stage, delay=UNSET) for stage in checked["stages"]),
-        boundaries=checked["boundaries"],
-        accumulate=checked.get("accumulate", 1),
-        vertical_sync=checked.get("vertical_sync", False),
-        reduce=checked.get("reduce", "wait"),
-        recompute=checked.get("recompute", False),
-        profile=checked.get("profile"),
-        network=checked.get("network"),
-        actions=_actions(checked.get("actions"), sum(host.slots for host in hosts), location),
-        **{key: checked[key] for key in STATED if key in checked},  # type: ignore[literal-required]
-    )
+    plan = decode(PipelinePlan, document, location)
+    hosts = hosts_of(plan.host_entries, plan.lab, location)
+    ranks = sum(host.slots for host in hosts)
+    _check_ranks(plan.stages, ranks, location)
+    _check_layers(plan.stages, plan.boundaries, location)
+    _check_actions(plan.action_texts, ranks, location)
     try:
         shape = plan.shape
     except UsageError as error:
         raise InputError(location, str(error)) from None
-    for number, stage in enumerate(checked["stages"]):
+    for number, stage in enumerate(plan.stages):
         if stage.delay is not UNSET and stage.delay != (delay := delay_of(shape, number)):
             reason = f"{delay} follows from kind, replicas and depths, not {stage.delay}"
             raise InputError(f"{location}: stages[{number}].delay", reason)
-    return plan
+    return structs.replace(
+        plan,
+        host_entries=hosts.entries(),
+        stages=tuple(structs.replace(stage, delay=UNSET) for stage in plan.stages),
+        action_texts=plan.action_texts or UNSET,
+    )
 
 
 def read_pipeline(path: str | Path) -> PipelinePlan:
@@ -237,18 +240,14 @@ def _check_layers(stages: Sequence[PipelineStage], boundaries: Sequence[StageBou
             raise InputError(key, f"the tensors have {total} bytes, not {boundary.forward_bytes}")
 
 
-def _actions(lists: list[list[str]] | None, ranks: int, location: str) -> tuple[tuple[PipelineAction, ...], ...] | None:
-    if lists is None:
-        return None
+def _check_actions(lists: Sequence[Sequence[str]] | Unset | None, ranks: int, location: str) -> None:
+    if lists is None or lists is UNSET:
+        return
     if len(lists) != ranks:
         raise InputError(f"{location}: actions", f"expected a list for each of {ranks} ranks, got {len(lists)}")
-    parsed = []
     for rank, texts in enumerate(lists):
-        own = []
         for number, text in enumerate(texts):
             try:
-                own.append(parse_action(text))
+                parse_action(text)
             except UsageError as error:
                 raise InputError(f"{location}: actions[{rank}][{number}]", str(error)) from None
-        parsed.append(tuple(own))
-    return tuple(parsed)

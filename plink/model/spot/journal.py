@@ -5,7 +5,6 @@ have been granted, and every instance that may still cost money. Times are secon
 and hour.
 """
 
-import typing
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -23,12 +22,19 @@ Token = Annotated[str, Meta(title="a token (letters, digits and dashes)", patter
 
 
 @dataclass(frozen=True)
-class JournalOpened:
+class JournalEntry:
+    """Entry of a journal; ``what``: its kind, as the file has it."""
+
+    what: ClassVar[str]
+    at: Instant
+
+
+@dataclass(frozen=True)
+class JournalOpened(JournalEntry):
     """The run, who rents, how it bills, the reliable machines that are paid from ``at`` on, and the provider's name of
     the account, where it has one."""
 
     what: ClassVar[str] = "opened"
-    at: Instant
     run: Name
     provider: Name
     billing: BillingName
@@ -39,21 +45,19 @@ class JournalOpened:
 
 
 @dataclass(frozen=True)
-class LimitsSet:
+class LimitsSet(JournalEntry):
     """The money that may be spent in all, and an hour, from now on; None: any."""
 
     what: ClassVar[str] = "limits"
-    at: Instant
     budget: NonNegative | None = None
     max_hourly: NonNegative | None = None
 
 
 @dataclass(frozen=True)
-class PriceChanged:
+class PriceChanged(JournalEntry):
     """The price of a market in which instances are held or requested, from ``since_s`` on."""
 
     what: ClassVar[str] = "price"
-    at: Instant
     zone: Name
     type: Name
     product: Name
@@ -67,20 +71,18 @@ class PriceChanged:
 
 
 @dataclass(frozen=True)
-class PricesRecorded:
+class PricesRecorded(JournalEntry):
     """The journal has all prices until ``at`` of the markets in which instances are held or requested."""
 
     what: ClassVar[str] = "priced"
-    at: Instant
 
 
 @dataclass(frozen=True)
-class InstancesRequested:
+class InstancesRequested(JournalEntry):
     """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here.
     ``is_for_deadline``: a deadline asks for them."""
 
     what: ClassVar[str] = "request"
-    at: Instant
     token: Token
     zone: Name
     type: Name
@@ -97,24 +99,22 @@ class InstancesRequested:
 
 
 @dataclass(frozen=True)
-class InstanceGranted:
+class InstanceGranted(JournalEntry):
     """The provider granted one instance of a request; it is paid from ``since_s`` on."""
 
     what: ClassVar[str] = "granted"
-    at: Instant
     token: Token
     instance: Name
     since_s: Instant
 
 
 @dataclass(frozen=True)
-class RequestClosed:
+class RequestClosed(JournalEntry):
     """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and not all of it
     appeared. What appears later is released. ``scope``: where nothing is requested until ``penalised_until_s``: in its
     market, in all of its kind (spot, or on demand: providers limit them apart), or at all."""
 
     what: ClassVar[str] = "request closed"
-    at: Instant
     token: Token
     outcome: ClosedRequest
     error: str = ""
@@ -123,53 +123,48 @@ class RequestClosed:
 
 
 @dataclass(frozen=True)
-class RequestsPaused:
+class RequestsPaused(JournalEntry):
     """The provider throttles, or refuses the credentials: nothing is requested in any market for a while, also where
     it is in doubt what the last request was granted."""
 
     what: ClassVar[str] = "requests paused"
-    at: Instant
     error: str
     penalised_until_s: NonNegative
 
 
 @dataclass(frozen=True)
-class InstanceJoined:
+class InstanceJoined(JournalEntry):
     """An instance works in the job, as this host."""
 
     what: ClassVar[str] = "joined"
-    at: Instant
     instance: Name
     host: Name
 
 
 @dataclass(frozen=True)
-class InstanceDraining:
+class InstanceDraining(JournalEntry):
     """The job is about to be asked to move away from an instance, which is released after that."""
 
     what: ClassVar[str] = "drain"
-    at: Instant
     instance: Name
     reason: str
     penalised_until_s: NonNegative = 0.0
 
 
 @dataclass(frozen=True)
-class InstanceReleased:
+class InstanceReleased(JournalEntry):
     """An instance is about to be released."""
 
     what: ClassVar[str] = "release"
-    at: Instant
     instance: Name
     reason: str
 
 
 @dataclass(frozen=True)
-class InstanceEnded:
+class InstanceEnded(JournalEntry):
     """An instance is gone: it is paid until ``until_s``."""
 
     what: ClassVar[str] = "ended"
-    at: Instant
     instance: Name
     end: InstanceEnd
     until_s: Instant
@@ -177,26 +172,10 @@ class InstanceEnded:
 
 
 @dataclass(frozen=True)
-class JobEnded:
+class JobEnded(JournalEntry):
     """The job is over: everything is released."""
 
     what: ClassVar[str] = "job ended"
-    at: Instant
 
 
-JournalEntry = (
-    JournalOpened
-    | LimitsSet
-    | PriceChanged
-    | PricesRecorded
-    | InstancesRequested
-    | InstanceGranted
-    | RequestClosed
-    | RequestsPaused
-    | InstanceJoined
-    | InstanceDraining
-    | InstanceReleased
-    | InstanceEnded
-    | JobEnded
-)
-KINDS: dict[str, type[JournalEntry]] = {kind.what: kind for kind in typing.get_args(JournalEntry)}
+KINDS = {kind.what: kind for kind in JournalEntry.__subclasses__()}

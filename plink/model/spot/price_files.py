@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from plink.errors import InputError, UsageError
 from plink.model.codec import decode
-from plink.model.document import UNSET, Document, Part, Unset
+from plink.model.document import UNSET, Document, Unset
 from plink.model.spot.prices import (
     LINUX,
     AvailabilityTrace,
@@ -27,6 +27,7 @@ from plink.model.spot.prices import (
     Floats,
     Instant,
     Market,
+    OfMarket,
     Price,
     Prices,
     PriceTrace,
@@ -57,13 +58,9 @@ _PRODUCT = re.compile(r"linux|unix|windows", re.IGNORECASE)
 _ZONE = re.compile(r"[a-z]+(-[a-z]+)+-?\d+(-?[a-z])?|[a-z]+\d-az\d+")
 
 
-class MarketPrices(Part, frozen=True, kw_only=True):
+class MarketPrices(OfMarket, frozen=True, kw_only=True):
     """The history of one market."""
 
-    zone: Name
-    """The zone, like us-east-1a."""
-    type: Name
-    """The instance type, like c5.2xlarge."""
     product: Name
     """The operating system that the price is for."""
     times_s: Annotated[tuple[Instant, ...], Meta(min_length=1)]

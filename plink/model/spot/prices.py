@@ -31,6 +31,15 @@ Samples = Annotated[tuple[Annotated[int, Meta(ge=0, le=1_000_000_000)], ...], Me
 Gap = Annotated[float, Meta(title="seconds between samples, above 0", gt=0, lt=1e9)]
 
 
+class OfMarket(Part, frozen=True, kw_only=True):
+    """Part of a document about one market."""
+
+    zone: Name
+    """The zone, like us-east-1a."""
+    type: Name
+    """The instance type, like c5.2xlarge, or the accelerator."""
+
+
 @dataclass(frozen=True, order=True)
 class Market:
     """One instance type in one zone, of one product (operating system)."""
@@ -142,13 +151,9 @@ class PriceTrace:
 Prices = dict[Market, PriceTrace]
 
 
-class ZoneAvailability(Part, frozen=True, kw_only=True):
+class ZoneAvailability(OfMarket, frozen=True, kw_only=True):
     """The samples of one market."""
 
-    zone: Name
-    """The zone, like us-east-1a."""
-    type: Name
-    """The instance type or accelerator."""
     counts: Samples
     """How many instances could be held at each sample; 0 or 1 where one was tried."""
 

@@ -5,17 +5,13 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.spot.prices import Currency, Instant
+from plink.model.spot.prices import Currency, Instant, OfMarket
 from plink.model.types import Count, Name, NonNegative, Positive, PositiveInt, Share
 
 
-class MarketSummary(Part, frozen=True, kw_only=True):
+class MarketSummary(OfMarket, frozen=True, kw_only=True):
     """One market."""
 
-    zone: Name
-    """The zone."""
-    type: Name
-    """The instance type."""
     product: Name
     """The operating system."""
     from_s: Instant
@@ -38,13 +34,9 @@ class MarketSummary(Part, frozen=True, kw_only=True):
     """Of the time in which the price was above that."""
 
 
-class AvailabilitySummary(Part, frozen=True, kw_only=True):
+class AvailabilitySummary(OfMarket, frozen=True, kw_only=True):
     """One availability history."""
 
-    zone: Name
-    """The zone."""
-    type: Name
-    """The instance type or accelerator."""
     hours: NonNegative
     """How long it is."""
     available: Share
@@ -86,26 +78,18 @@ class BidOdds(Part, frozen=True, kw_only=True):
     """Of those evicted within an hour, the median time to it; null where none is."""
 
 
-class MarketOdds(Part, frozen=True, kw_only=True):
+class MarketOdds(OfMarket, frozen=True, kw_only=True):
     """The odds of one market, by bid."""
 
-    zone: Name
-    """The zone."""
-    type: Name
-    """The instance type."""
     hours: NonNegative
     """How long the history is that they are from."""
     bids: tuple[BidOdds, ...]
     """One entry for each bid; empty where the history is too short."""
 
 
-class MarketRate(Part, frozen=True, kw_only=True):
+class MarketRate(OfMarket, frozen=True, kw_only=True):
     """The rate of evictions of one market, where bids do not decide."""
 
-    zone: Name
-    """The zone."""
-    type: Name
-    """The instance type."""
     per_hour: NonNegative
     """Evictions per instance-hour: what was seen, with a prior worth 24 hours."""
     interruptions: NonNegative
@@ -177,13 +161,9 @@ class SpotSimulation(Document, frozen=True, kw_only=True, tag="plink.spot-simula
     """Each strategy in each zone."""
 
 
-class SpotCandidate(Part, frozen=True, kw_only=True):
+class SpotCandidate(OfMarket, frozen=True, kw_only=True):
     """An allocation that could be added."""
 
-    zone: Name
-    """The zone."""
-    type: Name
-    """The instance type."""
     count: PositiveInt
     """Instances."""
     bid: Positive
@@ -202,13 +182,9 @@ class SpotCandidate(Part, frozen=True, kw_only=True):
     """Money per core-hour of the whole footprint with it."""
 
 
-class Renewal(Part, frozen=True, kw_only=True):
+class Renewal(OfMarket, frozen=True, kw_only=True):
     """An allocation that is held."""
 
-    zone: Name
-    """The zone."""
-    type: Name
-    """The instance type."""
     count: PositiveInt
     """Instances."""
     renew: bool

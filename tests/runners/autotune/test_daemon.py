@@ -119,14 +119,14 @@ def test_coarse_clock_gives_no_result() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda lines: [], "line 1: not the first line of an Autotune log"),
-        (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: settings: expected an object, got null"),
+        (lambda lines: [], ":1: not the first line of an Autotune log"),
+        (lambda lines: ['{"schema": "plink.autotune/1"}'], ":1: settings: expected an object, got null"),
         (
             lambda lines: [lines[0].replace('"groups": [[0', '"groups": [[1')],
-            "line 1: groups: every rank from 0 up belongs to exactly one group",
+            ":1: groups: every rank from 0 up belongs to exactly one group",
         ),
-        (lambda lines: [lines[0], "no JSON"], "line 2: no JSON object"),
-        (lambda lines: [lines[0], "{}"], "line 2: epoch: is missing"),
+        (lambda lines: [lines[0], "no JSON"], ":2: no JSON object"),
+        (lambda lines: [lines[0], "{}"], ":2: epoch: is missing"),
     ],
 )
 def test_a_log_that_is_none(change: Any, expected: str, tmp_path: Path) -> None:

@@ -194,4 +194,11 @@ def plan_of(
         )
     boundaries = tuple(StageBoundary(cut - 1, 64, 0 if number < frozen else 64) for number, cut in enumerate(cuts))
     hosts = Hosts((Host("here", "127.0.0.1", slots=sum(shape)),))
-    return PipelinePlan(kind, ITEMS, hosts, tuple(entries), boundaries, **keys)
+    return PipelinePlan(
+        kind=kind,
+        minibatch=ITEMS,
+        host_entries=hosts.entries(),
+        stages=tuple(entries),
+        boundaries=boundaries,
+        **keys,
+    )

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ def three_stages() -> PipelinePlan:
     plan = plan_of([1, 1, 1], 6)
     parts = dict.fromkeys(("weights", "versions", "optimiser", "gradients", "activations", "buffers"), 0)
     memory = StageMemory(**parts, all=5_000_000)
-    return replace(plan, stages=tuple(structs.replace(stage, memory_bytes=memory) for stage in plan.stages))
+    return structs.replace(plan, stages=tuple(structs.replace(stage, memory_bytes=memory) for stage in plan.stages))
 
 
 def train_until_it_fails(stage: int, how: str, timeout_s: float = 300) -> tuple[str, float]:

@@ -1,6 +1,5 @@
 """Parameters that take no part in some passes, or in none: without a gradient the optimiser leaves them alone."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def planned(topology: dict[str, Any], bucket_bytes: int) -> PipelinePlan:
     stages = tuple(
         structs.replace(stage, all_reduce=reduced if len(stage.ranks) > 1 else UNSET) for stage in plan.stages
     )
-    return replace(plan, stages=stages)
+    return structs.replace(plan, stages=stages)
 
 
 def train(app: PartlyApp, plan: PipelinePlan) -> StageResult:

@@ -11,7 +11,7 @@ from plink.model.network import Matrix
 from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted, triangle_violations
 from solvers.embedding.fitting import Fits, Trial, fit_all
 from solvers.embedding.pairs import EmbeddingConstraints, Setting, reachable
-from solvers.embedding.verdict import Verdict, _verdict, validate_halves, validate_held_out
+from solvers.embedding.verdict import _verdict, validate_halves, validate_held_out, word_for
 from solvers.prediction.observed import by_neighbours, observed
 
 PLAIN = EmbeddingConstraints(dimension=2, alpha=1.0, heights=False, relative=False)
@@ -40,7 +40,7 @@ def test_less_than_two_standard_errors_are_no_difference() -> None:
         (1.0, 0.5, "no difference"), (1.0, 0.499, "helps"), (-1.0, 0.5, "no difference"), (-1.0, 0.499, "hurts"),
         (0.0, 0.0, "no difference"), (1e-9, 0.0, "helps"), (-1e-9, 0.0, "hurts"),
     ):  # fmt: skip
-        assert Verdict(0.1, 0.1, gain, error, "halves", 10).word == word, (gain, error)
+        assert word_for(gain, error) == word, (gain, error)
 
 
 def test_the_standard_error_leaves_out_one_host_after_the_other() -> None:
@@ -54,9 +54,11 @@ def test_the_standard_error_leaves_out_one_host_after_the_other() -> None:
         remaining = (i != host) & (j != host)
         means.append(float((raw - fitted)[remaining].mean()))
     middle = sum(means) / 6
-    assert result.standard_error == pytest.approx(math.sqrt(5 / 6 * sum((mean - middle) ** 2 for mean in means)))
-    assert result.gain == pytest.approx(float(raw.mean() - fitted.mean()))
-    assert (result.fitted_error, result.raw_error) == pytest.approx((math.sqrt(fitted.mean()), math.sqrt(raw.mean())))
+    error = math.sqrt(5 / 6 * sum((mean - middle) ** 2 for mean in means))
+    assert result.standard_error == pytest.approx(error, abs=1e-6)
+    assert result.word == word_for(float(raw.mean() - fitted.mean()), error)
+    errors = (math.sqrt(fitted.mean()), math.sqrt(raw.mean()))
+    assert (result.fitted_error, result.raw_error) == pytest.approx(errors, abs=1e-6)
     assert (result.basis, result.pairs) == ("halves", 7)
 
 
@@ -76,16 +78,23 @@ def test_halves_validate_each_other_pair_by_pair() -> None:
                 apart.append((a - b) ** 2)
     whole, half = (validate_halves(halves, LIKE, 3, whole=item) for item in (True, False))
     assert whole.pairs == half.pairs == 14 * 13 // 2 - 2
-    assert whole.fitted_error == half.fitted_error == pytest.approx(math.sqrt(max(0.0, sum(fitted) / len(fitted))))
-    assert whole.raw_error == pytest.approx(math.sqrt(np.mean(apart) / 4))
-    assert half.raw_error == pytest.approx(math.sqrt(np.mean(apart) / 2))
-    assert whole.gain == pytest.approx(np.mean(apart) / 4 - np.mean(fitted))
+    assert (
+        whole.fitted_error
+        == half.fitted_error
+        == pytest.approx(math.sqrt(max(0.0, sum(fitted) / len(fitted))), abs=1e-6)
+    )
+    assert whole.raw_error == pytest.approx(math.sqrt(np.mean(apart) / 4), abs=1e-6)
+    assert half.raw_error == pytest.approx(math.sqrt(np.mean(apart) / 2), abs=1e-6)
+    assert whole.word == word_for(float(np.mean(apart) / 4 - np.mean(fitted)), whole.standard_error)
 
 
 def test_it_does_not_matter_which_half_is_which() -> None:
     halves = plane(10, noise=0.2), plane(10, noise=0.1)
     item, other = validate_halves(halves, LIKE), validate_halves(halves[::-1], LIKE)
-    assert (item.gain, item.standard_error) == pytest.approx((other.gain, other.standard_error))
+    assert (item.word, item.raw_error) == (other.word, other.raw_error)
+    assert (item.fitted_error, item.standard_error) == pytest.approx(
+        (other.fitted_error, other.standard_error), abs=2e-6
+    )
 
 
 def test_held_out_pairs_are_validated_by_a_fit_without_them() -> None:
@@ -98,10 +107,12 @@ def test_held_out_pairs_are_validated_by_a_fit_without_them() -> None:
     fitted = refitted(rest, LIKE, 4)
     verdict = validate_held_out(rtt, LIKE, 4)
     assert verdict.pairs == len(drawn) == 24
-    assert verdict.fitted_error == pytest.approx(math.sqrt((np.log(fitted[i, j] / rtt[i, j]) ** 2).mean()))
+    error = math.sqrt((np.log(fitted[i, j] / rtt[i, j]) ** 2).mean())
+    assert verdict.fitted_error == pytest.approx(error, abs=1e-6)
     neighbours = by_neighbours(rest, i, j)
-    assert verdict.raw_error == pytest.approx(math.sqrt((np.log(neighbours / rtt[i, j]) ** 2).mean()))
-    assert verdict.gain == pytest.approx(verdict.raw_error**2 - verdict.fitted_error**2)
+    raw = math.sqrt((np.log(neighbours / rtt[i, j]) ** 2).mean())
+    assert verdict.raw_error == pytest.approx(raw, abs=1e-6)
+    assert verdict.word == word_for(raw**2 - error**2, verdict.standard_error)
 
 
 @pytest.mark.parametrize(("gone", "enough"), [(5, True), (6, False)])

@@ -1,7 +1,5 @@
 """The size of gradient buckets: chosen for each stage, so that as little of its all-reduce as possible is exposed."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from msgspec import structs
@@ -46,7 +44,7 @@ def simulated_s(plan: PipelinePlan, profile: ModelProfile, network: Fabric, buck
         if len(stage.ranks) > 1 else stage
         for stage in plan.stages
     )  # fmt: skip
-    own = replace(plan, stages=stages)
+    own = structs.replace(plan, stages=stages)
     slowness = (1.0,) * len(network.names)
     placed = PlacedPipeline.of(own, costs_of_plan(own, profile), SimulatedNetwork.of(network), slowness)
     return simulate_pipeline(placed).minibatch_s

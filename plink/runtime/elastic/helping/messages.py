@@ -4,7 +4,9 @@ What a helper adds to the tables comes before its :class:`HelpCompleted`, as mes
 """
 
 import math
-from typing import Annotated
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -82,17 +84,7 @@ class HelpCompleted(HelpMessage, frozen=True, tag="completed"):
     scores: Annotated[tuple[tuple[float, float], ...], Meta(max_length=MAX_GRAINS)] = ()
 
 
-_AnyMessage = (
-    ProgressReport
-    | HelpRequest
-    | HelpBegun
-    | HelpRefused
-    | HelpCancelled
-    | ReturnRequest
-    | HelpReturned
-    | HelpCompleted
-)
-_DECODER = msgspec.json.Decoder(_AnyMessage)
+_DECODER: Any = msgspec.json.Decoder(reduce(or_, HelpMessage.__subclasses__()))
 
 
 def encode(message: HelpMessage) -> str:

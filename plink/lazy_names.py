@@ -1,0 +1,27 @@
+"""Names of a package that are imported when they are first used; its stub ``__init__.pyi`` says where they are."""
+
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+_DECLARATION = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
+
+
+def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]]:
+    """Return the names that a package's stub declares, and the package's ``__getattr__``.
+
+    :param package: its ``__name__``. :param file: its ``__file__``, beside which the stub is.
+    """
+    with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:
+        home_of = {name: home for home, name in _DECLARATION.findall(stub.read())}
+
+    def load(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return sorted(home_of), load
