@@ -102,14 +102,18 @@ def _dissolved(tree: TierTree, wanted: Vector, chunks: int) -> tuple[npt.NDArray
 def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], parts: Heads) -> Heads:
     """The child that is hub of each chunk at each switch, shape (V, C). That of a dissolved one adds up nothing.
 
-    Children take turns, in as many lumps as they have ranks, so that what heads of two groups send each other is even:
-    a few large flows starve beside many small ones.
+    Where no group dissolves, each kind of chunk goes round all children, in as many lumps as they have ranks, so that
+    what heads of two groups send each other is even: a few large flows starve beside many small ones. Dissolved groups
+    make many kinds, and their ranks send to every head by themselves; then one child after the other takes as much as
+    it can work, which is far fewer messages.
     """
     hub, worked = np.zeros(dissolved.shape, dtype=np.int64), np.zeros(dissolved.shape)
     left = wanted * dissolved.shape[1]
-    ranks = np.zeros(len(hub), dtype=np.int64)  # below each node
+    in_turns = not dissolved.any()
+    lumps = np.ones(len(hub), dtype=np.int64)  # of a child, in a kind of chunks
     for node in reversed(range(len(hub))):
-        ranks[node] = ranks[tree.children[node]].sum() if tree.children[node] else 1
+        if in_turns and tree.children[node]:
+            lumps[node] = lumps[tree.children[node]].sum()
     for node, below in enumerate(tree.children):
         if not below:
             continue
@@ -118,11 +122,15 @@ def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], part
         # The largest first: what they leave over or take too much is made up by the smaller ones.
         for value in np.unique(amount)[::-1].tolist():
             kind = np.flatnonzero(amount == value)
-            choices = np.maximum(left[children], 0.0), np.maximum(wanted[children], 0.0), np.ones(len(children))
-            weights = next(each for each in choices if each.sum() > 0)
-            number = apportioned(len(kind), weights)
-            lumps = [np.arange(n) * ranks[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
-            middle = [(lump + 0.5) / ranks[child] for lump, child in zip(lumps, children, strict=True)]
+            able = np.maximum(left[children], 0.0)
+            if in_turns or value <= 0 or not able.any():
+                choices = able, np.maximum(wanted[children], 0.0), np.ones(len(children))
+                number = apportioned(len(kind), next(each for each in choices if each.sum() > 0))
+            else:
+                ends = np.minimum(np.rint(np.cumsum(able) / value).astype(np.intp), len(kind))
+                number = np.diff(np.append(ends[:-1], len(kind)), prepend=0)
+            lump = [np.arange(n) * lumps[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
+            middle = [(own + 0.5) / lumps[child] for own, child in zip(lump, children, strict=True)]
             chosen = np.repeat(children, number)[np.argsort(np.concatenate(middle), kind="stable")]
             hub[node, kind], worked[chosen, kind] = chosen, value
             np.subtract.at(left, chosen, value)
