@@ -23,7 +23,7 @@ from solvers.costs.least_time import least_time_on, tier_tree
 from solvers.costs.patterns import Pattern, masters_pattern, pattern_of
 from solvers.planning import AllReduce, two_level_cost, weights_by
 from solvers.schedules.catalogue import HUBS, Options
-from solvers.schedules.hubs import busiest_time, hubs_reduce_scatter
+from solvers.schedules.hubs import busiest_time, hubs
 from solvers.schedules.masters import Groups, equal_chunks
 from solvers.schedules.verifier import verify
 from solvers.simulation.cost import SimulatedCost
@@ -91,13 +91,13 @@ def links() -> dict[str, Any]:
         fabric, began = uneven(seed), time.perf_counter()
         hosts = np.arange(len(fabric.names))
         tree = tier_tree(fabric, hosts)
-        reduction = hubs_reduce_scatter(tree)
+        schedule = forward_and_reverse(*hubs(tree))
         seconds = time.perf_counter() - began
         least, groups = _least(fabric), _groups(fabric)
         row: dict[str, Any] = {
-            "kind": KINDS[seed % 4], "hosts": len(hosts), "chunks": reduction.chunks, "transfers": 2 * len(reduction),
-            "seconds": seconds, "proven": not verify(forward_and_reverse(reduction)),
-            "hubs": busiest_time(tree, reduction) / least,
+            "kind": KINDS[seed % 4], "hosts": len(hosts), "chunks": schedule.chunks, "transfers": len(schedule),
+            "seconds": seconds, "proven": not verify(schedule),
+            "hubs": busiest_time(tree, schedule) / least,
             "ring": busiest_us_per_byte(pattern_for("ring", len(hosts), Options()), fabric) / least,
         }  # fmt: skip
         for by in _WEIGHTS:
@@ -121,10 +121,10 @@ def noise() -> dict[str, Any]:
                 group_out_gbps=capacity, group_in_gbps=capacity,
             )  # fmt: skip
             hosts = np.arange(len(fabric.names))
-            planned = hubs_reduce_scatter(tier_tree(measured, hosts))
+            planned = forward_and_reverse(*hubs(tier_tree(measured, hosts)))
             ring = busiest_us_per_byte(pattern_for("ring", len(hosts), Options()), fabric)
-            hubs = busiest_us_per_byte(pattern_of(forward_and_reverse(planned)), fabric)
-            rows.append({"kind": KINDS[seed % 4], "hubs": hubs / _least(fabric), "ring": ring / _least(fabric)})
+            taken = busiest_us_per_byte(pattern_of(planned), fabric)
+            rows.append({"kind": KINDS[seed % 4], "hubs": taken / _least(fabric), "ring": ring / _least(fabric)})
         result[f"{sigma:g}"] = rows
     return result
 

@@ -1,5 +1,7 @@
 """Networks of tiers for tests of schedules on spanning trees."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,10 +20,12 @@ def tree(labels: list[list[int]], rates: list[tuple[Rates, Rates]]) -> TierTree:
     return tree_of(every, rates, names)
 
 
-def uneven(seed: int) -> TierTree:
-    """The tree of one of the benchmark's networks, host k at rank k."""
-    fabric = uneven_fabric(seed)
-    return tier_tree(fabric, np.arange(len(fabric.names)))
+def uneven(seed: int, apart: float = 1.0) -> TierTree:
+    """The tree of one of the benchmark's networks, host k at rank k, every rate up to so many times as fast."""
+    fabric, rng = uneven_fabric(seed), np.random.default_rng((seed, 3))
+    alike = tier_tree(fabric, np.arange(len(fabric.names)))
+    out, into = (rates * rng.uniform(1, apart, len(rates)) for rates in (alike.out, alike.into))
+    return replace(alike, out=out, into=into)
 
 
 def small(hosts: int, seed: int, symmetric: bool) -> tuple[list[list[int]], list[tuple[Rates, Rates]]]:

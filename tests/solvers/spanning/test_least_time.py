@@ -93,7 +93,7 @@ def by_linear_programme(network: Fabric) -> float:
 
 @st.composite
 def small_networks(draw: st.DrawFn) -> Fabric:
-    """Three or four hosts in groups under groups, every link of another rate each way."""
+    """Three or four hosts in groups under groups, every link of another rate, and half of them alike both ways."""
     n = draw(st.integers(3, 4))
     inner = np.unique(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)), return_inverse=True)[1]
     groups = int(inner.max()) + 1
@@ -103,8 +103,9 @@ def small_networks(draw: st.DrawFn) -> Fabric:
         return draw(st.lists(st.floats(1, 8), min_size=number, max_size=number))
 
     pods = int(outer.max()) + 1
-    tiers = (inner.tolist(), rates(groups), rates(groups)), (outer[inner].tolist(), rates(pods), rates(pods))
-    return fabric(rates(n), rates(n), *tiers)
+    out, alike = [rates(number) for number in (n, groups, pods)], draw(st.booleans())
+    into = out if alike else [rates(number) for number in (n, groups, pods)]
+    return fabric(out[0], into[0], (inner.tolist(), out[1], into[1]), (outer[inner].tolist(), out[2], into[2]))
 
 
 @settings(max_examples=25, deadline=None)
@@ -112,7 +113,29 @@ def small_networks(draw: st.DrawFn) -> Fabric:
 def test_closed_form_equals_the_best_mixture_of_trees(network: Fabric) -> None:
     least = least_time_on(network, np.arange(len(network.names)))
     assert least is not None
+    best = by_linear_programme(network)
+    assert least.us_per_byte <= best * (1 + 1e-9)
+    if np.array_equal(network.host_out_gbps, network.host_in_gbps):
+        assert least.us_per_byte == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_closed_form_with_rates_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = [[0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 2]][seed % 3]
+    hosts, groups = rng.uniform(1, 8, (2, 4)).tolist(), rng.uniform(1, 8, (2, max(labels) + 1)).tolist()
+    network = fabric(*hosts, (labels, *groups))
+    least = least_time_on(network, np.arange(4))
+    assert least is not None
     assert least.us_per_byte == pytest.approx(by_linear_programme(network), rel=1e-9)
+
+
+def test_a_group_that_works_one_way_and_exports_the_other_way_takes_longer_than_the_bound() -> None:
+    """Both go out of its link; so no trees reach the bound where rates are apart like this."""
+    network = fabric([4.0, 4, 1, 1], [1.0, 1, 4, 4], ([0, 0, 1, 1], [2.0, 10], [10.0, 10]))
+    least = least_time_on(network, np.arange(4))
+    assert least is not None
+    assert by_linear_programme(network) == pytest.approx(7 / 6 * least.us_per_byte)
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 8, 33])
