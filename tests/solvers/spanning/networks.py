@@ -1,12 +1,8 @@
 """Networks of tiers for tests of schedules on spanning trees."""
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.optimal import uneven as uneven_fabric
-from solvers.costs.least_time import tier_tree
 from solvers.spanning.tier_tree import TierTree, tree_of
 
 Labels = npt.NDArray[np.intp]
@@ -18,14 +14,6 @@ def tree(labels: list[list[int]], rates: list[tuple[Rates, Rates]]) -> TierTree:
     every = [np.arange(len(rates[0][0])), *(np.array(label, dtype=np.intp) for label in labels)]
     names = [[f"{kind}-{k}" for k in range(len(r[0]))] for kind, r in zip(("host", "rack", "pod"), rates, strict=False)]
     return tree_of(every, rates, names)
-
-
-def uneven(seed: int, apart: float = 1.0) -> TierTree:
-    """The tree of one of the benchmark's networks, host k at rank k, every rate up to so many times as fast."""
-    fabric, rng = uneven_fabric(seed), np.random.default_rng((seed, 3))
-    alike = tier_tree(fabric, np.arange(len(fabric.names)))
-    out, into = (rates * rng.uniform(1, apart, len(rates)) for rates in (alike.out, alike.into))
-    return replace(alike, out=out, into=into)
 
 
 def small(hosts: int, seed: int, symmetric: bool) -> tuple[list[list[int]], list[tuple[Rates, Rates]]]:

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.optimal import uneven as uneven_fabric
+from benchmarks.optimal import most_messages, uneven, uneven_tree
 from plink.model.schedule import forward_and_reverse, mirrored
 from solvers.schedules.hierarchical import balanced_masters, two_level_reduce_scatter
 from solvers.schedules.hubs import busiest_time, hubs
 from solvers.schedules.verifier import verify
 from solvers.spanning.least_time import alike_both_ways, least_time, work
 from solvers.spanning.tier_tree import tree_of
-from tests.solvers.spanning.networks import small, tree, uneven
+from tests.solvers.spanning.networks import small, tree
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_uneven_networks_are_within_a_hundredth_of_the_bound(seed: int) -> None:
-    network = uneven(seed)
+    network = uneven_tree(seed)
     reduction, gathering = hubs(network)
     schedule = forward_and_reverse(reduction, gathering)
     assert verify(reduction) == verify(gathering) == verify(schedule) == []
@@ -28,7 +28,7 @@ def test_uneven_networks_are_within_a_hundredth_of_the_bound(seed: int) -> None:
 @pytest.mark.parametrize("apart", [1.2, 1.5, 3.0])
 @pytest.mark.parametrize("seed", range(8))
 def test_rates_apart_are_within_a_fiftieth_of_the_bound(seed: int, apart: float) -> None:
-    network = uneven(seed, apart)
+    network = uneven_tree(seed, apart)
     reduction, gathering = hubs(network)
     schedule = forward_and_reverse(reduction, gathering)
     assert verify(reduction) == verify(gathering) == verify(schedule) == []
@@ -46,7 +46,7 @@ def test_half_of_the_hosts_send_little_and_the_others_receive_little() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 50, 7))
 def test_rates_alike_both_ways_have_one_tree(seed: int) -> None:
-    reduction, gathering = hubs(uneven(seed, 1.001))
+    reduction, gathering = hubs(uneven_tree(seed, 1.001))
     back = mirrored(reduction)
     for column in ("round", "source", "target", "first", "count"):
         assert np.array_equal(getattr(gathering, column), getattr(back, column))
@@ -54,14 +54,10 @@ def test_rates_alike_both_ways_have_one_tree(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_messages_of_a_rank_are_at_most_twice_those_of_two_levels(seed: int) -> None:
-    fabric = uneven_fabric(seed)
+    fabric = uneven(seed)
     groups = [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)]
     two_levels = two_level_reduce_scatter(groups, *balanced_masters(groups))
-    most, allowed = (
-        np.bincount(np.append(schedule.source, schedule.target)).max()
-        for schedule in (hubs(uneven(seed))[0], two_levels)
-    )
-    assert most <= 2 * allowed
+    assert most_messages(hubs(uneven_tree(seed))[0]) <= 2 * most_messages(two_levels)
 
 
 @settings(max_examples=40, deadline=None)

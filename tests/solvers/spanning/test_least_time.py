@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from benchmarks.optimal import busiest_us_per_byte
+from benchmarks.optimal import busiest_us_per_byte, uneven_tree
 from plink.errors import UsageError
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.costs.least_time import least_time_on
@@ -20,7 +20,7 @@ from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import SimulatedCost
 from solvers.spanning.least_time import least_time
 from solvers.spanning.tier_tree import TierTree
-from tests.solvers.spanning.networks import tree, uneven
+from tests.solvers.spanning.networks import tree
 
 Edges = list[tuple[int, int]]
 
@@ -237,7 +237,7 @@ def best_cut(network: TierTree) -> float:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bound_is_the_best_cut_of_large_networks(seed: int) -> None:
-    network = uneven(seed)
+    network = uneven_tree(seed)
     assert least_time(network).us_per_byte == pytest.approx(best_cut(network), rel=1e-9)
 
 
@@ -251,7 +251,7 @@ def test_straggler_of_more_than_half_costs_one_part() -> None:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 999), factor=st.floats(0.1, 10), link=st.integers(0, 10**6))
 def test_bound_follows_rates_and_is_its_cuts(seed: int, factor: float, link: int) -> None:
-    network = uneven(seed)
+    network = uneven_tree(seed)
     before = least_time(network)
 
     def times(rates: list[float]) -> TierTree:
