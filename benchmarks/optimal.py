@@ -276,12 +276,12 @@ _PARTS = {"links": links, "noise": noise, "simulated": simulated, "lab": in_lab}
 
 
 def main() -> int:
-    """Measure all parts, or those named, and record them beside what is kept of others; 1 when a bar was missed."""
+    """Measure all parts, or those named, and record them beside earlier figures of the others; 1 when a bar was missed."""
     named = [name for word, name in pairwise(sys.argv) if word == "--part"] or list(_PARTS)
     file = results.RECORDS / "optimal.json"
-    kept = json.loads(file.read_text())["figures"] if file.exists() else {}
+    earlier = json.loads(file.read_text())["figures"] if file.exists() else {}
     figures = {
-        name: part() if name in named else kept[name] for name, part in _PARTS.items() if name in (*named, *kept)
+        name: part() if name in named else earlier[name] for name, part in _PARTS.items() if name in (*named, *earlier)
     }
     return record(
         "optimal", {"networks": _NETWORKS, "noisy": _NOISY, "lab": "4 racks of 4"}, figures, _bars(figures), named

@@ -6,8 +6,8 @@ carry. The best of these bounds is reached: a chunk that goes up and down a span
 each way, and with w the crossings of a link less one, averaged over chunks, every spanning tree has at each switch of k
 children a sum of w of (k - 1) + its own w, and k - 2 at the root. So T is enough if and only if a flow fits on the tree
 with w of at most o T/S - 1, and of at least -(i T/S - 1) at groups; docs/optimal.md has the proof. With o apart from i
-there are two flows, which share a group's link: the bound is then reached except where a group must work in one direction
-and export in the other.
+there are two flows, which share a group's link: the bound is then reached except where a group must work in one
+direction and export in the other.
 """
 
 from dataclasses import dataclass, replace
