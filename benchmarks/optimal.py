@@ -276,7 +276,7 @@ _PARTS = {"links": links, "noise": noise, "simulated": simulated, "lab": in_lab}
 
 
 def main() -> int:
-    """Measure all parts, or those named, and record them beside earlier figures of the others; 1 when a bar was missed."""
+    """Measure all parts, or those named, and record them beside earlier figures of others; 1 when a bar was missed."""
     named = [name for word, name in pairwise(sys.argv) if word == "--part"] or list(_PARTS)
     file = results.RECORDS / "optimal.json"
     earlier = json.loads(file.read_text())["figures"] if file.exists() else {}
