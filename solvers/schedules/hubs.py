@@ -140,8 +140,8 @@ def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], part
 
     Where no group dissolves, each kind of chunk goes round all children, in as many lumps as they have ranks, so that
     what heads of two groups send each other is even: a few large flows starve beside many small ones. Dissolved groups
-    make many kinds, and their ranks send to every head by themselves; then one child after the other takes as much as
-    it can work, which is far fewer messages.
+    make many kinds, and their ranks send to every head by themselves; then one child after the other, who can work most
+    first, takes as much as it can, which is far fewer messages.
     """
     hub, worked = np.zeros(dissolved.shape, dtype=np.int64), np.zeros(dissolved.shape)
     left = wanted * dissolved.shape[1]
@@ -159,12 +159,13 @@ def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], part
         for value in np.unique(amount)[::-1].tolist():
             kind = np.flatnonzero(amount == value)
             able = np.maximum(left[children], 0.0)
-            if in_turns or value <= 0 or not able.any():
-                choices = able, np.maximum(wanted[children], 0.0), np.ones(len(children))
-                number = apportioned(len(kind), next(each for each in choices if each.sum() > 0))
-            else:
-                ends = np.minimum(np.rint(np.cumsum(able) / value).astype(np.intp), len(kind))
-                number = np.diff(np.append(ends[:-1], len(kind)), prepend=0)
+            number = np.zeros(len(children), dtype=np.intp)
+            if not in_turns and value > 0:
+                most_first = np.argsort(-able, kind="stable")
+                ends = np.minimum(np.cumsum(able[most_first] // value), len(kind))
+                number[most_first] = np.diff(ends, prepend=0)
+            choices = able - number * value, np.maximum(wanted[children], 0.0), np.ones(len(children))
+            number += apportioned(len(kind) - number.sum(), next(each for each in choices if each.sum() > 0))
             lump = [np.arange(n) * lumps[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
             middle = [(own + 0.5) / lumps[child] for own, child in zip(lump, children, strict=True)]
             chosen = np.repeat(children, number)[np.argsort(np.concatenate(middle), kind="stable")]
