@@ -164,7 +164,7 @@ def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], part
                 most_first = np.argsort(-able, kind="stable")
                 ends = np.minimum(np.cumsum(able[most_first] // value), len(kind))
                 number[most_first] = np.diff(ends, prepend=0)
-            choices = able - number * value, np.maximum(wanted[children], 0.0), np.ones(len(children))
+            choices = np.maximum(able - number * value, 0.0), np.maximum(wanted[children], 0.0), np.ones(len(children))
             number += apportioned(len(kind) - number.sum(), next(each for each in choices if each.sum() > 0))
             lump = [np.arange(n) * lumps[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
             middle = [(own + 0.5) / lumps[child] for own, child in zip(lump, children, strict=True)]
