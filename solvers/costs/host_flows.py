@@ -20,6 +20,7 @@ _SIGMA_OF_MEDIAN_DEVIATION = 1.4826
 _GAP_SIGMAS = 4.0  # between neighbours in rate; ten of a host's flows' median, of four flows
 _MIN_GAP = 1.15  # ratio: other traffic, and slow starts of TCP, are no noise that repeats show
 _MAX_SPAN = 1.5  # gaps, of the fastest over the slowest of a class: six standard deviations of a flow
+_MIXTURE_STEPS = 50
 MIN_OTHERS = 2  # hosts to compare with: of two hosts nobody knows which is slow
 
 
@@ -100,9 +101,12 @@ def flow_noise(flows: Sequence[Flow]) -> float:
     return float(np.median(np.abs(ratios - np.median(ratios)))) * _SIGMA_OF_MEDIAN_DEVIATION / math.sqrt(2)
 
 
-def class_gap(flows: Sequence[Flow]) -> float:
-    """Return the ratio of rates above which two hosts differ: four standard deviations of a flow, 1.15 to 2."""
-    return min(max(math.exp(_GAP_SIGMAS * flow_noise(flows)), _MIN_GAP), 1 / SLOW_SHARE)
+def class_gap(noise: float) -> float:
+    """Return the ratio of rates above which two hosts differ: four standard deviations of a flow, 1.15 to 2.
+
+    :param noise: relative standard deviation of a flow.
+    """
+    return min(max(math.exp(_GAP_SIGMAS * noise), _MIN_GAP), 1 / SLOW_SHARE)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class RateEvidence:
 
 def rate_evidence(flows: Sequence[Flow], hosts: int) -> RateEvidence:
     """Return which rates the flows show: a flow is as fast as the slower of its two ends."""
-    best, gap = np.array(best_rates(flows, hosts)), class_gap(flows)
+    best, gap = np.array(best_rates(flows, hosts)), class_gap(flow_noise(flows))
     ends = np.array([(flow.source, flow.target) for flow in flows], dtype=np.intp).reshape(-1, 2).T
     gbps = np.array([flow.gbps for flow in flows])
     shown, plausible = np.zeros_like(best, dtype=bool), np.zeros_like(best, dtype=bool)
@@ -180,9 +184,8 @@ def class_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector] | No
     """Return what each host sends and receives, Gbit/s, two of shape (N,); None without flows.
 
     A host's own rate is the median of its flows near the best. Hosts between whose rates there is no gap
-    (:func:`class_gap`) are a class and have its median rate, so that noise does not tell them apart; but where such a
-    chain spans more than noise does, each keeps its own. A host whose partners were all slower, or that has no flows,
-    has at least the median of all hosts.
+    (:func:`class_gap`) are a class and have its median rate, so that noise does not tell them apart. A host whose
+    partners were all slower, or that has no flows, has at least the median of all hosts.
     """
     evidence = rate_evidence(flows, hosts)
     rates = []
@@ -195,16 +198,30 @@ def class_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector] | No
             if flow.gbps * evidence.gap >= best[host]:
                 near.setdefault(host, []).append(flow.gbps)
         own = np.array([np.median(near[host]) if host in near else np.nan for host in range(hosts)])
-        rate, usual = _by_classes(own, evidence.gap), float(np.nanmedian(own))
+        rate, usual = by_classes(own, flow_noise(flows)), float(np.nanmedian(own))
         rates.append(np.where(evidence.masked[way], np.fmax(rate, usual), np.where(np.isnan(rate), usual, rate)))
     return rates[0], rates[1]
 
 
-def _by_classes(own: Vector, gap: float) -> Vector:
-    """Return the median rate of each host's class, shape (N,); NaN stays."""
-    rates = own.copy()
+def by_classes(own: Vector, noise: float) -> Vector:
+    """Return the median rate of each host's class, shape (N,); NaN stays.
+
+    Where a chain of hosts without gaps spans more than noise does, each has its mean by the mixture of rates that
+    explains the measured ones best (Kiefer and Wolfowitz, Annals of Mathematical Statistics 27, 1956): its own where
+    there is no noise.
+
+    :param own: Gbit/s, shape (N,). :param noise: relative standard deviation of a flow.
+    """
+    rates, gap = own.copy(), class_gap(noise)
     order = np.argsort(own)[: np.isfinite(own).sum()]
     for members in np.split(order, np.flatnonzero(own[order[1:]] > gap * own[order[:-1]]) + 1):
         if own[members[-1]] <= own[members[0]] * gap**_MAX_SPAN:
             rates[members] = np.median(own[members])
+        elif noise > 0:
+            logs = np.log(own[members])
+            share = likelihood = np.exp(-(((logs[:, None] - logs) / noise) ** 2) / 2)
+            for _ in range(_MIXTURE_STEPS):  # expectation maximisation of the mixture's weights
+                share = share / share.sum(axis=1, keepdims=True)
+                share = likelihood * share.mean(axis=0)
+            rates[members] = np.exp(share @ logs / share.sum(axis=1))
     return rates

@@ -17,7 +17,7 @@ from solvers.schedules.hierarchical import (
     pipelined,
     two_level_reduce_scatter,
 )
-from solvers.schedules.hubs import hubs_reduce_scatter
+from solvers.schedules.hubs import hubs
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.multi_ring import multi_ring, multi_ring_all_gather, multi_ring_reduce_scatter
 from solvers.schedules.parameter_server import push
@@ -137,11 +137,11 @@ def _groups_of(algo: str, ranks: int, options: Options) -> Sequence[Sequence[int
     return options.groups
 
 
-def _hubs(ranks: int, options: Options) -> Schedule:
+def _hubs(ranks: int, options: Options) -> tuple[Schedule, Schedule]:
     tree = options.tree or star(ranks)
     if (number := int(tree.rank.max()) + 1) != ranks:
         raise UsageError(f"{HUBS}: {number} ranks are in the tree of links, not {ranks}")
-    return hubs_reduce_scatter(tree)
+    return hubs(tree)
 
 
 def _push(ranks: int, options: Options) -> Schedule:
@@ -212,9 +212,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             "flat", "every rank adds up 1/N of the vector for all others", (), lambda n, _: flat_reduce_scatter(n),
             _SCATTER, _GATHER,
         ),
-        _both_ways(
-            HUBS, "hubs on every tier, at the least possible time of the measured links (docs/optimal.md)", ("tree",),
-            _hubs, _SCATTER, _GATHER,
+        Algorithm(
+            HUBS, "hubs on every tier, at the least possible time of the measured links (docs/optimal.md)",
+            lambda n, o: forward_and_reverse(*_hubs(n, o)), ("tree",),
+            {"reduce-scatter": lambda n, o: _hubs(n, o)[0], "all-gather": lambda n, o: _hubs(n, o)[1]},
         ),
         _both_ways(
             "ps", "the parameter server, sharded or centralised, colocated or not",

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.plan import MAX_TRANSFERS
-from plink.model.schedule import Schedule, make_schedule
+from plink.model.schedule import Indices, Schedule, expanded, forward_and_reverse, make_schedule, mirrored
 from solvers.schedules.masters import apportioned
-from solvers.spanning.least_time import alike_both_ways, least_time, work
+from solvers.spanning.least_time import alike_both_ways, least_time, other_way_round, work
 from solvers.spanning.tier_tree import TierTree, Vector
 
 MIN_CHUNKS, MAX_CHUNKS = 64, 1024
@@ -21,40 +21,76 @@ TOLERANCE = 0.01  # of the least time: chunks are as few as keep the busiest lin
 Heads = npt.NDArray[np.int64]
 
 
-def hubs_reduce_scatter(tree: TierTree) -> Schedule:
-    """Return the reduce-scatter of the fewest chunks, 64 to 1,024, that with its reverse keeps every link within 1 % of
-    the least time, or of the most chunks that a plan's file has room for.
+def hubs(tree: TierTree) -> tuple[Schedule, Schedule]:
+    """Return the reduce-scatter and the all-gather of the fewest chunks, 64 to 1,024, that keep every link within 1 %
+    of the least time, or of the most chunks that a plan's file has room for.
+
+    Where links carry other rates out than in, the two have trees of their own, from one root for each chunk.
 
     :raises UsageError: for fewer than two ranks.
     """
     if not tree.children[0]:
         raise UsageError("a collective needs two ranks or more, not 1")
-    chunks, wanted = MIN_CHUNKS, work(tree)
-    enough = (1 + TOLERANCE) * least_time(alike_both_ways(tree)).us_per_byte
-    best = _schedule(tree, wanted, chunks)
-    while chunks < MAX_CHUNKS and busiest_time(tree, best) > enough:
+    slower = alike_both_ways(tree)
+    if least_time(slower).us_per_byte <= (1 + TOLERANCE) * least_time(tree).us_per_byte:
+        tree = slower  # one tree a chunk has fewer rounds than two
+    chunks, enough = MIN_CHUNKS, (1 + TOLERANCE) * least_time(tree).us_per_byte
+    wanted = [work(tree)]
+    if tree is not slower:
+        back = other_way_round(tree)
+        wanted = [work(tree, beside=np.minimum(work(back), 0.0))]  # leaves room for what a reduction must export
+        wanted = [work(back, beside=wanted[0]), *wanted]
+    best = _halves(tree, wanted, chunks)
+    while chunks < MAX_CHUNKS and busiest_time(tree, forward_and_reverse(*best)) > enough:
         chunks *= 2
-        finer = _schedule(tree, wanted, chunks)
-        if 2 * len(finer) > MAX_TRANSFERS:
+        finer = _halves(tree, wanted, chunks)
+        if sum(map(len, finer)) > MAX_TRANSFERS:
             break
         best = finer
     return best
 
 
-def busiest_time(tree: TierTree, reduction: Schedule) -> float:
-    """Return how long a reduce-scatter and its reverse keep the busiest link, microseconds a byte of the vector."""
-    loads = np.zeros(len(tree.parent))
-    leaf = np.zeros(reduction.ranks, dtype=np.intp)
+def busiest_time(tree: TierTree, schedule: Schedule) -> float:
+    """Return how long a schedule keeps the busiest link, microseconds a byte of the vector."""
+    sent, received = np.zeros((2, len(tree.parent)))
+    leaf = np.zeros(schedule.ranks, dtype=np.intp)
     leaf[tree.rank[tree.rank >= 0]] = np.flatnonzero(tree.rank >= 0)
-    up, down, count = leaf[reduction.source], leaf[reduction.target], reduction.count
-    while (apart := up != down).any():  # towards where the ways meet: a parent stands before its children
-        up, down, count = up[apart], down[apart], count[apart]
-        loads += np.bincount(np.maximum(up, down), count, len(loads))
-        up, down = np.where(up > down, tree.parent[up], up), np.where(down > up, tree.parent[down], down)
-    return float((loads / reduction.chunks / tree.slower).max())
+    source, target, count = leaf[schedule.source], leaf[schedule.target], schedule.count
+    while (apart := source != target).any():  # towards where the ways meet: a parent stands before its children
+        source, target, count = source[apart], target[apart], count[apart]
+        up = source > target
+        sent += np.bincount(source[up], count[up], len(sent))
+        received += np.bincount(target[~up], count[~up], len(sent))
+        source, target = np.where(up, tree.parent[source], source), np.where(up, target, tree.parent[target])
+    return float(max((sent / tree.out).max(), (received / tree.into).max()) / schedule.chunks)
 
 
-def _schedule(tree: TierTree, wanted: Vector, chunks: int) -> Schedule:
+def _halves(tree: TierTree, wanted: list[Vector], chunks: int) -> tuple[Schedule, Schedule]:
+    there, *other = (_reduction(tree, each, chunks) for each in wanted)
+    return there, _gathering(other[0], there.owners) if other and there.owners is not None else mirrored(there)
+
+
+def _gathering(reduction: Schedule, owners: Indices) -> Schedule:
+    """The all-gather over a reduce-scatter's trees, but from other roots: chunks climb to what was the root, and from
+    everywhere on their way they go down. Which rank is the root changes no link's load."""
+    transfer, chunk = expanded(reduction)
+    above, when = np.full((2, reduction.ranks, reduction.chunks), -1)
+    above[reduction.source[transfer], chunk] = reduction.target[transfer]
+    when[reduction.source[transfer], chunk] = reduction.round[transfer]
+    climbs, at, every = np.zeros(above.shape, dtype=bool), owners.astype(np.int64), np.arange(reduction.chunks)
+    while (is_below := above[at, every] >= 0).any():
+        climbs[at[is_below], every[is_below]] = True
+        at = np.where(is_below, above[at, every], at)
+    lower, chunk = np.nonzero(above >= 0)
+    upper, up, when = above[lower, chunk], climbs[lower, chunk], when[lower, chunk]
+    ways = np.where(up, [when, lower, upper], [2 * reduction.rounds - 1 - when, upper, lower])
+    start = np.flatnonzero((np.diff([*ways, chunk - np.arange(len(chunk))], prepend=-2) != 0).any(axis=0))
+    rows = np.stack([*ways[:, start], chunk[start], np.diff(start, append=len(chunk)), np.ones_like(start)], axis=1)
+    rows[:, 0] = np.unique(rows[:, 0], return_inverse=True)[1]
+    return make_schedule("hubs", reduction.ranks, reduction.chunks, rows, "all-gather", owners)
+
+
+def _reduction(tree: TierTree, wanted: Vector, chunks: int) -> Schedule:
     dissolved, parts = _dissolved(tree, wanted, chunks)
     hub = _hubs(tree, wanted, dissolved, parts)
     head = np.repeat(tree.rank[:, None], chunks, axis=1)
@@ -102,14 +138,18 @@ def _dissolved(tree: TierTree, wanted: Vector, chunks: int) -> tuple[npt.NDArray
 def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], parts: Heads) -> Heads:
     """The child that is hub of each chunk at each switch, shape (V, C). That of a dissolved one adds up nothing.
 
-    Children take turns, in as many lumps as they have ranks, so that what heads of two groups send each other is even:
-    a few large flows starve beside many small ones.
+    Where no group dissolves, each kind of chunk goes round all children, in as many lumps as they have ranks, so that
+    what heads of two groups send each other is even: a few large flows starve beside many small ones. Dissolved groups
+    make many kinds, and their ranks send to every head by themselves; then one child after the other, who can work most
+    first, takes as much as it can, which is far fewer messages.
     """
     hub, worked = np.zeros(dissolved.shape, dtype=np.int64), np.zeros(dissolved.shape)
     left = wanted * dissolved.shape[1]
-    ranks = np.zeros(len(hub), dtype=np.int64)  # below each node
+    in_turns = not dissolved.any()
+    lumps = np.ones(len(hub), dtype=np.int64)  # of a child, in a kind of chunks
     for node in reversed(range(len(hub))):
-        ranks[node] = ranks[tree.children[node]].sum() if tree.children[node] else 1
+        if in_turns and tree.children[node]:
+            lumps[node] = lumps[tree.children[node]].sum()
     for node, below in enumerate(tree.children):
         if not below:
             continue
@@ -118,11 +158,16 @@ def _hubs(tree: TierTree, wanted: Vector, dissolved: npt.NDArray[np.bool_], part
         # The largest first: what they leave over or take too much is made up by the smaller ones.
         for value in np.unique(amount)[::-1].tolist():
             kind = np.flatnonzero(amount == value)
-            choices = np.maximum(left[children], 0.0), np.maximum(wanted[children], 0.0), np.ones(len(children))
-            weights = next(each for each in choices if each.sum() > 0)
-            number = apportioned(len(kind), weights)
-            lumps = [np.arange(n) * ranks[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
-            middle = [(lump + 0.5) / ranks[child] for lump, child in zip(lumps, children, strict=True)]
+            able = np.maximum(left[children], 0.0)
+            number = np.zeros(len(children), dtype=np.intp)
+            if not in_turns and value > 0:
+                most_first = np.argsort(-able, kind="stable")
+                ends = np.minimum(np.cumsum(able[most_first] // value), len(kind))
+                number[most_first] = np.diff(ends, prepend=0)
+            choices = np.maximum(able - number * value, 0.0), np.maximum(wanted[children], 0.0), np.ones(len(children))
+            number += apportioned(len(kind) - number.sum(), next(each for each in choices if each.sum() > 0))
+            lump = [np.arange(n) * lumps[c] // max(n, 1) for n, c in zip(number.tolist(), children, strict=True)]
+            middle = [(own + 0.5) / lumps[child] for own, child in zip(lump, children, strict=True)]
             chosen = np.repeat(children, number)[np.argsort(np.concatenate(middle), kind="stable")]
             hub[node, kind], worked[chosen, kind] = chosen, value
             np.subtract.at(left, chosen, value)

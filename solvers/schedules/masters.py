@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from solvers.spanning.least_time import work
+from solvers.spanning.least_time import alike_both_ways, work
 from solvers.spanning.tier_tree import TierTree
 
 Groups = Sequence[Sequence[int]]
@@ -56,7 +56,7 @@ def work_weights(tree: TierTree, groups: Groups) -> Weights:
 
     :param tree: ranks below hosts, level 1, below groups.
     """
-    host_work = work(tree, dissolve=False)
+    host_work = work(alike_both_ways(tree), dissolve=False)
     leaf = np.flatnonzero(tree.rank >= 0)
     above = tree.parent[leaf]
     host = np.empty(len(leaf), dtype=np.intp)  # of each rank

@@ -5,7 +5,9 @@ and each byte leaves one part and enters another, so no algorithm is faster than
 carry. The best of these bounds is reached: a chunk that goes up and down a spanning tree crosses each of its edges once
 each way, and with w the crossings of a link less one, averaged over chunks, every spanning tree has at each switch of k
 children a sum of w of (k - 1) + its own w, and k - 2 at the root. So T is enough if and only if a flow fits on the tree
-with w of at most o T/S - 1, and of at least -(i T/S - 1) at groups; docs/optimal.md has the proof.
+with w of at most o T/S - 1, and of at least -(i T/S - 1) at groups; docs/optimal.md has the proof. With o apart from i
+there are two flows, which share a group's link: the bound is then reached except where a group must work in one
+direction and export in the other.
 """
 
 from dataclasses import dataclass, replace
@@ -50,16 +52,21 @@ def alike_both_ways(tree: TierTree) -> TierTree:
     return replace(tree, out=tree.slower, into=tree.slower)
 
 
-def work(tree: TierTree, dissolve: bool = True) -> Vector:
-    """Return what each node works for others in the least time, in vectors, shape (V,): crossings of its link less one.
+def other_way_round(tree: TierTree) -> TierTree:
+    """Return the tree whose links carry out what came in: a reduction on it is a broadcast on the other."""
+    return replace(tree, out=tree.into, into=tree.out)
+
+
+def work(tree: TierTree, dissolve: bool = True, beside: Vector | None = None) -> Vector:
+    """Return what each node works for others in a broadcast in the least time, in vectors, shape (V,): crossings of its
+    link less one. For a reduction: of :func:`other_way_round`.
 
     Below 0 for a group that needs others. At each switch all children are equally busy as far as their limits allow.
 
-    :param dissolve: as of :func:`least_time`.
+    :param dissolve: as of :func:`least_time`. :param beside: work of the reduction: what groups work in one direction
+        and export in the other shares their links.
     """
-    least, most = _work_limits(
-        tree, least_time(alike_both_ways(tree), dissolve).us_per_byte * (1 + _ROUNDING), tree.slower, dissolve
-    )
+    least, most = _work_limits(tree, least_time(tree, dissolve).us_per_byte * (1 + _ROUNDING), dissolve, beside)
     result = np.zeros(len(least))
     for node, below in enumerate(tree.children):
         if below:
@@ -68,14 +75,17 @@ def work(tree: TierTree, dissolve: bool = True) -> Vector:
     return result
 
 
-def _work_limits(tree: TierTree, us_per_byte: float, rates: Vector, dissolve: bool = True) -> tuple[Vector, Vector]:
+def _work_limits(tree: TierTree, us_per_byte: float, dissolve: bool, beside: Vector | None) -> tuple[Vector, Vector]:
     """The least and the most that each node can work for others in that time, shape (V,) each."""
     least, most = np.zeros(len(tree.parent)), np.full(len(tree.parent), np.inf)
+    other = np.zeros(len(least)) if beside is None else beside
+    spares = np.maximum(tree.out * us_per_byte - 1 - np.maximum(-other, 0.0), 0.0).tolist()
+    exports = np.maximum(tree.into * us_per_byte - 1 - np.maximum(other, 0.0), 0.0).tolist()
     for node in reversed(range(1, len(least))):
-        spare = max(0.0, float(rates[node]) * us_per_byte - 1)
+        spare, export = spares[node], exports[node]
         most[node] = spare
         if below := tree.children[node]:
-            least[node] = max(-spare if dissolve else 0.0, least[below].sum() - (len(below) - 1))
+            least[node] = max(-export if dissolve else 0.0, least[below].sum() - (len(below) - 1))
             most[node] = min(spare, most[below].sum() - (len(below) - 1))
     return least, most
 

@@ -84,22 +84,24 @@ class _Messages:
 
 def compile_program(schedule: Schedule, rank: int, segmentation: Segmentation, channels: int = 1) -> Program:
     """Return the program of ``rank`` for a segmented vector; segments are assigned to channels round-robin."""
-    last_added, gated = _last_added(schedule), schedule.algo in _GATED
+    last_added, exchanging, gated = _last_added(schedule), _exchanging(schedule), schedule.algo in _GATED
     return Program(
         schedule.ranks,
         tuple(
             _steps(schedule, messages, _order(messages, gated), segmentation, last_added, gated)
             for messages in (
-                _messages(schedule, rank, segmentation, np.arange(channel, segmentation.segments, channels))
+                _messages(schedule, rank, segmentation, exchanging, np.arange(channel, segmentation.segments, channels))
                 for channel in range(channels)
             )
         ),
     )
 
 
-def _messages(schedule: Schedule, rank: int, segmentation: Segmentation, segments: Indices) -> _Messages:
+def _messages(
+    schedule: Schedule, rank: int, segmentation: Segmentation, exchanging: set[int], segments: Indices
+) -> _Messages:
     used = len(segmentation.chunks)
-    moved, begin, length = _atoms(schedule, rank, segmentation)
+    moved, begin, length = _atoms(schedule, rank, segmentation, exchanging)
     segment = np.tile(segments, len(moved))
     transfer, place, count = (np.repeat(column, len(segments)) for column in (moved, begin, length))
     rounds = schedule.round[transfer].astype(np.int64)
@@ -113,25 +115,40 @@ def _messages(schedule: Schedule, rank: int, segmentation: Segmentation, segment
     return _Messages(transfer, rounds, peer, is_send, segment * used + place, count, position, segment)
 
 
-def _atoms(schedule: Schedule, rank: int, segmentation: Segmentation) -> tuple[Indices, Indices, Indices]:
-    """Return the rank's transfers as (transfer, index of its first used chunk, number of chunks), split into atoms.
+def _exchanging(schedule: Schedule) -> set[int]:
+    """Return the rounds with transfers of several chunks in which some rank sends and receives the same chunk."""
+    transfer, chunk = expanded(schedule)
+    is_wide = np.bincount(schedule.round, schedule.count > 1)[schedule.round[transfer]] > 0
+    transfer, chunk = transfer[is_wide], chunk[is_wide]
+    rank_rounds = (schedule.round.astype(np.int64) * schedule.ranks + end for end in (schedule.source, schedule.target))
+    sent, received = (cells[transfer] * schedule.chunks + chunk for cells in rank_rounds)
+    return set(schedule.round[transfer[np.isin(sent, received)]].tolist())
 
-    Within a round all transfers move either the same atom or disjoint ones. So what a rank sends in a round has the
-    position of what it receives in its place, and precedes it.
+
+def _atoms(
+    schedule: Schedule, rank: int, segmentation: Segmentation, exchanging: set[int]
+) -> tuple[Indices, Indices, Indices]:
+    """Return the rank's transfers as (transfer, index of its first used chunk, number of chunks).
+
+    Where ranks exchange chunks they are split into atoms: all transfers of such a round move either the same atom or
+    disjoint ones. So what a rank sends in a round has the position of what it receives in its place, and precedes it.
     """
     begin = np.searchsorted(segmentation.chunks, schedule.first)
     end = np.searchsorted(segmentation.chunks, schedule.first + schedule.count)
     takes_part = ((schedule.source == rank) | (schedule.target == rank)) & (end > begin)
     atoms = [np.empty((0, 3), dtype=np.int64)]
-    for round_rows in schedule.round_slices():
+    for number, round_rows in enumerate(schedule.round_slices()):
         own = np.flatnonzero(takes_part[round_rows]) + round_rows.start
         if not len(own):
             continue
+        if number not in exchanging:
+            atoms.append(np.stack([own, begin[own], end[own] - begin[own]], axis=1))
+            continue
         edges = np.unique(np.concatenate([begin[round_rows], end[round_rows]]))
         low, high = np.searchsorted(edges, begin[own]), np.searchsorted(edges, end[own])
-        number = high - low
-        atom = np.repeat(low - np.cumsum(number) + number, number) + np.arange(number.sum())
-        atoms.append(np.stack([np.repeat(own, number), edges[atom], edges[atom + 1] - edges[atom]], axis=1))
+        parts = high - low
+        atom = np.repeat(low - np.cumsum(parts) + parts, parts) + np.arange(parts.sum())
+        atoms.append(np.stack([np.repeat(own, parts), edges[atom], edges[atom + 1] - edges[atom]], axis=1))
     transfer, place, count = np.concatenate(atoms).T
     return transfer, place, count
 

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from tests.solvers.spanning.networks import small, tree
 
 
 @st.composite
@@ -27,6 +28,8 @@ def schedules(draw: st.DrawFn, most_ranks: int = 16) -> Schedule:
         ranks = options["base"] ** levels
     if "segments" in taken:
         options["segments"] = draw(st.integers(1, 5))
+    if "tree" in taken:
+        options["tree"] = tree(*small(ranks, draw(st.integers(0, 99)), draw(st.booleans())))
     if "sharded" in taken:
         options["sharded"] = draw(st.booleans())
         options["colocated"] = True

@@ -1,5 +1,6 @@
 """What one rank does, and that no rank can block another for ever."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,3 +164,11 @@ def test_phases_of_different_cells_overlap() -> None:
     assert kinds.index(COPY) < len(kinds) / 4
     assert kinds[-1] == COPY
     assert ADD in kinds[3 * len(kinds) // 4 :]
+
+
+def test_neighbouring_chunks_of_one_way_are_one_message() -> None:
+    """Where nobody sends and receives the same chunk, others do not cut what rank 3 sends."""
+    rows = [(0, 3, 0, 0, 4, 0), *((0, rank, 0, rank, 1, 0) for rank in (1, 2)), (0, 1, 2, 0, 1, 0)]
+    schedule = make_schedule("own", 4, 4, rows, "reduce-scatter", owners=np.zeros(4, dtype=np.int32))
+    cells = segment(16, 4, 4, SegmentationConfig(4, 1 << 20, 1))
+    assert [len(compile_program(schedule, rank, cells).channels[0]) for rank in range(4)] == [3, 2, 2, 1]

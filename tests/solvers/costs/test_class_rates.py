@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.host_flows import FlowSettings, partner_rounds
-from solvers.costs.host_flows import Flow, Vector, class_rates, rate_evidence, revealing_pairs
+from solvers.costs.host_flows import Flow, Vector, by_classes, class_rates, rate_evidence, revealing_pairs
 
 NOISE = 0.03
 REVEALING_ROUNDS = 3
@@ -87,6 +87,17 @@ def test_rates_without_gaps_are_no_class(seed: int, ratio: float) -> None:
     error = np.abs(rates[0] / rate - 1)
     assert error[:12].max() < 0.05
     assert error.max() < 0.15  # those that few are faster than are seen with slower ones of nearly their rate, too
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_mixture_separates_classes_that_noise_joins(seed: int) -> None:
+    """Hosts of 1, 2 and 4 with noise of a tenth: no gap is left, but most of the noise goes."""
+    rng, rate = np.random.default_rng(seed), np.repeat([1.0, 2.0, 4.0], 30)
+    own = rate * rng.lognormal(0, 0.1, 90)
+    noise_left = np.log(by_classes(own, 0.1) / rate).std() / np.log(own / rate).std()
+    assert noise_left < 0.6
+    steady = np.geomspace(1.0, 4.0, 40)
+    assert by_classes(steady, 0.0).tolist() == steady.tolist()
 
 
 def test_noisy_flows_widen_the_gap() -> None:

@@ -18,7 +18,7 @@ from solvers.schedules.bml import bml
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.halving_doubling import halving_doubling
 from solvers.schedules.hierarchical import balanced_masters, flat, hub_reduce_scatter, two_level_reduce_scatter
-from solvers.schedules.hubs import hubs_reduce_scatter
+from solvers.schedules.hubs import hubs
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.masters import Groups
 from solvers.schedules.multi_ring import multi_ring, ring_tours
@@ -338,7 +338,7 @@ def test_every_name_maps_to_its_generator() -> None:
         "bcube": bcube(8, 2),
         "2lha": two_level(groups),
         "flat": flat(8),
-        "hubs": forward_and_reverse(hubs_reduce_scatter(star(8))),
+        "hubs": forward_and_reverse(*hubs(star(8))),
         "phub": forward_and_reverse(hub_reduce_scatter([range(8)], 3)),
         "phub-2l": forward_and_reverse(hub_reduce_scatter(groups, 3)),
         "ps": forward_and_reverse(push(8, sharded=False, root=5)),

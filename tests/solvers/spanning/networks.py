@@ -3,8 +3,6 @@
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.optimal import uneven as uneven_fabric
-from solvers.costs.least_time import tier_tree
 from solvers.spanning.tier_tree import TierTree, tree_of
 
 Labels = npt.NDArray[np.intp]
@@ -16,12 +14,6 @@ def tree(labels: list[list[int]], rates: list[tuple[Rates, Rates]]) -> TierTree:
     every = [np.arange(len(rates[0][0])), *(np.array(label, dtype=np.intp) for label in labels)]
     names = [[f"{kind}-{k}" for k in range(len(r[0]))] for kind, r in zip(("host", "rack", "pod"), rates, strict=False)]
     return tree_of(every, rates, names)
-
-
-def uneven(seed: int) -> TierTree:
-    """The tree of one of the benchmark's networks, host k at rank k."""
-    fabric = uneven_fabric(seed)
-    return tier_tree(fabric, np.arange(len(fabric.names)))
 
 
 def small(hosts: int, seed: int, symmetric: bool) -> tuple[list[list[int]], list[tuple[Rates, Rates]]]:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from benchmarks.optimal import busiest_us_per_byte
+from benchmarks.optimal import busiest_us_per_byte, uneven_tree
 from plink.errors import UsageError
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
 from solvers.costs.least_time import least_time_on
@@ -20,7 +20,7 @@ from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import SimulatedCost
 from solvers.spanning.least_time import least_time
 from solvers.spanning.tier_tree import TierTree
-from tests.solvers.spanning.networks import tree, uneven
+from tests.solvers.spanning.networks import tree
 
 Edges = list[tuple[int, int]]
 
@@ -93,7 +93,7 @@ def by_linear_programme(network: Fabric) -> float:
 
 @st.composite
 def small_networks(draw: st.DrawFn) -> Fabric:
-    """Three or four hosts in groups under groups, every link of another rate each way."""
+    """Three or four hosts in groups under groups, every link of another rate, and half of them alike both ways."""
     n = draw(st.integers(3, 4))
     inner = np.unique(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)), return_inverse=True)[1]
     groups = int(inner.max()) + 1
@@ -103,8 +103,9 @@ def small_networks(draw: st.DrawFn) -> Fabric:
         return draw(st.lists(st.floats(1, 8), min_size=number, max_size=number))
 
     pods = int(outer.max()) + 1
-    tiers = (inner.tolist(), rates(groups), rates(groups)), (outer[inner].tolist(), rates(pods), rates(pods))
-    return fabric(rates(n), rates(n), *tiers)
+    out, alike = [rates(number) for number in (n, groups, pods)], draw(st.booleans())
+    into = out if alike else [rates(number) for number in (n, groups, pods)]
+    return fabric(out[0], into[0], (inner.tolist(), out[1], into[1]), (outer[inner].tolist(), out[2], into[2]))
 
 
 @settings(max_examples=25, deadline=None)
@@ -112,7 +113,29 @@ def small_networks(draw: st.DrawFn) -> Fabric:
 def test_closed_form_equals_the_best_mixture_of_trees(network: Fabric) -> None:
     least = least_time_on(network, np.arange(len(network.names)))
     assert least is not None
+    best = by_linear_programme(network)
+    assert least.us_per_byte <= best * (1 + 1e-9)
+    if np.array_equal(network.host_out_gbps, network.host_in_gbps):
+        assert least.us_per_byte == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_closed_form_with_rates_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = [[0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 2]][seed % 3]
+    hosts, groups = rng.uniform(1, 8, (2, 4)).tolist(), rng.uniform(1, 8, (2, max(labels) + 1)).tolist()
+    network = fabric(*hosts, (labels, *groups))
+    least = least_time_on(network, np.arange(4))
+    assert least is not None
     assert least.us_per_byte == pytest.approx(by_linear_programme(network), rel=1e-9)
+
+
+def test_a_group_that_works_one_way_and_exports_the_other_way_takes_longer_than_the_bound() -> None:
+    """Both go out of its link; so no trees reach the bound where rates are apart like this."""
+    network = fabric([4.0, 4, 1, 1], [1.0, 1, 4, 4], ([0, 0, 1, 1], [2.0, 10], [10.0, 10]))
+    least = least_time_on(network, np.arange(4))
+    assert least is not None
+    assert by_linear_programme(network) == pytest.approx(7 / 6 * least.us_per_byte)
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 8, 33])
@@ -214,7 +237,7 @@ def best_cut(network: TierTree) -> float:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_bound_is_the_best_cut_of_large_networks(seed: int) -> None:
-    network = uneven(seed)
+    network = uneven_tree(seed)
     assert least_time(network).us_per_byte == pytest.approx(best_cut(network), rel=1e-9)
 
 
@@ -228,7 +251,7 @@ def test_straggler_of_more_than_half_costs_one_part() -> None:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 999), factor=st.floats(0.1, 10), link=st.integers(0, 10**6))
 def test_bound_follows_rates_and_is_its_cuts(seed: int, factor: float, link: int) -> None:
-    network = uneven(seed)
+    network = uneven_tree(seed)
     before = least_time(network)
 
     def times(rates: list[float]) -> TierTree:
