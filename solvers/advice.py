@@ -103,7 +103,7 @@ def simulated_line(
     algo: str, family: str, cost_of: Callable[[float], float], sizes_bytes: Sequence[float]
 ) -> SimulatedLine:
     """Return the line through the costs, in microseconds, of two sizes or more, rising, in bytes."""
-    times = tuple(float(f"{cost_of(size):.9g}") for size in sizes_bytes)  # orders that cost the same, do so
+    times = tuple(cost_of(size) for size in sizes_bytes)
     slope = max(0.0, (times[-1] - times[0]) / (sizes_bytes[-1] - sizes_bytes[0]))
     start_us = max(0.0, times[0] - slope * sizes_bytes[0])
     return SimulatedLine(algo, family, start_us, slope, tuple(sizes_bytes), times)

@@ -288,6 +288,12 @@ def _simulated_lines(
                     break
                 times[size] = cost_of(fast, size)
             lines[k] = replace(simulated_line(fast.algo, fast.family, times.__getitem__, sizes), messages=fast.messages)
+    for k, line in enumerate(lines):  # orders that cost the same but for rounding do so: the first is taken
+        same = (
+            other for other in lines[:k] if other.algo == line.algo and np.allclose(other.times_us, line.times_us, 1e-9)
+        )
+        if (other := next(same, None)) is not None:
+            lines[k] = replace(other, family=line.family)
     if failure is not None and not lines:
         raise failure
     if late:
