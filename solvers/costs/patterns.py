@@ -136,6 +136,27 @@ def _precede(ends: Edges, offsets: npt.NDArray[np.int64], needed: npt.NDArray[np
         precedes[new] = True
 
 
+def in_slices(pattern: Pattern, slices: int) -> Pattern:
+    """Return the pattern by whose cost orders rank as in slices (:func:`solvers.costs.by_name.time_in_slices`): each
+    round for one slice, and all of them at once, as the busiest resource has them, for the others.
+
+    :param slices: P, into which the vector is cut.
+    """
+    rounds = len(pattern.repeat)
+    if slices == 1 or rounds < 2 or pattern.all_to_all_share:
+        return pattern
+    pairs, place = np.unique(pattern.source * pattern.ranks + pattern.target, return_inverse=True)
+    return replace(
+        pattern,
+        round=np.append(pattern.round, np.full(len(pairs), rounds)),
+        source=np.append(pattern.source, pairs // pattern.ranks),
+        target=np.append(pattern.target, pairs % pattern.ranks),
+        share=np.append(pattern.share, np.bincount(place, pattern.share * pattern.repeat[pattern.round])),
+        repeat=np.append(pattern.repeat / slices, 1 - 1 / slices),
+        reduce_repeat=np.append(pattern.reduce_repeat, 0.0),
+    )
+
+
 def steady_state(pattern: Pattern) -> Pattern:
     """Return a pipelined chain by two of its rounds: that in which all of it is busy, and one for all others.
 

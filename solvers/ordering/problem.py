@@ -76,7 +76,8 @@ class OrderingProblem:
 
     ``baseline``, shape (N,): the host at each rank today; the ranks of a host are consecutive. ``objective``: ``time``
     is the cost model's time; ``sum`` and ``bottleneck`` are for rings under ``latency``: the sum of the hops, or the
-    longest hop first and their sum second; ``auto`` is ``sum`` for these and ``time`` for all others.
+    longest hop first and their sum second; ``auto`` is ``sum`` for these and ``time`` for all others. ``slices``: into
+    how many AggEngine cuts the vector, where a simulation in slices then chooses among orders; 1: rounds decide.
     """
 
     fabric: Fabric
@@ -87,6 +88,7 @@ class OrderingProblem:
     model: str
     objective: str = "auto"
     constraints: PlacementConstraints = field(default_factory=PlacementConstraints)
+    slices: int = 1
 
     @property
     def hosts(self) -> Order:

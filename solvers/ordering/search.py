@@ -15,7 +15,7 @@ from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, cost_function_for, parts_of, pattern_for
 from solvers.costs.closed_forms import CostFunction
 from solvers.costs.mesh_patterns import axis_sequences
-from solvers.costs.patterns import Pattern, steady_state
+from solvers.costs.patterns import Pattern, in_slices, steady_state
 from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer, initial_orders, sorted_by_group
 from solvers.ordering.bounds import hypercube_bound, pattern_bound, with_link_bound
@@ -289,19 +289,20 @@ def _anneal(
     start = start.with_bound(_lower_bound(problem, pattern), bound_by)
     starts = _start_orders(problem, cost_of, seed, budget.keep_going)
     # A pipeline's steady state ranks its orders as all of its rounds do, which are eight times as many hops.
-    searched = pattern if problem.model == "latency" else steady_state(pattern)
+    searched = pattern if problem.model == "latency" else in_slices(steady_state(pattern), problem.slices)
     annealer = Annealer(searched, problem.fabric, problem.size_bytes, problem.model)
+    ranked_by = cost_of if problem.slices == 1 else annealer.cost_of
     # Moves exchange blocks of ranks: only orders whose hosts and groups begin at the same ranks can share them.
     classes = problem.feasible.exchange_classes(min(starts, key=cost_of))
     same_blocks = [order for order in starts if problem.feasible.exchange_classes(order) == classes]
     target = start.lower_bound if searched is pattern else None
     annealed = annealer.search(same_blocks, moves_of(classes, len(problem.baseline)), seed, budget, target)
-    order = annealed.order if searched is pattern else min((annealed.order, *same_blocks), key=cost_of)
-    cost, baseline_cost = cost_of(order), start.baseline_cost
+    order = annealed.order if searched is pattern else min((annealed.order, *same_blocks), key=ranked_by)
+    baseline_cost = ranked_by(problem.baseline)
     is_feasible = np.array_equal(starts[0], problem.baseline)
-    if is_feasible and cost >= baseline_cost - _EPSILON * abs(baseline_cost):
-        order, cost = problem.baseline, baseline_cost
-    return replace(start, order=order, cost=cost, moves=annealed.moves)
+    if is_feasible and ranked_by(order) >= baseline_cost - _EPSILON * abs(baseline_cost):
+        order = problem.baseline
+    return replace(start, order=order, cost=cost_of(order), moves=annealed.moves)
 
 
 def _start_orders(

@@ -29,6 +29,7 @@ from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     MIXED,
     SIMULATED,
+    engine_slices,
     misranking_warning,
     model_for,
     parts_of,
@@ -129,6 +130,8 @@ def solve(
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
     accurate_cost = _accurate_cost(task, request)  # refused before a search, not after
+    if accurate_cost is not None:
+        task = replace(task, slices=engine_slices(task.algo, task.options, task.fabric, task.size_bytes))
 
     def searched(task: OrderingProblem, share: float) -> tuple[OrderingResult, SearchBudget]:
         deadline = started + limit * share if timed else None

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks.lab_clock import in_segments
-from solvers.costs.by_name import engine_slices, time_in_slices
+from solvers.costs.by_name import engine_slices, pattern_for, time_in_slices
+from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import in_slices
+from solvers.ordering.problem import OrderingProblem, SearchBudget
+from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import SimulatedCost
@@ -47,6 +51,40 @@ def test_a_tree_in_slices_is_far_from_the_vector_whole() -> None:
     prepared, network = PreparedCollective.of(schedule_for("tree", 10)), SimulatedNetwork.of(fabric)
     whole, sliced = (prepared.run(network, order, SIZE, slices=slices).makespan_us for slices in (1, 8))
     assert sliced < 0.7 * whole
+
+
+@pytest.mark.parametrize("algo", ["2lha", "halving-doubling", "double-binary-tree", "ring", "flat"])
+def test_pattern_in_slices_costs_what_rounds_do_in_slices(algo: str) -> None:
+    """Where latency is nothing; a ring is one round, which slices leave as it is, as is a vector whole."""
+    options = Options(groups=RACKS if algo == "2lha" else None)
+    pattern = pattern_for(algo, 10, options)
+    for seed in range(5):
+        fabric, order = uneven(seed)
+        fabric = replace(fabric, rtt_us=np.zeros((10, 10)))
+        whole_us = closed_form(pattern, fabric, SIZE, "contention")(order)
+        assert in_slices(pattern, 1) is pattern
+        busiest_us = SimulatedCost.of(algo, 10, options, fabric, SIZE).busiest_us(order)
+        for slices in (2, 8):
+            cost_us = closed_form(in_slices(pattern, slices), fabric, SIZE, "contention")(order)
+            expected_us = time_in_slices(whole_us, busiest_us, 0.0, slices)
+            assert expected_us * (1 - 1e-9) <= cost_us <= 1.06 * expected_us  # several links are late now and then
+
+
+def test_orders_are_searched_as_they_are_priced() -> None:
+    """The same moves find orders that cost less in slices, in the mean."""
+    algo, ratios = "double-binary-tree", []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        rack = np.arange(24) // 6
+        rates, uplinks = rng.choice([5.0, 10.0, 20.0], 24), rng.uniform(10, 40, 4)
+        rtt = np.where(rack[:, None] == rack, 40.0, 90.0) * ~np.eye(24, dtype=bool)
+        names = tuple(f"h{host}" for host in range(24))
+        fabric = Fabric(names, rtt, None, rates, rates, rack, uplinks, uplinks, "measured", True)
+        problem = OrderingProblem(fabric, rng.permutation(24), algo, Options(), SIZE, "contention")
+        price = SimulatedCost.of(algo, 24, Options(), fabric, SIZE)
+        whole, sliced = (search(replace(problem, slices=slices), 0, SearchBudget(2000)) for slices in (1, 8))
+        ratios.append(price(sliced.order) / price(whole.order))
+    assert np.mean(ratios) < 0.95
 
 
 def test_neither_the_busiest_link_nor_latency_is_divided() -> None:
