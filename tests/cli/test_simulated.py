@@ -54,6 +54,7 @@ def test_random_orders_end_with_the_time(
 ) -> None:
     monkeypatch.setattr(cost_command, "_RANDOM_ORDERS_S", -1.0)
     monkeypatch.setattr(time, "monotonic", lambda: 5.0)
+    verbosity.begin()
     assert command().main(
         args=["cost", "plain.json", "--model", "simulated", "--json"], prog_name="plink", standalone_mode=False
     ) in (None, 0)
