@@ -176,7 +176,7 @@ def _issue_positions(messages: _Messages, gated: bool) -> Indices:
         row, cell = messages.cells()
         keys = cell * (int(messages.round.max()) + 2) + messages.round[row]
         received = np.flatnonzero(~is_send[row])
-        received = received[np.argsort(keys[received], kind="stable")]
+        received = received[np.lexsort((position[row[received]], keys[received]))]
         preceding = np.searchsorted(keys[received], keys) - 1  # the last reception with a smaller key
         latest = received[np.maximum(preceding, 0)]
         dependency = np.where((preceding >= 0) & (cell[latest] == cell), position[row[latest]], -1)

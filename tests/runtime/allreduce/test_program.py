@@ -9,6 +9,7 @@ from plink.model.schedule import Schedule, make_schedule
 from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce.program import ADD, COPY, SEND, ProgramStep, compile_program
 from plink.runtime.allreduce.segmentation import segment
+from plink.runtime.allreduce.subgroup_schedule import subgroup_schedule
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.verifier import verify
 from tests.runtime.allreduce.schedules import schedules
@@ -128,6 +129,28 @@ def test_every_rank_ends_with_the_sum(
         schedule, elements, SegmentationConfig(smallest, 8 * smallest, pieces, 2 * smallest), channels, eager
     )
     assert all(cell == (1,) * schedule.ranks for line in state for cell in line)
+
+
+@given(schedules(), st.data(), st.booleans())
+def test_some_of_the_ranks_add_up_as_all_do(schedule: Schedule, data: st.DataObject, eager: bool) -> None:
+    """Where a rank was left out, others take its chunks: several ways to a rank begin and end at different chunks."""
+    members = data.draw(st.sets(st.integers(0, schedule.ranks - 1), min_size=2))
+    group = subgroup_schedule(schedule, sorted(members))
+    if group is not None:
+        state = simulate(group, 8 * group.chunks, SegmentationConfig(4, 1 << 20, 2), 1, eager)
+        assert all(cell == (1,) * group.ranks for line in state for cell in line)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_chunk_is_sent_when_all_have_added_to_it(eager: bool) -> None:
+    """Rank 2 gets chunks 0 and 1 in one message, chunk 1 in another one, and has both to send on."""
+    rows = [(0, 0, 2, 0, 2, 0), (0, 1, 2, 1, 1, 0), (1, 1, 3, 0, 1, 0), (1, 2, 3, 0, 2, 0)]
+    rows += [(2, 3, rank, 0, 2, 1) for rank in range(3)]
+    for order in (rows, [rows[1], rows[0], *rows[2:]]):
+        schedule = make_schedule("own", 4, 2, order)
+        assert verify(schedule) == []
+        state = simulate(schedule, 32, SegmentationConfig(4, 1 << 20, 1), 1, eager)
+        assert all(cell == (1,) * 4 for line in state for cell in line)
 
 
 @pytest.mark.parametrize(("givers", "eager"), [(3, False), (70, True)])
