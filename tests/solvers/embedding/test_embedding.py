@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from benchmarks.clouds import Cloud, three_tier
 from plink.errors import NoAnswer, UsageError
+from plink.model.embedding import SmoothingVerdict
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed, triangle_violations
 from solvers.embedding.pairs import EmbeddingConstraints, folds, reachable
-from solvers.embedding.verdict import Verdict, validate_halves, validate_held_out
+from solvers.embedding.verdict import validate_halves, validate_held_out
 from solvers.prediction.observed import by_neighbours
 
 
@@ -184,7 +185,7 @@ def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> Non
     quiet = three_tier(24, 0, "powers", noise_sigma=0.4, sample_sigma=0.01)
     constraints = EmbeddingConstraints(8, 1.0, heights=False, relative=True)
 
-    def validated(cloud: Cloud) -> Verdict:
+    def validated(cloud: Cloud) -> SmoothingVerdict:
         halves = cloud.halves(np.random.default_rng(1))
         return validate_halves(halves, embed(np.sqrt(halves[0] * halves[1]), constraints))
 
