@@ -14,8 +14,9 @@ def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]
 
     :param package: its ``__name__``. :param file: its ``__file__``, beside which the stub is.
     """
-    with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:
-        home_of = {name: home for home, name in _DECLARATION.findall(stub.read())}
+    loader: Any = sys.modules[package].__loader__  # which reads archives, too
+    stub = loader.get_data(f"{file.rpartition('.')[0]}.pyi").decode()
+    home_of = {name: home for home, name in _DECLARATION.findall(stub)}
 
     def load(name: str) -> Any:
         if name not in home_of:

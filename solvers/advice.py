@@ -124,7 +124,8 @@ class PricedAlgorithm:
 
 
 def fastest_lines(candidates: Sequence[PricedAlgorithm], sizes_bytes: Sequence[float]) -> list[SimulatedLine]:
-    """Return each candidate's line, as :func:`simulated_line`, right wherever it is the fastest.
+    """Return each candidate's line, as :func:`simulated_line`, right wherever it is the fastest (as far as half of an
+    estimate's start is a bound: by rounds a ring across far sites may take more than twice its time at 1 kB).
 
     Those whose busiest resource works least come first. Where one of them is faster than a bound of the next candidate,
     at a size and at those beside it, that one is not simulated, and its time is the estimate, or the bound: what its

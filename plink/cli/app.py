@@ -111,8 +111,12 @@ def command(requested: str | None = None) -> Any:
 
 
 def _summary(name: str, module: str) -> str:
-    """Return the first sentence of a command's help, from its source: importing all modules would take too long."""
-    source = (_FEATURES / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+    """Return the first sentence of a command's help, from its source: importing all modules would take too long. Where
+    plink is installed without its source it is empty."""
+    path = _FEATURES / f"{module.replace('.', '/')}.py"
+    if not path.is_file():
+        return ""
+    source = path.read_text(encoding="utf-8")
     declared = re.search(rf'^def {name}\(.*?\) -> None:\n    """(.*?)(?:\n\n|""")', source, re.MULTILINE | re.DOTALL)
     assert declared is not None, f"{module} has no function {name} with a docstring"
     return " ".join(declared[1].split())

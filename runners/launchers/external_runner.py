@@ -235,7 +235,7 @@ def _forwarded(user_env: dict[str, str]) -> dict[str, str]:
     if len(name) + len(value) + 2 > MAX_VARIABLE_BYTES:
         raise UsageError(
             f"--env and --backend: these variables take {len(value)} bytes, compressed; a launcher forwards at most "
-            f"{MAX_VARIABLE_BYTES} (`--runner ssh` has no such limit)"
+            f"{MAX_VARIABLE_BYTES} (`--runner ssh` takes 1 MB)"
         )
     return {name: value}
 

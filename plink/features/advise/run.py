@@ -53,7 +53,7 @@ from solvers.spanning.least_time import LeastTime
 ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
-_CONTENTION_S = 20.0
+_CONTENTION_S = 5.0
 _MAX_TRANSFERS = 300_000  # of one size: some 3 s
 _USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
 _NOTABLE = 1.05  # times as long

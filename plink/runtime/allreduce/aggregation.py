@@ -336,6 +336,8 @@ def aggregation_from_environment() -> Aggregation | None:
         return read_aggregation(path)
     parts = itertools.takewhile(bool, (os.environ.get(_text_variable(k)) for k in itertools.count()))
     text = "".join(part or "" for part in parts)
+    if not text and os.environ.get(_text_variable(1)):
+        raise InputError(TEXT, f"is missing, and its second part {_text_variable(1)} is there")
     return from_bytes(base64.b64decode(text, validate=True)) if text else None
 
 

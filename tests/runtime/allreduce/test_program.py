@@ -5,14 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.model.schedule import Schedule, make_schedule
+from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
 from plink.model.segmentation import SegmentationConfig
 from plink.runtime.allreduce.program import ADD, COPY, SEND, ProgramStep, compile_program
 from plink.runtime.allreduce.segmentation import segment
 from plink.runtime.allreduce.subgroup_schedule import subgroup_schedule
 from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.hierarchical import two_level_reduce_scatter
+from solvers.schedules.masters import Weights, equal_chunks
 from solvers.schedules.verifier import verify
 from tests.runtime.allreduce.schedules import schedules
+from tests.solvers.spanning.networks import small, tree
 
 Counts = tuple[int, ...]  # how often each rank's contribution is in a cell
 
@@ -139,6 +142,27 @@ def test_some_of_the_ranks_add_up_as_all_do(schedule: Schedule, data: st.DataObj
     if group is not None:
         state = simulate(group, 8 * group.chunks, SegmentationConfig(4, 1 << 20, 2), 1, eager)
         assert all(cell == (1,) * group.ranks for line in state for cell in line)
+
+
+@given(st.integers(2, 10), st.integers(0, 999), st.booleans(), st.booleans())
+def test_hubs_add_up_where_all_chunks_are_in_use(ranks: int, seed: int, apart: bool, eager: bool) -> None:
+    schedule = schedule_for("hubs", ranks, Options(tree=tree(*small(ranks, seed, apart))))
+    state = simulate(schedule, 2 * schedule.chunks, SegmentationConfig(4, 64, 1), 1, eager)
+    assert all(cell == (1,) * ranks for line in state for cell in line)
+
+
+@given(st.data(), st.booleans())
+def test_masters_of_any_share_add_up(data: st.DataObject, eager: bool) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=4))
+    ends = np.cumsum(sizes).tolist()
+    groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    weights = [
+        np.array(data.draw(st.lists(st.floats(0.1, 9), min_size=n, max_size=n))) for n in (len(groups), ends[-1])
+    ]
+    masters = equal_chunks(groups, 64, Weights(*weights))
+    schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
+    state = simulate(schedule, 2 * 64, SegmentationConfig(4, 64, 1), 1, eager)
+    assert all(cell == (1,) * ends[-1] for line in state for cell in line)
 
 
 @pytest.mark.parametrize("eager", [False, True])
