@@ -57,4 +57,4 @@ def test_a_job_that_is_tuned_is_kept_and_replayed(tmp_path: Path) -> None:
     log.write_text(changed)
     differs = plink("runs", "replay", str(log), cwd=tmp_path)
     assert differs.returncode == 1
-    assert "line 2: finetune was decided then, " in differs.stderr
+    assert ":2: finetune was decided then, " in differs.stderr
