@@ -1,7 +1,7 @@
 """Orders for meshes in a lab of 4 racks of 4 hosts: a step's traffic in the given order, sorted by rack, and plink's.
 
 Real hosts run the traffic itself by Gloo (`plink compare --mesh-file`); gains and seconds by traffic are beside those
-predicted. Racks' uplinks carry what one host sends. Needs root, seven minutes.
+predicted. Racks' uplinks carry what one host sends. Needs root, eight minutes.
 """
 
 import json
