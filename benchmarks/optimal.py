@@ -27,7 +27,7 @@ from solvers.costs.least_time import least_time_on, tier_tree
 from solvers.costs.patterns import Pattern, masters_pattern, pattern_of
 from solvers.planning import AllReduce, two_level_cost, weights_by
 from solvers.schedules.catalogue import HUBS, Options
-from solvers.schedules.hierarchical import balanced_masters, two_level_reduce_scatter
+from solvers.schedules.hierarchical import two_level_masters, two_level_reduce_scatter
 from solvers.schedules.hubs import busiest_time, hubs
 from solvers.schedules.masters import Groups, equal_chunks
 from solvers.schedules.verifier import verify
@@ -116,7 +116,7 @@ def links() -> dict[str, Any]:
         schedule = forward_and_reverse(*hubs(tree))
         seconds = time.perf_counter() - began
         least, groups = _least(fabric), _groups(fabric)
-        two_levels = two_level_reduce_scatter(groups, *balanced_masters(groups))
+        two_levels = two_level_reduce_scatter(groups, *two_level_masters(groups))
         row: dict[str, Any] = {
             "kind": KINDS[seed % 4], "hosts": len(hosts), "chunks": schedule.chunks, "transfers": len(schedule),
             "messages": most_messages(schedule), "2lha messages": most_messages(forward_and_reverse(two_levels)),

@@ -14,7 +14,7 @@ from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.costs.by_name import CONTENTION, SIMULATED, engine_slices
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric, Vector
-from solvers.costs.least_time import tier_tree
+from solvers.costs.least_time import group_tree
 from solvers.costs.patterns import masters_pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
@@ -101,30 +101,15 @@ def _through_shared_links(fabric: Fabric, members: npt.NDArray[np.intp], part: V
 def weights_by(name: str, fabric: Fabric, order: Order, groups: Groups) -> Weights:
     """The weights of that name (:data:`WEIGHTS`).
 
-    :raises UsageError: when they need bandwidths and none was measured.
-    """
-    if name == "least-time":
-        return least_time_weights(fabric, order, groups)
-    return size_weights(groups) if name == "sizes" else bandwidth_weights(fabric, order, groups)
-
-
-def least_time_weights(fabric: Fabric, order: Order, groups: Groups) -> Weights:
-    """Return the weights with which two-level aggregation takes the least time of these groups.
-
-    A rank masters chunks in proportion to its work for others, ``o T / S - 1`` at most
+    ``least-time``: a rank masters chunks in proportion to its work for others, ``o T / S - 1`` at most
     (:mod:`solvers.spanning.least_time`), not to its rate: a host whose own chunks fill its link masters none.
 
-    :param order: shape (N,), the host at each rank. :raises UsageError: where no rates were measured, or a host has
-        ranks in two groups.
+    :param order: shape (N,), the host at each rank. :raises UsageError: when they need rates and none were measured;
+        for ``least-time`` also when a host has ranks in two groups.
     """
-    label_of = np.full(len(fabric.names), -1, dtype=np.intp)
-    for label, group in enumerate(groups):
-        hosts = np.unique(order[np.asarray(group)])
-        if (label_of[hosts] >= 0).any():
-            host = fabric.names[int(hosts[label_of[hosts] >= 0][0])]
-            raise UsageError(f"--weights least-time: {host} has ranks in two groups; a host belongs to one")
-        label_of[hosts] = label
-    return work_weights(tier_tree(fabric, order, label_of), groups)
+    if name == "least-time":
+        return work_weights(group_tree(fabric, order, groups), groups)
+    return size_weights(groups) if name == "sizes" else bandwidth_weights(fabric, order, groups)
 
 
 class AllReduce(NamedTuple):

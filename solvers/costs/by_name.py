@@ -16,6 +16,7 @@ from plink.model.segmentation import segmentation_for_rate
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
+from solvers.costs.least_time import made_for
 from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import (
     Pattern,
@@ -32,6 +33,7 @@ from solvers.schedules.bcube import base_of
 from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
 from solvers.schedules.ring import check_segments
 from solvers.schedules.segmentation import options_at
+from solvers.spanning.tier_tree import TierTree
 
 # NCCL's tuner takes the tree for small vectors and the ring for large ones, by tables of its own; where it changes over
 # depends on the machine. Where nobody timed that, one order has to serve both: between these sizes costs are blended.
@@ -95,7 +97,7 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
         if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
             return all_to_all_pattern(ranks)
         if algo == "2lha" and options.groups is not None:
-            pattern = _two_level(ranks, options.groups)
+            pattern = _two_level(ranks, options.groups, options.tree)
             if pattern is not None:
                 return pattern
         if algo == "ps" and options.sharded and not options.colocated:
@@ -105,11 +107,11 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
     return pattern_of(schedule_for(algo, ranks, options))
 
 
-def _two_level(ranks: int, groups: Sequence[Sequence[int]]) -> Pattern | None:
+def _two_level(ranks: int, groups: Sequence[Sequence[int]], tree: TierTree | None) -> Pattern | None:
     """Return the pattern of 2LHA; None when the groups are wrong, which its generator reports."""
     if sorted(rank for group in groups for rank in group) != list(range(ranks)) or not all(groups):
         return None
-    return all_to_all_pattern(ranks) if len(groups) == 1 else two_level_pattern(groups)
+    return all_to_all_pattern(ranks) if len(groups) == 1 and tree is None else two_level_pattern(groups, tree)
 
 
 def cost_function_for(
@@ -122,6 +124,13 @@ def cost_function_for(
     :raises UsageError: for unknown names and what does not fit.
     """
     options = priced_options(options, algo, size_bytes, model)
+    if algo == "2lha" and options.tree is not None:
+
+        def with_own_masters(order: Order) -> float:
+            pattern = pattern_for(algo, ranks, made_for(algo, options, fabric, order))
+            return closed_form(pattern, fabric, size_bytes, model)(order)
+
+        return with_own_masters
     cost_functions = [
         (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
         for weight, name in parts_of(algo, size_bytes, fabric)

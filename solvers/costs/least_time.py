@@ -1,9 +1,14 @@
 """Least possible time of an all-reduce on a fabric: its tiers as a tree of links, and the bound."""
 
+import contextlib
+from dataclasses import replace
+
 import numpy as np
 
 from plink.errors import UsageError
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Labels, Rates
+from solvers.schedules.catalogue import Options
+from solvers.schedules.masters import Groups
 from solvers.spanning.least_time import LeastTime, least_time
 from solvers.spanning.tier_tree import TierTree, tree_of
 
@@ -51,6 +56,31 @@ def tier_tree(fabric: Fabric, order: Labels, groups_of_hosts: Labels | None = No
         for level, both_ways in zip(names, rates, strict=True)
     ]
     return tree_of(labels, [(out * BYTES_PER_US, into * BYTES_PER_US) for out, into in rates], titles)
+
+
+def group_tree(fabric: Fabric, order: Labels, groups: Groups) -> TierTree:
+    """Return the tree of ranks, their hosts and these groups of ranks, as :func:`tier_tree`.
+
+    :raises UsageError: as that, and where a host has ranks in two groups.
+    """
+    label_of = np.full(len(fabric.names), -1, dtype=np.intp)
+    for label, group in enumerate(groups):
+        hosts = np.unique(order[np.asarray(group)])
+        if (label_of[hosts] >= 0).any():
+            host = fabric.names[int(hosts[label_of[hosts] >= 0][0])]
+            raise UsageError(f"the least time of 2lha: {host} has ranks in two groups; a host belongs to one")
+        label_of[hosts] = label
+    return tier_tree(fabric, order, label_of)
+
+
+def made_for(algo: str, options: Options, fabric: Fabric, order: Labels) -> Options:
+    """Return the options with the links of this order for two-level aggregation that goes by those of another one;
+    without, where a host has ranks in two of its groups. Else the options themselves."""
+    if algo != "2lha" or options.tree is None or options.groups is None:
+        return options
+    with contextlib.suppress(UsageError):
+        return replace(options, tree=group_tree(fabric, order, options.groups))
+    return replace(options, tree=None)
 
 
 def _links_of(fabric: Fabric, hosts: Labels, group_of: Labels) -> Rates:

@@ -15,9 +15,10 @@ import numpy.typing as npt
 from plink.model.schedule import Indices, Schedule, dependencies
 from solvers.costs.evaluator import chain_ends, reduce_phase, timing_of
 from solvers.costs.fabric import Vector
-from solvers.schedules.hierarchical import balanced_masters
+from solvers.schedules.hierarchical import two_level_masters
 from solvers.schedules.masters import Groups
 from solvers.schedules.multi_ring import ring_tours
+from solvers.spanning.tier_tree import TierTree
 
 Edges = npt.NDArray[np.intp]
 _Hops = tuple[Edges, Edges, Vector]  # source, target, share of the vector
@@ -250,12 +251,12 @@ def all_to_all_pattern(ranks: int) -> Pattern:
     )
 
 
-def two_level_pattern(groups: Groups) -> Pattern:
-    """The pattern of the all-reduce with the masters of :func:`balanced_masters`.
+def two_level_pattern(groups: Groups, tree: TierTree | None = None) -> Pattern:
+    """The pattern of the all-reduce with the masters of :func:`solvers.schedules.hierarchical.two_level_masters`.
 
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
-    return masters_pattern(groups, *balanced_masters(groups))
+    return masters_pattern(groups, *two_level_masters(groups, tree))
 
 
 def masters_pattern(groups: Groups, local_masters: Indices, global_group: Indices) -> Pattern:

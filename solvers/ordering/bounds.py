@@ -18,6 +18,7 @@ from plink.model.schedule import dependencies
 from solvers.costs.by_name import MESH, SIMULATED, engine_slices, parts_of, pattern_for, time_in_slices
 from solvers.costs.evaluator import pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
+from solvers.costs.least_time import least_time_on
 from solvers.costs.patterns import Pattern
 from solvers.ordering.crossing import least_of_clusters, rates_of_hosts
 from solvers.ordering.one_tree import ring_bound, two_connected_threshold
@@ -156,7 +157,11 @@ def link_bound(problem: OrderingProblem) -> float | None:
 
 
 def _bound(problem: OrderingProblem, name: str) -> float:
-    fabric, pattern = problem.fabric, pattern_for(name, len(problem.baseline), problem.priced_options)
+    fabric = problem.fabric
+    least = least_time_on(fabric, problem.baseline) if problem.options.tree is not None else None
+    if least is not None:  # masters are made for each order
+        return least.us_per_byte * problem.size_bytes * _ROUNDED_DOWN
+    pattern = pattern_for(name, len(problem.baseline), problem.priced_options)
     traffic_us = _traffic_bound(problem, pattern)
     if name in RINGS and problem.model == "contention":  # rounds take what links need and the mean latency
         mean_us = ring_bound(fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)] / 2) / pattern.ranks

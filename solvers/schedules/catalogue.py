@@ -11,10 +11,10 @@ from solvers.schedules.bcube import base_of, bcube_reduce_scatter
 from solvers.schedules.bml import bml_reduce_scatter
 from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
 from solvers.schedules.hierarchical import (
-    balanced_masters,
     flat_reduce_scatter,
     hub_reduce_scatter,
     pipelined,
+    two_level_masters,
     two_level_reduce_scatter,
 )
 from solvers.schedules.hubs import hubs
@@ -38,7 +38,8 @@ class Options:
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
     the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced
     in place of one collective. ``tree``: the links between ranks, for
-    ``hubs`` (None: alike, on one switch).
+    ``hubs`` (None: alike, on one switch) and for 2LHA, whose masters then are those of the least time where that gains
+    (None: by sizes of groups); costs make it anew for every order.
     """
 
     fan_out: int = 2
@@ -126,7 +127,7 @@ def _base(algo: str, ranks: int, options: Options) -> int:
 
 def _two_level(ranks: int, options: Options) -> Schedule:
     groups = _groups_of("2lha", ranks, options)
-    return two_level_reduce_scatter(groups, *balanced_masters(groups))
+    return two_level_reduce_scatter(groups, *two_level_masters(groups, options.tree))
 
 
 def _groups_of(algo: str, ranks: int, options: Options) -> Sequence[Sequence[int]]:

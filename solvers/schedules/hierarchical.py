@@ -12,9 +12,13 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.schedule import Indices, Schedule, expanded, forward_and_reverse, make_schedule
-from solvers.schedules.masters import Groups, Weights, check_groups, equal_chunks
+from solvers.schedules.hubs import busiest_time
+from solvers.schedules.masters import Groups, Weights, check_groups, equal_chunks, work_weights
+from solvers.spanning.tier_tree import TierTree
 
 Rows = npt.NDArray[np.int64]
+CHUNKS_PER_RANK = 8  # where masters have other weights than sizes
+_GAIN = 1.1
 _CHUNKS_PER_HUB = 16  # at least, so that chunks follow weights
 
 
@@ -103,13 +107,31 @@ def pipelined(reduction: Schedule, pieces: int) -> Schedule:
     return replace(schedule, contributors=reduction.contributors, groups=reduction.groups, timing=reduction.timing)
 
 
-def balanced_masters(groups: Groups) -> tuple[Indices, Indices]:
+def two_level_masters(groups: Groups, tree: TierTree | None = None) -> tuple[Indices, Indices]:
     """``local_masters`` and ``global_group`` for N chunks, as even as can be: every rank is global master of one chunk,
     so a group is as often as it has ranks, and local master of as many as the others of its group, or one more or less.
 
+    :param tree: links, as of :func:`solvers.schedules.masters.work_weights`; where they gain
+        (:func:`gains_by_links`), masters are those of the least time, in 8 chunks a rank.
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
-    return equal_chunks(groups, sum(len(group) for group in groups))
+    if tree is not None and gains_by_links(groups, tree):
+        return _masters_by_links(groups, tree)
+    return equal_chunks(groups, check_groups(groups))
+
+
+def gains_by_links(groups: Groups, tree: TierTree) -> bool:
+    """Whether masters of the least time keep the busiest link a tenth less busy than masters by sizes. Their chunks are
+    smaller and their messages more, which costs small vectors time."""
+    by_sizes, by_links = (
+        busiest_time(tree, forward_and_reverse(two_level_reduce_scatter(groups, *masters)))
+        for masters in (equal_chunks(groups, check_groups(groups)), _masters_by_links(groups, tree))
+    )
+    return by_sizes > _GAIN * by_links
+
+
+def _masters_by_links(groups: Groups, tree: TierTree) -> tuple[Indices, Indices]:
+    return equal_chunks(groups, CHUNKS_PER_RANK * check_groups(groups), work_weights(tree, groups))
 
 
 def _rows(groups: Groups, local_masters: Indices, global_group: Indices) -> Rows:

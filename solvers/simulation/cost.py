@@ -31,6 +31,7 @@ from solvers.costs.by_name import (
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
+from solvers.costs.least_time import made_for
 from solvers.costs.mesh_patterns import traffic_pattern, weight_of
 from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
@@ -195,7 +196,7 @@ class SimulatedCost:
         network = SimulatedNetwork.of(self.fabric)
         jobs = [
             (weight, part.job(network, order, self.size_bytes))
-            for weight, _, part in self.parts
+            for weight, _, part in self._parts_for(order)
             if isinstance(part, PreparedCollective)
         ]
         return sum(weight * busiest_us(*job) for weight, job in jobs)
@@ -214,16 +215,31 @@ class SimulatedCost:
                     else self._run(name, part, order).makespan_us,
                 ),
             )
-            for weight, name, part in self.parts
+            for weight, name, part in self._parts_for(order)
         ]
 
     def breakdowns(self, order: Order) -> list[tuple[float, str, CostBreakdown]]:
         """Return what the algorithm is made of, as (weight, name, cost with its bottleneck), without closed forms."""
         return [
             (weight, name, self._breakdown(part, self._run(name, part, order), order))
-            for weight, name, part in self.parts
+            for weight, name, part in self._parts_for(order)
             if not isinstance(part, Pattern)
         ]
+
+    def _parts_for(self, order: Order) -> Sequence[tuple[float, str, PreparedCollective | SteadyRing | Pattern]]:
+        """Return the parts, with the masters of two-level aggregation made for the order."""
+        if self.options.tree is None:
+            return self.parts
+        return [
+            (weight, name, part if name != "2lha" else self._two_level(part, order))
+            for weight, name, part in self.parts
+        ]
+
+    def _two_level(self, part: PreparedCollective | SteadyRing | Pattern, order: Order) -> PreparedCollective | Pattern:
+        options = made_for("2lha", self.options, self.fabric, order)
+        if isinstance(part, Pattern):
+            return pattern_for("2lha", len(order), options)
+        return PreparedCollective.of(schedule_for("2lha", len(order), options))
 
     def _run(self, name: str, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
         slices = engine_slices(name, self.options, self.fabric, self.size_bytes)

@@ -346,8 +346,9 @@ def order_and_options(
     values = dict(request.options)
     if "base" not in values and "levels" not in values:
         values |= own_options(network, algo, len(order))
-    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), order)
-    options = options_of(values, request.algorithms, rank_groups(fabric, order), tree)
+    groups = rank_groups(fabric, order)
+    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), order, groups)
+    options = options_of(values, request.algorithms, groups, tree)
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
         options = replace(options, root=int(np.argmax(rates[order])))

@@ -329,13 +329,11 @@ def _fitting_base(ranks: int) -> int:
 
 
 def _two_level_plan(job: _Job) -> Plan:
-    network = job.network
-    has_rates = has_known_links(fabric_of_algorithm(network, fabric_from(network), "2lha"))
     request = PlanRequest(
-        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=last_groups(network),  # its costs are not used
-        groups_source=str(workspace.GROUPS), weights="least-time" if has_rates else "sizes",
+        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=last_groups(job.network),  # its costs are not used
+        groups_source=str(workspace.GROUPS),
     )  # fmt: skip
-    return make_plan(network, request)
+    return make_plan(job.network, request)
 
 
 def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.features.order.algorithms import fabric_from, options_of, order_from, rank_groups
+from plink.features.order.algorithms import fabric_from, links_of, options_of, order_from, rank_groups
 from plink.features.order.constraints import constraints_from
 from plink.features.order.data import (
     SearchData,
@@ -185,7 +185,8 @@ def solve(
         choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
         proven_by_rounds = request.prove and result.is_optimal
         # What an accurate cost executes has limits of pairs, too.
-        executed = replace(task, fabric=stated_cost.fabric, model=SIMULATED)
+        tree = stated_cost.options.tree
+        executed = replace(task, fabric=stated_cost.fabric, model=SIMULATED, options=replace(task.options, tree=tree))
         result = with_link_bound(choice.result, executed)
         if request.prove and request.mesh is not None:
             from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports Numba
@@ -261,7 +262,9 @@ def _accurate_cost(task: OrderingProblem, request: OrderRequest) -> "SimulatedCo
     from solvers.simulation.cost import SimulatedCost
 
     model = SIMULATED if request.model == SIMULATED else task.model
-    cost = SimulatedCost.of(task.algo, len(task.baseline), task.options, task.fabric, task.size_bytes, model)
+    tree = links_of(task.algo, task.fabric, task.baseline, task.options.groups)
+    options = replace(task.options, tree=tree)
+    cost = SimulatedCost.of(task.algo, len(task.baseline), options, task.fabric, task.size_bytes, model)
     return None if cost.is_closed_form else cost
 
 

@@ -28,7 +28,7 @@ class PlanRequest(FeatureRequest):
     chunks: Annotated[
         int | None,
         Option(
-            "For 2lha: number of equal chunks of the vector; default: one per rank, 8 with other weights than sizes.",
+            "For 2lha: number of equal chunks of the vector; default: 8 a rank, by sizes one.",
             least=1,
             most=100_000,
         ),
@@ -36,7 +36,8 @@ class PlanRequest(FeatureRequest):
     weights: Annotated[
         str | None,
         Option(
-            "For 2lha: masters in proportion to group sizes (the default), bandwidth, or for the least time.",
+            "For 2lha: masters in proportion to group sizes or bandwidth, or for the least time (the default where "
+            "that gains a tenth by measured rates; else sizes).",
             choices=("sizes", "bandwidth", "least-time"),
         ),
     ] = None

@@ -20,19 +20,18 @@ from plink.model.plan import MAX_TRANSFERS, Masters, Plan
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.costs.least_time import least_time_on
+from solvers.costs.least_time import has_known_links, least_time_on
 from solvers.costs.patterns import Pattern, masters_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.problem import expand_slots
 from solvers.planning import AllReduce, random_groups_median, schedule_of, two_level_cost, weights_by
 from solvers.schedules.catalogue import HUBS, Options, schedule_for
+from solvers.schedules.hierarchical import CHUNKS_PER_RANK, gains_by_links
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of
 
 _log = logging.getLogger("plink.plan")
 _MAX_NAMED_HOSTS = 4
-# Chunks a rank where weights differ: numbers of chunks are whole, so that a rank's part is right to an eighth.
-_CHUNKS_PER_RANK = 8
 _RANDOM_DRAWS, _SIMULATED_DRAWS = 20, 5  # of random groups; a simulation takes longer than a closed form
 _MPI = "OMPI_MCA_coll_tuned_"
 # What makes the library that an algorithm is named after run that algorithm.
@@ -109,22 +108,25 @@ def _one_level(
 def _two_level(
     network: Network, request: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: RankOrder
 ) -> Plan:
-    by = request.weights or "sizes"
+    by = request.weights or ("least-time" if has_known_links(fabric) else "sizes")
     groups = groups_in(order, request.order_source, len(ranks)) if request.groups is None else None
     groups_of_hosts = None
     if groups is None:
-        groups_of_hosts = _groups_of_hosts(network, fabric, request)
+        groups_of_hosts = _groups_of_hosts(network, fabric, request, by)
         if request.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
             ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(network.hosts)))
             order = structs.replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
         groups = [np.flatnonzero(np.isin(ranks, group)).tolist() for group in groups_of_hosts]
+    if request.weights is None and by != "sizes":
+        tree = links_of("2lha", fabric, ranks, groups)  # none where a host is in two groups
+        by = "least-time" if tree is not None and gains_by_links(groups, tree) else "sizes"
     weights = weights_by(by, fabric, ranks, groups)
-    chunks = request.chunks or len(ranks) * (1 if by == "sizes" else _CHUNKS_PER_RANK)
+    chunks = request.chunks or len(ranks) * (1 if by == "sizes" else CHUNKS_PER_RANK)
     local, global_group = masters = equal_chunks(groups, chunks, weights)
     all_reduce = AllReduce(fabric, ranks, request.size_bytes, model)
     cost = two_level_cost(groups, masters, all_reduce)
-    random_chunks = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
+    random_chunks = min(chunks, len(ranks) * CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
     is_slow = model == SIMULATED or (model == CONTENTION and fabric.measured)
     draws = _SIMULATED_DRAWS if is_slow else _RANDOM_DRAWS
     random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed, draws)
@@ -148,7 +150,7 @@ def _two_level(
     )  # fmt: skip
 
 
-def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> list[list[int]]:
+def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest, weights: str) -> list[list[int]]:
     """Return the hosts of each group: the listed ones, or this many balanced ones; by default the square root of the
     number of hosts (PLink thesis, 4.2.1).
 
@@ -170,7 +172,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
         return [list(group) for group in groups]
     if request.groups is not None:
         check_number(request.groups, number)
-    elif request.weights == "least-time" and fabric.measured:  # groups are those that share links
+    elif weights == "least-time" and fabric.measured:  # groups are those that share links
         return ranked_groups(
             [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)], network.hosts
         )

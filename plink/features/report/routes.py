@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer, PlinkError
-from plink.features.order.algorithms import fabric_from, groups_in, options_in, options_of
+from plink.features.order.algorithms import fabric_from, groups_in, links_of, options_in, options_of
+from plink.features.order.interfaces import fabric_of_algorithm
 from plink.features.report.blocks import Indices
 from plink.features.report.data import Bandwidths, LinkDirection, ProbeSummary, Route, RouteBottleneck, SharedLink
 from plink.model.document import UNSET
@@ -66,9 +67,11 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
     if algo not in NAMES or (len(ranks) > _MAX_DRAWN_RANKS and "ring" not in algo) or len(ranks) < 2:
         return None
     size_bytes = order.size_bytes or _DEFAULT_SIZE_BYTES
-    options = options_of(options_in(order, location, algo), [algo], groups_in(order, location, len(ranks)))
+    groups, fabric = groups_in(order, location, len(ranks)), fabric_from(network)
+    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), ranks, groups)
+    options = options_of(options_in(order, location, algo), [algo], groups, tree)
     try:
-        parts = parts_of(algo, size_bytes, fabric_from(network))
+        parts = parts_of(algo, size_bytes, fabric)
         patterns = [(weight, pattern_for(name, len(ranks), options)) for weight, name in parts]
     except PlinkError:  # it was found with options that the file, an older one, does not tell
         return None

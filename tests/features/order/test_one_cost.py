@@ -17,7 +17,9 @@ from plink.features.plan.request import PlanRequest
 from plink.features.plan.run import plan
 from plink.features.report.routes import route_of, work_of
 from plink.model.document import UNSET
+from plink.model.hosts import Hosts
 from plink.model.network import Network
+from plink.model.order import RankOrder
 from solvers.costs.by_name import NAMES
 from solvers.schedules.catalogue import ALGORITHMS, HUBS
 from tests.networks import details_from
@@ -26,12 +28,15 @@ SIZE = 16e6
 _QUICK = ("halving-doubling", "2lha", "nccl")
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["measured", "assumed"])
+@pytest.fixture(scope="module", params=["measured", "assumed", "one slow"])
 def network(request: pytest.FixtureRequest) -> Network:
     """Return racks under pods, whose shared links were measured or not; hosts' own rates were."""
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
-    if request.param:
+    if request.param == "measured":
         return made
+    if request.param == "one slow":  # so that 2LHA's masters are not by sizes
+        first, *others = made.hosts.members
+        return replace(made, hosts=Hosts((replace(first, gbps=2.0), *others)))
     return replace(made, details=structs.replace(made.details, shared_links=UNSET))
 
 
@@ -89,3 +94,23 @@ def test_median_of_random_orders_is_the_same(network: Network) -> None:
     drawn = cost(network, None, CostRequest("halving-doubling", SIZE, random=201)).random
     assert drawn is not None
     assert order.baseline["random_median"] == pytest.approx(drawn.median_us, abs=1e-3)
+
+
+def test_masters_go_by_links_where_that_gains() -> None:
+    """The host with the slow link masters nothing by default; its masters by sizes take longer. A host with ranks in
+    two groups has no link of a group: by sizes."""
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    first, *others = made.hosts.members
+    slow = replace(made, hosts=Hosts((replace(first, gbps=2.0), *others)))
+    even, uneven = (plan(network, PlanRequest("2lha", SIZE)) for network in (made, slow))
+    assert even.masters is not None
+    assert uneven.masters is not None
+    assert (even.masters.weights, uneven.masters.weights) == ("sizes", "least-time")
+    assert uneven.order.hosts.index(first.name) not in uneven.masters.global_masters
+    assert uneven.cost_us < uneven.baseline["masters_by_sizes"]
+    names = [host.name for host in slow.hosts]
+    twice = replace(slow, hosts=Hosts(tuple(replace(host, slots=2) for host in slow.hosts)))
+    parted = RankOrder(algo="2lha", hosts=tuple(names), groups=tuple(tuple(range(k, 16, 2)) for k in range(2)))
+    by_sizes = plan(twice, PlanRequest("2lha", SIZE, order=parted))
+    assert by_sizes.masters is not None
+    assert by_sizes.masters.weights == "sizes"

@@ -18,7 +18,7 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.patterns import masters_pattern, pattern_of, two_level_pattern
 from solvers.planning import AllReduce, random_groups_median, two_level_cost
-from solvers.schedules.hierarchical import balanced_masters, two_level_reduce_scatter
+from solvers.schedules.hierarchical import two_level_masters, two_level_reduce_scatter
 from solvers.schedules.masters import Weights, check_groups, equal_chunks
 from solvers.schedules.verifier import verify
 from tests.solvers.costs.test_cost_models import fabric
@@ -81,7 +81,7 @@ def test_as_many_chunks_as_ranks_is_one_for_each(case: tuple[Groups, Weights]) -
     ranks = sum(len(group) for group in groups)
     local, global_group = equal_chunks(groups, ranks)
     assert sorted(local[np.arange(ranks), global_group].tolist()) == list(range(ranks))
-    assert (local == balanced_masters(groups)[0]).all()
+    assert (local == two_level_masters(groups)[0]).all()
 
 
 @settings(max_examples=25, deadline=None)
@@ -108,10 +108,10 @@ def test_schedule_is_verified_and_costs_as_its_pattern(case: tuple[Groups, Weigh
 
 def test_masters_that_are_balanced_cost_what_they_did() -> None:
     groups = [[0, 1, 2], [3, 4], [5, 6, 7, 8]]
-    balanced, plain = masters_pattern(groups, *balanced_masters(groups)), two_level_pattern(groups)
+    balanced, plain = masters_pattern(groups, *two_level_masters(groups)), two_level_pattern(groups)
     for name in ("round", "source", "target", "share", "repeat", "reduce_repeat"):
         assert (getattr(balanced, name) == getattr(plain, name)).all()
-    schedule = forward_and_reverse(two_level_reduce_scatter(groups, *balanced_masters(groups)))
+    schedule = forward_and_reverse(two_level_reduce_scatter(groups, *two_level_masters(groups)))
     assert evaluate(schedule, fabric(9), np.arange(9), 1e6, "contention").cost_us == pytest.approx(
         closed_form(plain, fabric(9), 1e6, "contention")(np.arange(9))
     )

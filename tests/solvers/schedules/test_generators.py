@@ -17,7 +17,7 @@ from solvers.schedules.bcube import bcube
 from solvers.schedules.bml import bml
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.halving_doubling import halving_doubling
-from solvers.schedules.hierarchical import balanced_masters, flat, hub_reduce_scatter, two_level_reduce_scatter
+from solvers.schedules.hierarchical import flat, hub_reduce_scatter, two_level_masters, two_level_reduce_scatter
 from solvers.schedules.hubs import hubs
 from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.masters import Groups
@@ -40,7 +40,7 @@ CALM = settings(max_examples=30, deadline=None)
 
 def two_level(groups: Groups) -> Schedule:
     """The all-reduce with balanced masters."""
-    return forward_and_reverse(two_level_reduce_scatter(groups, *balanced_masters(groups)))
+    return forward_and_reverse(two_level_reduce_scatter(groups, *two_level_masters(groups)))
 
 
 def parameter_server(ranks: int, sharded: bool = True, colocated: bool = True, servers: int | None = None) -> Schedule:
@@ -185,7 +185,7 @@ def test_recursive_doubling_on_seven_ranks() -> None:
 @CALM
 @given(RANKS.flatmap(partitions))
 def test_masters_are_spread_evenly(groups: list[list[int]]) -> None:
-    local_masters, global_group = balanced_masters(groups)
+    local_masters, global_group = two_level_masters(groups)
     ranks = sum(len(group) for group in groups)
     masters = Counter(local_masters[np.arange(ranks), global_group].tolist())
     assert masters == dict.fromkeys(range(ranks), 1)

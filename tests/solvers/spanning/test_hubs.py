@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.optimal import most_messages, uneven, uneven_tree
 from plink.model.schedule import forward_and_reverse, mirrored
-from solvers.schedules.hierarchical import balanced_masters, two_level_reduce_scatter
+from solvers.schedules.hierarchical import two_level_masters, two_level_reduce_scatter
 from solvers.schedules.hubs import busiest_time, hubs
 from solvers.schedules.verifier import verify
 from solvers.spanning.least_time import alike_both_ways, least_time, work
@@ -56,7 +56,7 @@ def test_rates_alike_both_ways_have_one_tree(seed: int) -> None:
 def test_messages_of_a_rank_are_at_most_twice_those_of_two_levels(seed: int) -> None:
     fabric = uneven(seed)
     groups = [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)]
-    two_levels = two_level_reduce_scatter(groups, *balanced_masters(groups))
+    two_levels = two_level_reduce_scatter(groups, *two_level_masters(groups))
     assert most_messages(hubs(uneven_tree(seed))[0]) <= 2 * most_messages(two_levels)
 
 
