@@ -237,69 +237,93 @@ def _simulated_lines(
     fast_lines: Sequence[CostLine],
     model: str,
 ) -> list[SimulatedLine]:
-    """Simulate, as long as there is time, what may be the fastest, and then all else.
+    """Simulate, as long as there is time, what may be the fastest.
 
-    Under ``contention`` that goes by what the busiest link works, and what is late has the time by rounds. Under
-    ``simulated`` it goes by times by rounds: what is among the three fastest of some size, those first that are so most
-    often; all else has no line, but one has.
-
+    :param fast_lines: of all algorithms in all orders, by rounds.
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
-    sizes, by_rounds, started = _several(_sizes_of(request)), model == CONTENTION, search_clock()
-    limit_s = _SIMULATION_S
-    candidates: list[PricedAlgorithm] = []
-    lines: list[SimulatedLine] = []
-    sized_costs: dict[CostLine, SizedCost] = {}  # of the candidates, in their order
-    late: set[CostLine] = set()
-    failure = None
-
-    @cache
-    def cost_of(fast: CostLine, size_bytes: float) -> float:
-        sized = sized_costs[fast]
-        if search_clock() > started + limit_s or sized.prepared(size_bytes).transfers > _MAX_TRANSFERS:
-            late.add(fast)
-            return fast.at(size_bytes)
-        return sized(size_bytes)
-
-    for fast in fast_lines if by_rounds else _ranked_by(fast_lines, sizes):
-        if not by_rounds and lines and search_clock() > started + limit_s:
-            late.add(fast)
-            continue
-        try:
-            order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
-            sized = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
-            if by_rounds:
-                busiest, sized_costs[fast] = sized.prepared(sizes[-1]).busiest_us(order) / sizes[-1], sized
-                candidates.append(PricedAlgorithm(fast.algo, fast.family, partial(cost_of, fast), busiest, fast))
-            else:
-                line = simulated_line(fast.algo, fast.family, sized, sizes)
-                lines.append(replace(line, messages=fast.messages))
-        except NoAnswer as error:  # too large, or it takes too long
-            failure = error
-    if by_rounds:
-        lines = fastest_lines(candidates, sizes)
-        largest = sizes[-1]
-        quickest_first = sorted(enumerate(sized_costs.items()), key=lambda each: each[1][1].prepared(largest).transfers)
-        for k, (fast, _) in quickest_first:
-            times = dict(zip(sizes, lines[k].times_us, strict=True))
-            for size in sizes:
-                if search_clock() > started + _CONTENTION_S:
-                    late.add(fast)
-                    break
-                times[size] = cost_of(fast, size)
-            lines[k] = replace(simulated_line(fast.algo, fast.family, times.__getitem__, sizes), messages=fast.messages)
+    sizes, started = _several(_sizes_of(request)), search_clock()
+    costs: dict[CostLine, SizedCost] = {}
+    for fast in fast_lines:
+        order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
+        costs[fast] = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
+    by_rounds = model == CONTENTION
+    lines, late = (_contending_lines if by_rounds else _lines_by_simulation_alone)(costs, sizes, started)
     for k, line in enumerate(lines):  # orders that cost the same but for rounding do so: the first is taken
         same = (
             other for other in lines[:k] if other.algo == line.algo and np.allclose(other.times_us, line.times_us, 1e-9)
         )
         if (other := next(same, None)) is not None:
             lines[k] = replace(other, family=line.family)
-    if failure is not None and not lines:
-        raise failure
     if late:
         outcome = "counted round by round" if by_rounds else "left out"
-        _log.info("%d costs are %s: simulating others took %.0f s", len(late), outcome, search_clock() - started)
+        _log.info("%d costs are %s: simulating others took %.0f s", late, outcome, search_clock() - started)
     return lines
+
+
+def _contending_lines(
+    costs: "Mapping[CostLine, SizedCost]", sizes: Sequence[float], started: float
+) -> tuple[list[SimulatedLine], int]:
+    """Return the lines of all, and how many of them have times by rounds as it got too late: first what may be the
+    fastest, by what its busiest link works, is simulated, and then all else, the smallest collectives first."""
+    late: set[CostLine] = set()
+
+    @cache
+    def cost_of(fast: CostLine, size_bytes: float) -> float:
+        sized = costs[fast]
+        if search_clock() > started + _SIMULATION_S or sized.prepared(size_bytes).transfers > _MAX_TRANSFERS:
+            late.add(fast)
+            return fast.at(size_bytes)
+        return sized(size_bytes)
+
+    largest = sizes[-1]
+    lines = fastest_lines(
+        [
+            PricedAlgorithm(
+                fast.algo,
+                fast.family,
+                partial(cost_of, fast),
+                sized.prepared(largest).busiest_us(sized.order) / largest,
+                fast,
+            )
+            for fast, sized in costs.items()
+        ],
+        sizes,
+    )
+    for k, (fast, _) in sorted(enumerate(costs.items()), key=lambda each: each[1][1].prepared(largest).transfers):
+        times = dict(zip(sizes, lines[k].times_us, strict=True))
+        for size in sizes:
+            if search_clock() > started + _CONTENTION_S:
+                late.add(fast)
+                break
+            times[size] = cost_of(fast, size)
+        lines[k] = replace(simulated_line(fast.algo, fast.family, times.__getitem__, sizes), messages=fast.messages)
+    return lines, len(late)
+
+
+def _lines_by_simulation_alone(
+    costs: "Mapping[CostLine, SizedCost]", sizes: Sequence[float], started: float
+) -> tuple[list[SimulatedLine], int]:
+    """Return the lines of what is among the three fastest of some size by rounds, those first that are so most often,
+    as far as there is time, but of one in any case; and how many are left out.
+
+    :raises NoAnswer: when all are too large.
+    """
+    lines: list[SimulatedLine] = []
+    late, failure = 0, None
+    for fast in _ranked_by(tuple(costs), sizes):
+        if lines and search_clock() > started + _SIMULATION_S:
+            late += 1
+            continue
+        try:
+            line = simulated_line(fast.algo, fast.family, costs[fast], sizes)
+        except NoAnswer as error:
+            failure = error
+        else:
+            lines.append(replace(line, messages=fast.messages))
+    if failure is not None and not lines:
+        raise failure
+    return lines, late
 
 
 @dataclass(frozen=True)
