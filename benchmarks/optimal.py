@@ -218,6 +218,7 @@ def in_lab() -> dict[str, Any]:
     """The lab with one host at a quarter, and as it is."""
     figures = {}
     with lab("--racks", "4", "--hosts-per-rack", "4") as bench:
+        bench.use_reno()
         slow = listed_hosts(bench)[5]
         bench.plink("lab", "shape", slow, "--rate", "50mbit", "--name", bench.name)
         figures["one host at a quarter"] = _lab_times(bench)

@@ -1,6 +1,7 @@
 """Plans of two-level aggregation: weights of groups and ranks, costs of masters, and the schedule of a plan."""
 
 import contextlib
+from collections import Counter
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.costs.by_name import CONTENTION, SIMULATED, engine_slices
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric, Vector
-from solvers.costs.least_time import group_tree
+from solvers.costs.least_time import tier_tree
 from solvers.costs.patterns import masters_pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
@@ -22,6 +23,7 @@ from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, si
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import check_transfers, needs_closed_form
 from solvers.simulation.job import SimulatedNetwork
+from solvers.spanning.tier_tree import regrouped
 
 WEIGHTS = ("sizes", "bandwidth", "least-time")
 Order = npt.NDArray[np.intp]
@@ -101,14 +103,18 @@ def _through_shared_links(fabric: Fabric, members: npt.NDArray[np.intp], part: V
 def weights_by(name: str, fabric: Fabric, order: Order, groups: Groups) -> Weights:
     """The weights of that name (:data:`WEIGHTS`).
 
-    ``least-time``: a rank masters chunks in proportion to its work for others, ``o T / S - 1`` at most
-    (:mod:`solvers.spanning.least_time`), not to its rate: a host whose own chunks fill its link masters none.
+    ``least-time``: :func:`solvers.schedules.masters.work_weights`.
 
     :param order: shape (N,), the host at each rank. :raises UsageError: when they need rates and none were measured;
         for ``least-time`` also when a host has ranks in two groups.
     """
     if name == "least-time":
-        return work_weights(group_tree(fabric, order, groups), groups)
+        tree = regrouped(tier_tree(fabric, order), groups)
+        if tree is None:
+            groups_of = Counter(host for group in groups for host in set(order[np.asarray(group)].tolist()))
+            host = fabric.names[groups_of.most_common(1)[0][0]]
+            raise UsageError(f"--weights least-time: {host} has ranks in two groups; a host belongs to one")
+        return work_weights(tree, groups)
     return size_weights(groups) if name == "sizes" else bandwidth_weights(fabric, order, groups)
 
 

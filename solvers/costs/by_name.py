@@ -7,6 +7,7 @@ them, and the model's own error, as calibrated where libraries ran on labs
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ from plink.model.segmentation import segmentation_for_rate
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
-from solvers.costs.least_time import made_for
 from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import (
     Pattern,
@@ -124,13 +124,6 @@ def cost_function_for(
     :raises UsageError: for unknown names and what does not fit.
     """
     options = priced_options(options, algo, size_bytes, model)
-    if algo == "2lha" and options.tree is not None:
-
-        def with_own_masters(order: Order) -> float:
-            pattern = pattern_for(algo, ranks, made_for(algo, options, fabric, order))
-            return closed_form(pattern, fabric, size_bytes, model)(order)
-
-        return with_own_masters
     cost_functions = [
         (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
         for weight, name in parts_of(algo, size_bytes, fabric)
@@ -147,6 +140,8 @@ def cost_function_for(
 def priced_options(options: Options, algo: str, size_bytes: float, model: str) -> Options:
     """Return the options by which a model prices an algorithm: in the segments of its library, which change no path of
     round trips, so that ``latency`` leaves them out; see :func:`solvers.schedules.segmentation.options_at`."""
+    if algo == "2lha" and model not in (CONTENTION, SIMULATED):
+        options = replace(options, tree=None)  # masters by links gain where hosts' links are shared
     return options if model == "latency" else options_at(options, algo, size_bytes)
 
 

@@ -14,11 +14,12 @@ from plink.errors import UsageError
 from plink.model.schedule import Indices, Schedule, expanded, forward_and_reverse, make_schedule
 from solvers.schedules.hubs import busiest_time
 from solvers.schedules.masters import Groups, Weights, check_groups, equal_chunks, work_weights
-from solvers.spanning.tier_tree import TierTree
+from solvers.spanning.tier_tree import TierTree, regrouped
 
 Rows = npt.NDArray[np.int64]
 CHUNKS_PER_RANK = 8  # where masters have other weights than sizes
 _GAIN = 1.1
+_MAX_TRANSFERS_BY_LINKS = 50_000  # the costs of many more are by rounds, by which masters by links are late
 _CHUNKS_PER_HUB = 16  # at least, so that chunks follow weights
 
 
@@ -111,27 +112,33 @@ def two_level_masters(groups: Groups, tree: TierTree | None = None) -> tuple[Ind
     """``local_masters`` and ``global_group`` for N chunks, as even as can be: every rank is global master of one chunk,
     so a group is as often as it has ranks, and local master of as many as the others of its group, or one more or less.
 
-    :param tree: links, as of :func:`solvers.schedules.masters.work_weights`; where they gain
-        (:func:`gains_by_links`), masters are those of the least time, in 8 chunks a rank.
+    :param tree: links of ranks; where they gain (:func:`masters_by_links`), masters are those of the least time.
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
-    if tree is not None and gains_by_links(groups, tree):
-        return _masters_by_links(groups, tree)
-    return equal_chunks(groups, check_groups(groups))
+    by_links = None if tree is None else masters_by_links(groups, tree)
+    return equal_chunks(groups, check_groups(groups)) if by_links is None else by_links
 
 
-def gains_by_links(groups: Groups, tree: TierTree) -> bool:
-    """Whether masters of the least time keep the busiest link a tenth less busy than masters by sizes. Their chunks are
-    smaller and their messages more, which costs small vectors time."""
-    by_sizes, by_links = (
-        busiest_time(tree, forward_and_reverse(two_level_reduce_scatter(groups, *masters)))
-        for masters in (equal_chunks(groups, check_groups(groups)), _masters_by_links(groups, tree))
+def masters_by_links(groups: Groups, tree: TierTree) -> tuple[Indices, Indices] | None:
+    """Masters of the least time in 8 chunks a rank, where they keep the busiest link a tenth less busy than masters by
+    sizes; else None, for their chunks are smaller and their messages more, which costs small vectors time. None, too,
+    where a host has ranks in two groups, and for more than 50,000 transfers (some 600 ranks).
+
+    :param tree: links of ranks, all tiers of them.
+    """
+    ranks = check_groups(groups)
+    of_groups = regrouped(tree, groups)
+    if of_groups is None:
+        return None
+    by_links = equal_chunks(groups, CHUNKS_PER_RANK * ranks, work_weights(of_groups, groups))
+    reduction = two_level_reduce_scatter(groups, *by_links)
+    if len(reduction) > _MAX_TRANSFERS_BY_LINKS:
+        return None
+    links_us, sizes_us = (
+        busiest_time(tree, forward_and_reverse(schedule))
+        for schedule in (reduction, two_level_reduce_scatter(groups, *equal_chunks(groups, ranks)))
     )
-    return by_sizes > _GAIN * by_links
-
-
-def _masters_by_links(groups: Groups, tree: TierTree) -> tuple[Indices, Indices]:
-    return equal_chunks(groups, CHUNKS_PER_RANK * check_groups(groups), work_weights(tree, groups))
+    return by_links if sizes_us > _GAIN * links_us else None
 
 
 def _rows(groups: Groups, local_masters: Indices, global_group: Indices) -> Rows:

@@ -52,9 +52,10 @@ def size_weights(groups: Groups) -> Weights:
 
 def work_weights(tree: TierTree, groups: Groups) -> Weights:
     """The weights with which two-level aggregation takes the least time on a tree of hosts in these groups: work for
-    others (:func:`solvers.spanning.least_time.work`), of a host in equal parts for its ranks.
+    others, ``o T / S - 1`` at most (:func:`solvers.spanning.least_time.work`), of a host in equal parts for its ranks.
+    So they go by what a host's link has left, not by its rate: one whose own chunks fill it masters none.
 
-    :param tree: ranks below hosts, level 1, below groups.
+    :param tree: ranks below hosts, level 1, below groups (:func:`solvers.spanning.tier_tree.regrouped`).
     """
     host_work = work(alike_both_ways(tree), dissolve=False)
     leaf = np.flatnonzero(tree.rank >= 0)

@@ -11,7 +11,7 @@ A large ring has its steady state instead (:class:`SteadyRing`): its 2N(N-1) tra
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +31,7 @@ from solvers.costs.by_name import (
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
-from solvers.costs.least_time import made_for
+from solvers.costs.least_time import links_for_masters
 from solvers.costs.mesh_patterns import traffic_pattern, weight_of
 from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
@@ -236,7 +236,7 @@ class SimulatedCost:
         ]
 
     def _two_level(self, part: PreparedCollective | SteadyRing | Pattern, order: Order) -> PreparedCollective | Pattern:
-        options = made_for("2lha", self.options, self.fabric, order)
+        options = replace(self.options, tree=links_for_masters(self.fabric, order))
         if isinstance(part, Pattern):
             return pattern_for("2lha", len(order), options)
         return PreparedCollective.of(schedule_for("2lha", len(order), options))

@@ -75,6 +75,39 @@ def tree_of(
     return TierTree(parents, ways[0], ways[1], ranks, level, titles)
 
 
+def regrouped(tree: TierTree, groups: Sequence[Sequence[int]]) -> TierTree | None:
+    """Return the tree of ranks, their hosts and these groups of ranks; None where a host has ranks in two of them.
+
+    A group has the link of the node with the same ranks; where there is none nothing limits it.
+    """
+    leaf = np.empty(sum(map(len, groups)), dtype=np.intp)
+    leaf[tree.rank[tree.rank >= 0]] = np.flatnonzero(tree.rank >= 0)
+    below = (tree.rank >= 0).astype(np.intp)
+    for node in range(len(tree.parent) - 1, 0, -1):  # children stand behind their parents
+        below[tree.parent[node]] += below[node]
+    host = np.where(tree.level[tree.parent[leaf]] == 1, tree.parent[leaf], leaf)  # of each rank
+    group_of = np.empty(len(leaf), dtype=np.intp)
+    links = np.full((2, len(groups)), np.inf)
+    for number, group in enumerate(groups):
+        members = np.asarray(group)
+        group_of[members] = number
+        node = int(leaf[members[0]])
+        while below[node] < len(members):
+            node = int(tree.parent[node])
+        above = leaf[members]
+        while (short := above > node).any():
+            above = np.where(short, tree.parent[above], above)
+        if below[node] == len(members) and (above == node).all() and node:
+            links[:, number] = tree.out[node], tree.into[node]
+    hosts, host_of = np.unique(host, return_inverse=True)
+    if len(set(zip(host_of.tolist(), group_of.tolist(), strict=True))) > len(hosts):
+        return None
+    free = np.full(len(leaf), np.inf)
+    rates = [(free, free), (tree.out[hosts], tree.into[hosts]), (links[0], links[1])]
+    names = [[""] * len(free), [tree.names[node] for node in hosts.tolist()], [""] * len(groups)]
+    return tree_of([np.arange(len(leaf)), host_of, group_of], rates, names)
+
+
 def star(ranks: int) -> TierTree:
     """Return the tree of ranks with links alike on one switch."""
     alike = np.ones(ranks)

@@ -61,7 +61,7 @@ def test_it_is_probed(small_lab: Lab, connector: SshConnector) -> None:
         result = measure_all(hosts, connector, ProbeSettings(count=60), ProbeProgress(), time.monotonic)
     assert result.errors == {}
     assert (result.latency[~np.eye(2, dtype=bool)] > 0).all()
-    addresses = [machine["address"] for machine in result.machines if machine is not None]
+    addresses = [machine.address for machine in result.machines if machine is not None]
     assert addresses == [host.address for host in small_lab.hosts.members[:2]]
 
 

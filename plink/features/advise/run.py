@@ -371,7 +371,7 @@ def order_and_options(
     if "base" not in values and "levels" not in values:
         values |= own_options(network, algo, len(order))
     groups = rank_groups(fabric, order)
-    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), order, groups)
+    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), order)
     options = options_of(values, request.algorithms, groups, tree)
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)

@@ -126,7 +126,7 @@ def _ranks_and_options(
     own = {} if "levels" in request.options else own_options(network, request.algo, len(workers))
     values = {**own, **options_in(order, source, request.algo), **request.options}
     own_fabric = fabric_of_algorithm(network, fabric, request.algo)
-    options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers, groups))
+    options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers))
     if request.algo in HUB_ALGORITHMS and options.servers is None and network.hosts.hubs:
         joined = with_hubs(network, fabric, request.algo, workers, options)
         return joined.order, joined.options

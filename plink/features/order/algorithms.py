@@ -1,6 +1,5 @@
 """Options, ranks, orders and fabrics of algorithms, for costs, orders and plans."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
@@ -14,7 +13,7 @@ from plink.model.order import RankOrder
 from solvers.costs.by_name import MIXED
 from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric, fabric_of
-from solvers.costs.least_time import group_tree, tier_tree
+from solvers.costs.least_time import links_for_masters, tier_tree
 from solvers.schedules.catalogue import ALGORITHMS, HUBS, Options
 from solvers.spanning.tier_tree import TierTree
 
@@ -104,18 +103,14 @@ def rank_groups(fabric: Fabric, order: Ranks) -> list[list[int]]:
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
 
 
-def links_of(algo: str, fabric: Fabric, order: Ranks, groups: Sequence[Sequence[int]] | None = None) -> TierTree | None:
+def links_of(algo: str, fabric: Fabric, order: Ranks) -> TierTree | None:
     """Return the tree of links between the ranks of an order for an algorithm that is made for it, None for others.
 
-    :param groups: of ranks; 2LHA in these has masters by links where they are known and no host is in two groups.
     :raises UsageError: for hubs, where rates are unknown, or hosts have several interfaces.
     """
-    if algo == HUBS:
-        return tier_tree(fabric, order)
-    if algo == "2lha" and groups is not None:
-        with contextlib.suppress(UsageError):
-            return group_tree(fabric, order, groups)
-    return None
+    if algo == "2lha":
+        return links_for_masters(fabric, order)
+    return tier_tree(fabric, order) if algo == HUBS else None
 
 
 def groups_in(order: RankOrder | None, location: str, ranks: int) -> list[list[int]] | None:

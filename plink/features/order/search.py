@@ -183,7 +183,8 @@ def solve(
         if not np.array_equal(fabric.rtt_us, accurate_cost.fabric.rtt_us):
             stated_cost = replace(accurate_cost, fabric=fabric)
         choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
-        proven_by_rounds = request.prove and result.is_optimal
+        # By rounds masters are by sizes.
+        proven_by_rounds = request.prove and result.is_optimal and accurate_cost.options.tree is None
         # What an accurate cost executes has limits of pairs, too.
         tree = stated_cost.options.tree
         executed = replace(task, fabric=stated_cost.fabric, model=SIMULATED, options=replace(task.options, tree=tree))
@@ -262,7 +263,7 @@ def _accurate_cost(task: OrderingProblem, request: OrderRequest) -> "SimulatedCo
     from solvers.simulation.cost import SimulatedCost
 
     model = SIMULATED if request.model == SIMULATED else task.model
-    tree = links_of(task.algo, task.fabric, task.baseline, task.options.groups)
+    tree = links_of(task.algo, task.fabric, task.baseline)
     options = replace(task.options, tree=tree)
     cost = SimulatedCost.of(task.algo, len(task.baseline), options, task.fabric, task.size_bytes, model)
     return None if cost.is_closed_form else cost

@@ -37,7 +37,8 @@ def plan(
     groups: Annotated[
         str | None,
         typer.Option(
-            help="For 2lha: a file, one group a line, or how many; default: the order's, or those of `plink cluster`."
+            help="For 2lha: a file, one group a line, or how many; default: the order's, those of `plink cluster`, or "
+            "those that share measured links."
         ),
     ] = None,
     output: Annotated[

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class PlanRequest(FeatureRequest):
     """Request for a plan. ``order``: None: ranks as the hosts stand, or groups one after the other; ``order_source``
     names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order was found for,
-    else the square root of the number of hosts; ``groups_source`` names them in errors. ``chunks`` and ``weights``
-    None: plink chooses."""
+    else those that share measured links, else the square root of the number of hosts; ``groups_source`` names them in
+    errors. ``chunks`` and ``weights`` None: plink chooses."""
 
     algo: Annotated[str, Option("The collective's algorithm: 2lha, ring, nccl-tree, ...")] = "2lha"
     size_bytes: Annotated[Bytes, Option("Bytes to reduce (64KB, 100MB).", ("--size",))] = 100e6

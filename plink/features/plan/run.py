@@ -20,13 +20,13 @@ from plink.model.plan import MAX_TRANSFERS, Masters, Plan
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.costs.least_time import has_known_links, least_time_on
+from solvers.costs.least_time import least_time_on
 from solvers.costs.patterns import Pattern, masters_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.problem import expand_slots
 from solvers.planning import AllReduce, random_groups_median, schedule_of, two_level_cost, weights_by
 from solvers.schedules.catalogue import HUBS, Options, schedule_for
-from solvers.schedules.hierarchical import CHUNKS_PER_RANK, gains_by_links
+from solvers.schedules.hierarchical import CHUNKS_PER_RANK, masters_by_links
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of
 
@@ -108,19 +108,18 @@ def _one_level(
 def _two_level(
     network: Network, request: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: RankOrder
 ) -> Plan:
-    by = request.weights or ("least-time" if has_known_links(fabric) else "sizes")
     groups = groups_in(order, request.order_source, len(ranks)) if request.groups is None else None
     groups_of_hosts = None
     if groups is None:
-        groups_of_hosts = _groups_of_hosts(network, fabric, request, by)
+        groups_of_hosts = _groups_of_hosts(network, fabric, request)
         if request.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
             ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(network.hosts)))
             order = structs.replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
         groups = [np.flatnonzero(np.isin(ranks, group)).tolist() for group in groups_of_hosts]
-    if request.weights is None and by != "sizes":
-        tree = links_of("2lha", fabric, ranks, groups)  # none where a host is in two groups
-        by = "least-time" if tree is not None and gains_by_links(groups, tree) else "sizes"
+    tree = links_of("2lha", fabric, ranks)
+    by_links = tree is not None and masters_by_links(groups, tree) is not None
+    by = request.weights or ("least-time" if by_links else "sizes")
     weights = weights_by(by, fabric, ranks, groups)
     chunks = request.chunks or len(ranks) * (1 if by == "sizes" else CHUNKS_PER_RANK)
     local, global_group = masters = equal_chunks(groups, chunks, weights)
@@ -150,7 +149,7 @@ def _two_level(
     )  # fmt: skip
 
 
-def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest, weights: str) -> list[list[int]]:
+def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> list[list[int]]:
     """Return the hosts of each group: the listed ones, or this many balanced ones; by default the square root of the
     number of hosts (PLink thesis, 4.2.1).
 
@@ -172,10 +171,10 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest, wei
         return [list(group) for group in groups]
     if request.groups is not None:
         check_number(request.groups, number)
-    elif weights == "least-time" and fabric.measured:  # groups are those that share links
-        return ranked_groups(
-            [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)], network.hosts
-        )
+    elif request.weights in (None, "least-time") and fabric.measured:  # groups are those that share links
+        sharing = [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)]
+        if len(sharing) > 1 or request.weights:
+            return ranked_groups(sharing, network.hosts)
     clustering = cluster(network, request.groups, seed=request.seed)
     if clustering.left_out:
         names = ", ".join(fabric.names[host] for host in clustering.left_out[:_MAX_NAMED_HOSTS])

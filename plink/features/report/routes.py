@@ -68,9 +68,10 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
         return None
     size_bytes = order.size_bytes or _DEFAULT_SIZE_BYTES
     groups, fabric = groups_in(order, location, len(ranks)), fabric_from(network)
-    tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), ranks, groups)
-    options = options_of(options_in(order, location, algo), [algo], groups, tree)
+    values = options_in(order, location, algo)
     try:
+        tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), ranks)
+        options = options_of(values, [algo], groups, tree)
         parts = parts_of(algo, size_bytes, fabric)
         patterns = [(weight, pattern_for(name, len(ranks), options)) for weight, name in parts]
     except PlinkError:  # it was found with options that the file, an older one, does not tell

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -28,7 +29,7 @@ SIZE = 16e6
 _QUICK = ("halving-doubling", "2lha", "nccl")
 
 
-@pytest.fixture(scope="module", params=["measured", "assumed", "one slow"])
+@pytest.fixture(scope="module", params=["measured", "assumed", "one slow", "pairs"])
 def network(request: pytest.FixtureRequest) -> Network:
     """Return racks under pods, whose shared links were measured or not; hosts' own rates were."""
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
@@ -37,6 +38,11 @@ def network(request: pytest.FixtureRequest) -> Network:
     if request.param == "one slow":  # so that 2LHA's masters are not by sizes
         first, *others = made.hosts.members
         return replace(made, hosts=Hosts((replace(first, gbps=2.0), *others)))
+    if request.param == "pairs":  # whose rates do not say what a host's pairs share
+        rates = np.full((8, 8), 10.0)
+        rates[0] = rates[:, 0] = 2.0
+        halves = details_from({"halves_us": made.details.halves_us})
+        return replace(made, bandwidth_gbps=rates, details=halves)
     return replace(made, details=structs.replace(made.details, shared_links=UNSET))
 
 

@@ -12,14 +12,14 @@ from scipy.optimize import linprog
 from benchmarks.optimal import busiest_us_per_byte, uneven_tree
 from plink.errors import UsageError
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
-from solvers.costs.least_time import least_time_on
+from solvers.costs.least_time import least_time_on, tier_tree
 from solvers.costs.patterns import masters_pattern
 from solvers.planning import weights_by
 from solvers.schedules.catalogue import Options
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import SimulatedCost
 from solvers.spanning.least_time import least_time
-from solvers.spanning.tier_tree import TierTree
+from solvers.spanning.tier_tree import TierTree, regrouped
 from tests.solvers.spanning.networks import tree
 
 Edges = list[tuple[int, int]]
@@ -266,3 +266,19 @@ def test_bound_follows_rates_and_is_its_cuts(seed: int, factor: float, link: int
     parts = len(before.links)
     carried = network.slower[list(before.links)].sum()
     assert before.us_per_byte == pytest.approx((2 * (parts - 1) if parts > 1 else 1) / carried)
+
+
+def test_groups_have_the_links_of_the_tiers_that_they_are() -> None:
+    """Two racks of two hosts with two ranks each: the racks as groups have the racks' links, other groups none."""
+    rates, racks = [1.0, 1.0, 1.0, 0.25], ([0, 0, 1, 1], [1.5, 1.0], [1.5, 1.0])
+    tree = tier_tree(fabric(rates, rates, racks), np.repeat(np.arange(4), 2))
+    own = regrouped(tree, [[0, 1, 2, 3], [4, 5, 6, 7]])
+    mixed = regrouped(tree, [[0, 1, 4, 5], [2, 3, 6, 7]])
+    assert own is not None
+    assert mixed is not None
+    assert (own.out[own.level == 2] / own.out[own.level == 1][0]).tolist() == [1.5, 1.0]
+    assert np.isinf(mixed.out[mixed.level == 2]).all()
+    for each in (own, mixed):
+        assert sorted((each.out[each.level == 1] / each.out[each.level == 1].max()).tolist()) == [0.25, 1.0, 1.0, 1.0]
+        assert np.isinf(each.out[each.level == 0]).all()
+    assert regrouped(tree, [[0, 2, 3, 4], [1, 5, 6, 7]]) is None  # parts two hosts
