@@ -56,5 +56,6 @@ def links_for_masters(fabric: Fabric, order: Labels) -> TierTree | None:
 
     :param order: shape (N,), the host at each rank.
     """
-    known = fabric.paths is None and (fabric.measured or fabric.has_host_rates)
-    return tier_tree(fabric, order) if known and len(np.unique(order)) > 1 else None
+    if fabric.paths is not None or len(np.unique(order)) < 2:
+        return None
+    return tier_tree(fabric, order) if fabric.measured or fabric.has_host_rates else None

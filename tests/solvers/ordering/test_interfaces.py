@@ -83,8 +83,8 @@ def test_exchanged_cables_are_named(shape: tuple[int, int], seed: int) -> None:
     except Defect as defect:
         blamed = set(defect.ports)
     # Not blamed: hosts that differed in that digit only, so that there is another BCube; a cable from a host to itself.
-    found = blamed is None or ports <= blamed or (base == 2 and others <= blamed)
-    assert found or len({host for host, _ in ports}) == 1
+    is_named = blamed is None or ports <= blamed or (base == 2 and others <= blamed)
+    assert is_named or len({host for host, _ in ports}) == 1
 
 
 @pytest.mark.parametrize("rails", [2, 3])
