@@ -20,7 +20,7 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test test-all test-ec2 tests-of-part launchers lint style bench dist fuzz coverage links lock reference clean system
+.PHONY: setup demo test test-all test-ec2 all-tests launchers lint style bench dist fuzz coverage links lock reference clean system
 
 setup: $(STAMP)
 
@@ -43,32 +43,33 @@ demo:
 	@$(MAKE) --no-print-directory setup
 	@$(VENV)/bin/plink demo
 
-# Workers of the parallel part: one more than there are cores, for tests wait, too.
-WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 7 ] && echo 8 || echo $$((n + 1)))
+CORES := $(shell nproc 2>/dev/null || echo 2)
+# Workers of the quick tier: one more than there are cores, for tests wait, too.
+WORKERS ?= $(shell [ $(CORES) -gt 7 ] && echo 8 || echo $$(($(CORES) + 1)))
 PYTEST = $(VENV)/bin/python -m pytest
 PARALLEL = --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 4
+QUICK = $(PYTEST) $(PARALLEL) -m quick --timeout 120
 
 # make test                  the quick tier; make test PART=ordering runs all tests of one part (a folder below tests/)
-# make test-all              everything: the extended tier starts labs and whole jobs, one after the other
+# make test-all              everything: of the extended tier, labs and live jobs one after the other, the rest on all cores
 # make test-all PART=lab     all tests of one part
 # The types are checked beside the tests, on a core that waits anyway, and shown at the end where they are wrong.
 TYPES = types=$$(mktemp); $(VENV)/bin/mypy > $$types 2>&1 & mypy=$$!
 TYPES_END = wait $$mypy || { cat $$types; code=1; }; rm -f $$types; exit $$code
 
 test: style launchers
-ifdef PART
-	@$(TYPES); $(MAKE) --no-print-directory tests-of-part; code=$$?; $(TYPES_END)
-else
-	@$(TYPES); $(PYTEST) $(PARALLEL) -m quick --timeout 120; code=$$?; $(TYPES_END)
-endif
+	@$(TYPES); $(if $(PART),$(MAKE) --no-print-directory all-tests,$(QUICK)); code=$$?; $(TYPES_END)
 
 test-all: style launchers
-ifdef PART
-	@$(TYPES); $(MAKE) --no-print-directory tests-of-part; code=$$?; $(TYPES_END)
-else
-	@$(TYPES); $(PYTEST) $(PARALLEL) -m quick --timeout 120; first=$$?; \
-	$(PYTEST) -m "extended and not quick" && code=$$first || code=1; $(TYPES_END)
-endif
+	@$(TYPES); $(MAKE) --no-print-directory all-tests; code=$$?; $(TYPES_END)
+
+# Of all parts, or of one. Exit code 5 is pytest's for no tests: a part need not have every kind.
+all-tests:
+	@worst=5; tests() { "$$@" $(if $(PART),--part $(PART)); code=$$?; \
+	  [ $$code = 5 ] || [ $$worst != 5 -a $$worst != 0 ] || worst=$$code; }; \
+	tests $(QUICK); \
+	tests $(PYTEST) $(PARALLEL) --numprocesses $(CORES) -m "extended and not quick and not alone"; \
+	tests $(PYTEST) -m "extended and not quick and alone"; exit $$worst
 
 launchers: setup
 	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
@@ -83,12 +84,6 @@ $(EC2)/.installed:
 	@$(PYTHON) -m venv $(EC2)
 	@$(EC2)/bin/pip install --quiet --disable-pip-version-check awscli==1.46.3 'moto[ec2,server]==5.2.5'
 	@touch $@
-
-# Exit code 5 is pytest's for no tests: a part need not have both tiers.
-tests-of-part:
-	@$(PYTEST) $(PARALLEL) -m quick --timeout 120 --part $(PART); first=$$?; \
-	$(PYTEST) -m "extended and not quick" --part $(PART); second=$$?; \
-	[ $$first = 5 ] && [ $$second = 5 ] && exit 5; [ $$first = 0 -o $$first = 5 ] && [ $$second = 0 -o $$second = 5 ]
 
 lint: setup
 	@$(TYPES); $(MAKE) --no-print-directory style; code=$$?; $(TYPES_END)

@@ -106,6 +106,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         extended = extended or seeds.index(seed) >= _QUICK_SEEDS
         if not item.get_closest_marker("quick"):  # by hand: one path of its kind, in a module that is extended
             item.add_marker("extended" if extended else "quick")
+        if live:
+            item.add_marker("alone")
         if in_lab and NO_LAB:
             item.add_marker(pytest.mark.skip(reason=NO_LAB))
         if "slurm" in item.keywords and NO_SLURM:
