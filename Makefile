@@ -20,7 +20,7 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test test-all test-ec2 all-tests launchers lint style bench dist fuzz coverage links lock reference clean system
+.PHONY: setup demo test test-all test-ec2 launchers lint style bench dist fuzz coverage links lock reference clean system
 
 setup: $(STAMP)
 
@@ -57,19 +57,18 @@ QUICK = $(PYTEST) $(PARALLEL) -m quick --timeout 120
 TYPES = types=$$(mktemp); $(VENV)/bin/mypy > $$types 2>&1 & mypy=$$!
 TYPES_END = wait $$mypy || { cat $$types; code=1; }; rm -f $$types; exit $$code
 
-test: style launchers
-	@$(TYPES); $(if $(PART),$(MAKE) --no-print-directory all-tests,$(QUICK)); code=$$?; $(TYPES_END)
-
-test-all: style launchers
-	@$(TYPES); $(MAKE) --no-print-directory all-tests; code=$$?; $(TYPES_END)
-
 # Of all parts, or of one. Exit code 5 is pytest's for no tests: a part need not have every kind.
-all-tests:
-	@worst=5; tests() { "$$@" $(if $(PART),--part $(PART)); code=$$?; \
+ALL = worst=5; tests() { "$$@" $(if $(PART),--part $(PART)); code=$$?; \
 	  [ $$code = 5 ] || [ $$worst != 5 -a $$worst != 0 ] || worst=$$code; }; \
 	tests $(QUICK); \
 	tests $(PYTEST) $(PARALLEL) --numprocesses $(CORES) -m "extended and not quick and not alone"; \
-	tests $(PYTEST) -m "extended and not quick and alone"; exit $$worst
+	tests $(PYTEST) -m "extended and not quick and alone"; code=$$worst
+
+test: style launchers
+	@$(TYPES); $(if $(PART),$(ALL),$(QUICK); code=$$?); $(TYPES_END)
+
+test-all: style launchers
+	@$(TYPES); $(ALL); $(TYPES_END)
 
 launchers: setup
 	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
