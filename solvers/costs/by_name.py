@@ -111,7 +111,7 @@ def _two_level(ranks: int, groups: Sequence[Sequence[int]], tree: TierTree | Non
     """Return the pattern of 2LHA; None when the groups are wrong, which its generator reports."""
     if sorted(rank for group in groups for rank in group) != list(range(ranks)) or not all(groups):
         return None
-    return all_to_all_pattern(ranks) if len(groups) == 1 and tree is None else two_level_pattern(groups, tree)
+    return two_level_pattern(groups, tree)
 
 
 def cost_function_for(

@@ -256,7 +256,10 @@ def two_level_pattern(groups: Groups, tree: TierTree | None = None) -> Pattern:
 
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
-    return masters_pattern(groups, *two_level_masters(groups, tree))
+    local_masters, global_group = two_level_masters(groups, tree)
+    if len(groups) == 1 and len(global_group) == len(groups[0]):  # by sizes: every rank is master of its part
+        return all_to_all_pattern(len(global_group))
+    return masters_pattern(groups, local_masters, global_group)
 
 
 def masters_pattern(groups: Groups, local_masters: Indices, global_group: Indices) -> Pattern:

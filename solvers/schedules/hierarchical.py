@@ -131,6 +131,9 @@ def masters_by_links(groups: Groups, tree: TierTree) -> tuple[Indices, Indices] 
     if of_groups is None:
         return None
     by_links = equal_chunks(groups, CHUNKS_PER_RANK * ranks, work_weights(of_groups, groups))
+    inside = sum((len(group) - 1) * len(_runs(by_links[0][:, g].astype(np.int64))[0]) for g, group in enumerate(groups))
+    if inside > _MAX_TRANSFERS_BY_LINKS:
+        return None
     reduction = two_level_reduce_scatter(groups, *by_links)
     if len(reduction) > _MAX_TRANSFERS_BY_LINKS:
         return None
