@@ -191,3 +191,8 @@ OptionalDuration = Annotated[float | None, Text("TIME", parse_limit, typed_secon
 Settings = Annotated[Mapping[str, int | bool], Text("NAME=VALUE", parse_settings, repeated=True)]
 # Variables of an environment: {"OMP_NUM_THREADS": "1"} is typed --env OMP_NUM_THREADS=1.
 Environment = Annotated[Mapping[str, str], Text("NAME=VALUE", parse_environment, repeated=True)]
+# Options that several commands take.
+SIZE = Option("Bytes to reduce (64KB, 100MB).", ("--size",))
+MODEL = Option("Cost model.")
+SET = Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))
+ENV = Option("Set a variable in every rank's environment; repeatable.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from plink.errors import UsageError
-from plink.model.request import FeatureRequest, Option, Settings
+from plink.model.request import MODEL, SET, FeatureRequest, Option, Settings
 from plink.model.units import format_bytes
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ class AdviseRequest(FeatureRequest):
 
     min_bytes: float = 1e3
     max_bytes: float = 1e9
-    model: Annotated[str, Option("Cost model.")] = "auto"
+    model: Annotated[str, MODEL] = "auto"
     algorithms: Sequence[str] = ALL_ALGORITHMS
-    options: Annotated[Settings, Option("An option of the algorithms: --set base=4, --set fan-out=3.", ("--set",))] = (
-        field(default_factory=dict[str, int | bool])
-    )
+    options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
     seed: Annotated[int, Option("Seed of the search for a ring (five seconds at most).", least=0)] = 0
     smooth_latencies: Annotated[
         bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")

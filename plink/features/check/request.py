@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from plink.errors import UsageError, no_choice
-from plink.model.request import Bytes, Environment, FeatureRequest, Option, Settings, Text, fields_of
+from plink.model.request import ENV, SET, SIZE, Bytes, Environment, FeatureRequest, Option, Settings, Text, fields_of
 from plink.model.units import parse_limit
 
 _MEASURE, _LIMITS = "Benchmark on the hosts", "Acceptance limits"
@@ -41,13 +41,11 @@ class CheckRequest(FeatureRequest):
             ("--algo",),
         ),
     ] = field(default_factory=lambda: _algorithms(()))
-    size_bytes: Annotated[Bytes, _benchmark("Bytes to reduce.", ("--size",))] = 16e6
+    size_bytes: Annotated[Bytes, replace(SIZE, panel=_MEASURE)] = 16e6
     model: Annotated[
         str | None, _benchmark("Cost model; with NETWORK --results too. Default: auto, or that of the recorded runs.")
     ] = None
-    options: Annotated[Settings, _benchmark("An option of the algorithm: --set base=4.", ("--set",))] = field(
-        default_factory=dict[str, int | bool]
-    )
+    options: Annotated[Settings, replace(SET, panel=_MEASURE)] = field(default_factory=dict[str, int | bool])
     orders: Annotated[int, _benchmark("Number of orders, at even steps of the cost.", least=2, most=100)] = 10
     repeats: Annotated[int, _benchmark("Timed all-reduces of each order.", least=1, most=100)] = 3
     calibrate: Annotated[
@@ -59,9 +57,7 @@ class CheckRequest(FeatureRequest):
         ),
     ] = False
     seed: Annotated[int, _benchmark("Of the orders, and of the embedding of --truth.", least=0, most=2**63 - 1)] = 0
-    env: Annotated[Environment, _benchmark("Set a variable in every rank's environment; repeatable.")] = field(
-        default_factory=dict[str, str]
-    )
+    env: Annotated[Environment, replace(ENV, panel=_MEASURE)] = field(default_factory=dict[str, str])
     python: Annotated[
         str | None, _benchmark("Interpreter on the hosts; default: this one's path, else python3.", metavar="PYTHON")
     ] = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from plink.model.request import Bytes, FeatureRequest, Option, Settings
+from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option, Settings
 
 
 @dataclass(frozen=True)
@@ -11,11 +11,9 @@ class CostRequest(FeatureRequest):
     """Request for the cost of a collective. ``random``: None is 201, or as many as take about a second."""
 
     algo: Annotated[str, Option("The collective's algorithm, or a library's own (gloo, nccl, ...).")] = "ring"
-    size_bytes: Annotated[Bytes, Option("Bytes to reduce (100MB).", ("--size",))] = 100e6
-    model: Annotated[str, Option("Cost model.")] = "auto"
-    options: Annotated[Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))] = (
-        field(default_factory=dict[str, int | bool])
-    )
+    size_bytes: Annotated[Bytes, SIZE] = 100e6
+    model: Annotated[str, MODEL] = "auto"
+    options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
     random: Annotated[
         int | None, Option("Random orders to compare with; default 201, fewer if large.", least=0, most=100_000)
     ] = None

@@ -11,7 +11,7 @@ import typer
 
 from plink.errors import UsageError
 from plink.features.order.request import OrderRequest
-from plink.model.request import Environment, FeatureRequest, Option, OptionalDuration, Text, fields_of
+from plink.model.request import ENV, Environment, FeatureRequest, Option, OptionalDuration, Text, fields_of
 from plink.model.storage import check_folder
 from plink.model.units import parse_duration, parse_limit
 
@@ -163,9 +163,7 @@ class JobRequest(FeatureRequest):
         Text("TEXT", _launcher_words),
         _run("Arguments for mpirun, srun or sbatch, split as in a shell."),
     ] = None
-    env: Annotated[Environment, _run("Set a variable in every rank's environment; repeatable.")] = field(
-        default_factory=dict[str, str]
-    )
+    env: Annotated[Environment, replace(ENV, panel="Execution")] = field(default_factory=dict[str, str])
     python: Annotated[
         str | None, _run("Interpreter for .py files; default: this interpreter's path, else python3.", metavar="PYTHON")
     ] = None

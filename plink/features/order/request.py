@@ -1,7 +1,7 @@
 """Request for an order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ from plink.errors import InputError, UsageError, no_choice
 from plink.features.order.constraints import RequestedGroups
 from plink.model.mesh import Mesh, ModelShape, Traffic, make_mesh, read_mesh
 from plink.model.pipeline.plan import read_pipeline
-from plink.model.request import Bytes, FeatureRequest, Option, Settings, Text
+from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option, Settings, Text
 
 if TYPE_CHECKING:
     from plink.model.topology import Topology
@@ -41,13 +41,9 @@ class OrderRequest(FeatureRequest):
     algo: Annotated[
         str, Option("The collective's algorithm, or a library's own (gloo, nccl, ...).", panel=_OBJECTIVE)
     ] = "ring"
-    size_bytes: Annotated[
-        Bytes, Option("Bytes to reduce (64KB, 100MB); the latency model ignores them.", ("--size",), panel=_OBJECTIVE)
-    ] = _SIZE_BYTES
-    model: Annotated[str, Option("Cost model.", panel=_OBJECTIVE)] = "auto"
-    options: Annotated[
-        Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",), panel=_OBJECTIVE)
-    ] = field(default_factory=dict[str, int | bool])
+    size_bytes: Annotated[Bytes, replace(SIZE, panel=_OBJECTIVE)] = _SIZE_BYTES
+    model: Annotated[str, replace(MODEL, panel=_OBJECTIVE)] = "auto"
+    options: Annotated[Settings, replace(SET, panel=_OBJECTIVE)] = field(default_factory=dict[str, int | bool])
     objective: Annotated[
         str,
         Option(

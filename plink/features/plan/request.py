@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from plink.errors import UsageError, no_choice
 from plink.features.order.constraints import RequestedGroups
-from plink.model.request import Bytes, FeatureRequest, Option, Settings
+from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option, Settings
 
 if TYPE_CHECKING:
     from plink.model.order import RankOrder
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class PlanRequest(FeatureRequest):
     """Request for a plan. ``order``: None: ranks as the hosts stand, or groups one after the other; ``order_source``
     names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order was found for,
-    else those that share measured links, else the square root of the number of hosts; ``groups_source`` names them in
-    errors. ``chunks`` and ``weights`` None: plink chooses."""
+    else those that ``cost`` goes by; ``groups_source`` names them in errors. ``chunks`` and ``weights`` None: plink
+    chooses."""
 
     algo: Annotated[str, Option("The collective's algorithm: 2lha, ring, nccl-tree, ...")] = "2lha"
-    size_bytes: Annotated[Bytes, Option("Bytes to reduce (64KB, 100MB).", ("--size",))] = 100e6
-    model: Annotated[str, Option("Cost model.")] = "auto"
+    size_bytes: Annotated[Bytes, SIZE] = 100e6
+    model: Annotated[str, MODEL] = "auto"
     order: "RankOrder | None" = None
     order_source: str = "order"
     groups: RequestedGroups | None = None
@@ -41,9 +41,7 @@ class PlanRequest(FeatureRequest):
             choices=("sizes", "bandwidth", "least-time"),
         ),
     ] = None
-    options: Annotated[Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))] = (
-        field(default_factory=dict[str, int | bool])
-    )
+    options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
     seed: Annotated[int, Option("Draws the random groups to compare with.", least=0)] = 0
     smooth_latencies: Annotated[
         bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from plink.errors import UsageError
-from plink.model.request import Bytes, FeatureRequest, Option, Settings, Text
+from plink.model.request import SET, SIZE, Bytes, FeatureRequest, Option, Settings, Text
 
 
 def _groups(text: str) -> list[list[int]]:
@@ -25,9 +25,7 @@ class ScheduleRequest(FeatureRequest):
     algo: Annotated[str | None, Option("The algorithm, or a library's own.")] = None
     ranks: Annotated[int, Option("Number of ranks.", least=1, most=1 << 20)] = 4
     collective: Annotated[str, Option("all-reduce, or a part of it, if the algorithm has it.")] = "all-reduce"
-    options: Annotated[Settings, Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))] = (
-        field(default_factory=dict[str, int | bool])
-    )
+    options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
     groups: Annotated[_Groups, Option("For 2lha: the ranks of each group, 0,1,2/3,4,5; default: square root of N.")] = (
         None
     )
@@ -37,7 +35,7 @@ class ScheduleRequest(FeatureRequest):
 class CountRequest(FeatureRequest):
     """Request for what a schedule moves; with ``groups`` also between these."""
 
-    size_bytes: Annotated[Bytes, Option("Bytes to reduce.", ("--size",))] = 100e6
+    size_bytes: Annotated[Bytes, SIZE] = 100e6
     groups: Annotated[_Groups, Option("Groups of ranks, 0,1/2,3: also count bytes between groups.")] = None
 
     def __post_init__(self) -> None:
