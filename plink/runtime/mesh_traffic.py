@@ -67,6 +67,7 @@ class _Group:
             count = n if self._kind in ("all-to-all", "all-gather", "reduce-scatter") else 1
             self._data, self._part = vector(share * count), vector(share)
             self._other = vector(share * count if self._kind == "all-to-all" else share)
+            self._parts = [each.chunk(count) for each in (self._data, self._other)]
 
     def run(self) -> None:
         dist, n = self._dist, len(self._ranks)
@@ -74,8 +75,15 @@ class _Group:
             return
         if self._kind == "all-reduce":
             dist.all_reduce(self._data, group=self._group)
-        elif self._kind == "all-to-all":
+        elif self._kind == "all-to-all" and dist.get_backend() == "nccl":
             dist.all_to_all_single(self._other, self._data, group=self._group)
+        elif self._kind == "all-to-all":  # Gloo's own sends before it receives, so each pair's two ways take turns
+            places = [(self._place + k) % n for k in range(1, n)]
+            (sent, received), ranks, group = self._parts, self._ranks, self._group
+            self._wait(
+                [dist.P2POp(dist.irecv, received[place], ranks[place], group) for place in reversed(places)]
+                + [dist.P2POp(dist.isend, sent[place], ranks[place], group) for place in places]
+            )
         elif self._kind == "p2p":
             sends, receives = [], []
             for hop in (self._place - 1, self._place):
@@ -84,7 +92,7 @@ class _Group:
                     sends.append(dist.P2POp(dist.isend, self._sent[hop], peer, self._group))
                     receives.append(dist.P2POp(dist.irecv, self._received[hop], peer, self._group))
             self._wait(receives + sends)  # a send of Gloo writes before it returns: the other way would wait for it
-        elif self._kind != "ring" and self._dist.get_backend() == "nccl":
+        elif self._kind != "ring" and dist.get_backend() == "nccl":
             if self._kind == "all-gather":
                 dist.all_gather_into_tensor(self._data, self._part, group=self._group)
             else:

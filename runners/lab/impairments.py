@@ -153,7 +153,8 @@ def _remove(state: LabState, cables: list[Cable]) -> None:
             if "clsact" in shown:
                 kernel.tc([f"qdisc del dev {device} clsact"], namespace)
             if "netem" in shown:
-                kernel.tc([f"qdisc del dev {device} root", *links.shape(device, cable.rate, cable.delay_us)], namespace)
+                kernel.tc([f"qdisc del dev {device} root"], namespace)
+                links.shape(namespace, device, cable.rate, cable.delay_us)
             pid_file = state.file(f"{namespace}.{device}", "delay.pid")
             if pid_file.exists():
                 pid = int(pid_file.read_text())

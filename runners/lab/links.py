@@ -8,14 +8,18 @@ with each other; the controller reaches such hosts by a bridge of its own, so th
 links.
 """
 
+import contextlib
 from dataclasses import dataclass
 
+from plink.errors import PlinkError
 from runners.lab.blueprint import NETWORK, Blueprint, Place
 from runners.lab.kernel import ip, sysctl, tc
 
 # Deep enough that TCP fills the link, small enough that a queue is not seconds long; facts from trying it.
 _BURST_BYTES, _LIMIT = 32_000, "4mb"
 _TCP_BYTES = 65_536  # that TCP hands a veth at once, unless told to hand over less
+# Of a host's device; the last is where IP's header has the address.
+_HOST_DEVICE, _QUEUES, _NO_RATE, _DESTINATION = "eth", 16, "rate 100gbit burst 1mb cburst 1mb", 16
 # Bridged packets are no business of iptables' here, whose look at each costs time.
 _ROUTER = {"ipv4/ip_forward": "1", "bridge/bridge-nf-call-iptables": "0"}
 _QUIET = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
@@ -41,18 +45,38 @@ class Cable:
     routes: tuple[str, ...] = ()
 
 
-def shape(device: str, rate: int, delay_us: int = 0) -> list[str]:
-    """Return ``tc`` lines that limit what leaves by a device to ``rate`` bit/s, and delay it (needs netem)."""
-    lines = [f"qdisc replace dev {device} root handle 1: tbf rate {rate}bit burst {_burst(rate)} limit {_LIMIT}"]
+def shape(namespace: str, device: str, rate: int, delay_us: int = 0) -> None:
+    """Limit what leaves by a device to ``rate`` bit/s, and delay it (needs netem). A host's device has a queue for each
+    part of its peers, and they take turns, as flows do in Linux's default on real hosts (fq_codel): what is short does
+    not wait behind what is long. Ports of routers have one queue for all."""
+    lines = [f"qdisc add dev {device} root handle 1: {_bucket(rate)}"]
     if delay_us:
-        lines.append(f"qdisc replace dev {device} parent 1:1 handle 10: netem delay {delay_us}us limit 10000")
-    return lines
+        lines.append(f"qdisc add dev {device} parent 1:1 handle 10: netem delay {delay_us}us limit 10000")
+    tc(lines, namespace)
+    if device.startswith(_HOST_DEVICE) and not delay_us:
+        with contextlib.suppress(PlinkError):  # a kernel without HTB or u32: one queue for all
+            tc(_queues(device), namespace)
 
 
 def limit(cable: Cable, rate: int) -> None:
-    """Limit what goes over a cable, in both directions."""
+    """Change what may go over a cable, in both directions."""
     for namespace, device in (cable.near, cable.far):
-        tc(shape(device, rate, cable.delay_us), namespace)
+        tc([f"qdisc change dev {device} root handle 1: {_bucket(rate)}"], namespace)
+
+
+def _bucket(rate: int) -> str:
+    return f"tbf rate {rate}bit burst {_burst(rate)} limit {_LIMIT}"
+
+
+def _queues(device: str) -> list[str]:
+    """Return ``tc`` lines for queues by the last bits of the destination, below the limit: their own rates are none."""
+    lines = [f"qdisc add dev {device} parent 1:1 handle 20: htb default 1"]
+    for k in range(_QUEUES):
+        queue = f"20:{k + 1:x}"
+        lines.append(f"class add dev {device} parent 20: classid {queue} htb {_NO_RATE} quantum {_TCP_BYTES}")
+        match = f"u32 match u32 {k} {_QUEUES - 1:#x} at {_DESTINATION}"
+        lines.append(f"filter add dev {device} parent 20: protocol ip prio 1 {match} flowid {queue}")
+    return lines
 
 
 def cables(blueprint: Blueprint) -> dict[str, list[Cable]]:
@@ -174,7 +198,12 @@ def _lay_uplink(blueprint: Blueprint, name: str, cable: Cable) -> None:
     ip([f"addr add {inner}/31 dev {device}", f"link set {device} up", *cable.routes], upper)
     ip([f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"], lower)
     if cable.rate != NO_LIMIT:
-        limit(cable, cable.rate)
+        _shape_ends(cable)
+
+
+def _shape_ends(cable: Cable) -> None:
+    for namespace, device in (cable.near, cable.far):
+        shape(namespace, device, cable.rate, cable.delay_us)
 
 
 def _lay_rack(blueprint: Blueprint, rack: int, router: str, segment_bytes: int) -> None:
@@ -196,7 +225,7 @@ def _lay_rack(blueprint: Blueprint, rack: int, router: str, segment_bytes: int) 
         routes = [f"route add {address}/32 dev eth0 scope link" for address in near]
         routes.append(f"route add {NETWORK} via {gateway} dev eth0")
         ip([f"addr add {place.address}/32 dev eth0", "link set eth0 up", *routes], cable.near[0])
-        limit(cable, cable.rate)
+        _shape_ends(cable)
 
 
 def _switches(blueprint: Blueprint) -> dict[str, list[tuple[int, int]]]:
@@ -233,8 +262,8 @@ def _lay_switches(blueprint: Blueprint) -> None:
         + [line for port, name in on_bridges for line in (f"link set {port} master {name}", f"link set {port} up")],
         fabric,
     )
-    ports = [cable.far[1] for name in names for cable in all_cables[name]]
-    tc([line for port in ports for line in shape(port, settings.host_rate)], fabric)
+    for cable in (cable for name in names for cable in all_cables[name]):
+        _shape_ends(cable)
     controller, _ = blueprint.uplink(0)
     routes = [f"route add {place.address}/32 dev up0 scope link" for place in blueprint.places]
     ip([f"addr add {controller}/32 dev up0", "link set up0 up", *routes], ctl)
@@ -259,7 +288,6 @@ def _lay_host(blueprint: Blueprint, place: Place, controller: str) -> None:
             for level in interfaces
         ]
     ip([*own, *up, *routes, f"route add {controller}/32 dev mgmt0 scope link src {place.address}"], host)
-    tc([line for level in interfaces for line in shape(f"eth{level}", blueprint.settings.host_rate)], host)
 
 
 def _bcube_routes(blueprint: Blueprint, place: Place) -> list[str]:
