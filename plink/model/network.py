@@ -223,7 +223,12 @@ class Network:
     @cached_property
     def _fingerprint(self) -> str:
         bandwidth = None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6)
-        content = json.dumps([self.hosts.names, to_rows(self.latency_us), bandwidth])
+        measured = [self.hosts.names, to_rows(self.latency_us), bandwidth]
+        details = self.details
+        rates = {key: getattr(details, key) or None for key in ("shared_links", "host_flows", "interfaces")}
+        if any(rates.values()):
+            measured.append(to_builtins(rates))
+        content = json.dumps(measured)
         return "sha256:" + hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def write(self, path: str | Path) -> None:

@@ -37,9 +37,9 @@ def network_from(path: Path | None) -> Network:
     return network
 
 
-def last_groups(network: Network) -> list[list[str]] | None:
-    """Return the last groups found here, if they are for this network, and say so."""
-    if not workspace.GROUPS.is_file():
+def last_groups(network: Network, order: RankOrder | None) -> list[list[str]] | None:
+    """Return the last groups found here, if they are for this network and the order has none of its own, and say so."""
+    if (order is not None and order.groups) or not workspace.GROUPS.is_file():
         return None
     if read_document(workspace.GROUPS).get("network") != network.fingerprint():
         say(f"{workspace.GROUPS} is for another network and is ignored")

@@ -9,8 +9,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.evaluator import Transfers, crossing_bytes, mean_latency, messages_of_rounds, resource_loads
-from solvers.costs.fabric import Fabric, Vector
+from solvers.costs.evaluator import (
+    Transfers,
+    crossing_bytes,
+    mean_latency,
+    messages_of_rounds,
+    resource_bytes,
+    resource_loads,
+)
+from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 
 _EQUAL_SHARE = 0.99  # of the busiest resource's load: what is as busy is to blame as well
@@ -26,7 +33,7 @@ class Bottleneck:
     ``kind``: ``latency`` (of hops), ``hosts`` (what they send or receive by themselves) or ``links`` (that groups
     share). ``resources``: the names of those that are equally busy; ``hosts``: theirs; ``links``: of those that are
     shared links (tier, 0 the innermost; group; whether it is the way out); ``hops``, shape (H, 2): the pairs (from, to)
-    that load these; ``time_us``: of the ``cost_us``, while they were the busiest.
+    that load these; ``time_us``: for how long they work, of the ``cost_us``.
     """
 
     kind: str
@@ -98,9 +105,12 @@ def bottleneck_of(
         pairs = transfers.source.astype(np.int64), transfers.target.astype(np.int64)
         latency = latency + fabric.overhead_us * messages_of_rounds(transfers.rounds, transfers.round, *pairs)
     cost, waiting = float((latency + transfer) @ repeat), float(latency @ repeat)
-    worst = int(np.argmax(transfer * repeat))
-    busiest = np.flatnonzero(load[worst] >= _EQUAL_SHARE * transfer[worst])
-    during = float((transfer * repeat)[(load[:, busiest] >= _EQUAL_SHARE * transfer[:, None]).any(axis=1)].sum())
+    if model == "contention":  # their own work, which rounds that end with the latest link exceed
+        rows = resource_bytes(fabric, transfers)
+        load = np.hstack([moved / (gbps * BYTES_PER_US) for _, gbps, moved in rows])
+    working = repeat @ load
+    during = float(working.max())
+    busiest = np.flatnonzero(working >= _EQUAL_SHARE * during)
     if waiting > during:
         return Bottleneck("latency", (), (), (), np.empty((0, 2), np.intp), waiting, cost)
     ends = np.cumsum([block.shape[1] for _, block in blocks])

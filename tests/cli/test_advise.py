@@ -63,8 +63,8 @@ def test_a_table_and_a_picture(here: Path) -> None:
     assert "take" in done.stdout
     assert "recursive-doubling, order given" in done.stdout
     assert done.stdout.splitlines()[-2:] == [
-        "1 kB to 50 kB: recursive-doubling, order given (100 us + 16 ms a MB)",
-        "50 kB to 1 MB: ring, order given (300 us + 12 ms a MB)",
+        "1 kB to 50 kB: recursive-doubling, order given (116 us to 900 us)",
+        "50 kB to 1 MB: ring, order given (900 us to 12.3 ms)",
     ]
 
 

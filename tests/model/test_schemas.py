@@ -124,7 +124,7 @@ def test_an_order(measured: Network) -> None:
         ({}, {"validation", "kept_baseline", "bottleneck_lower_bound"}),
         ({"objective": "bottleneck", "force": True}, {"validation", "sum", "sum_lower_bound"}),
         ({"pins": {"b": 0}, "groups": 2}, {"validation", "pins", "groups"}),
-        ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities"}),
+        ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities", "kept_baseline"}),
         ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
         ({"algo": "bcube", "options": {"base": 6}}, {"options"}),
     ],

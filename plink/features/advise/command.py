@@ -158,10 +158,10 @@ def _print(advice: "Advice") -> None:
         least = advice.least
         print(f"least possible: {format_us(least.us_per_byte * 1e6)} a MB ({least.limited_by})")
     for stretch in advice.stretches:
-        line = stretch.line
+        line, ends = stretch.line, dict.fromkeys((stretch.from_bytes, stretch.to_bytes))
         print(
-            f"{format_bytes(stretch.from_bytes)} to {format_bytes(stretch.to_bytes)}: {line.algo}, "
-            f"order {line.family} ({format_us(line.start_us)} + {format_us(line.us_per_byte * 1e6)} a MB)"
+            f"{' to '.join(map(format_bytes, ends))}: {line.algo}, order {line.family} "
+            f"({' to '.join(format_us(line.at(size)) for size in ends)})"
         )
 
 

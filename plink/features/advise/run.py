@@ -59,6 +59,7 @@ _USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
 _NOTABLE = 1.05  # times as long
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
+_FAR = 10.0  # times the longest round trip: of a pair that was not measured
 _log = logging.getLogger("plink.advise")
 
 
@@ -172,7 +173,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         )
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         # Hubs of Parameter Hub help, which no other algorithm can.
-        least = None if network.hosts.hubs else least_time_on(fabric, next(iter(orders.values())))
+        least = None if network.hosts.hubs else _least_time(network, request, fabric, next(iter(orders.values())))
         return _checked_for_messages(
             Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders, least)
         )
@@ -180,6 +181,14 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     return _checked_for_messages(
         Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
     )
+
+
+def _least_time(network: Network, request: AdviseRequest, fabric: Fabric, order: Order) -> LeastTime | None:
+    """Return the least possible time on the links as any of the algorithms has them: NCCL's ranks have other costs of
+    their own than others."""
+    fabrics = {id(own): own for own in (fabric_of_algorithm(network, fabric, algo) for algo in request.algorithms)}
+    times = (least_time_on(own, order) for own in fabrics.values())
+    return min(filter(None, times), key=lambda least: least.us_per_byte, default=None)
 
 
 def _checked_for_messages(advice: Advice) -> Advice:
@@ -392,7 +401,8 @@ def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dic
     if len(set(fabric.group_of.tolist())) > 1:
         orders["grouped"] = baseline[np.lexsort([tier.group_of[baseline] for tier in fabric.tiers])]
     between = fabric.rtt_us[np.ix_(baseline, baseline)]  # hubs are in no order
-    if np.isfinite(between).all() and len(set(baseline.tolist())) == len(baseline):
+    between = np.where(np.isfinite(between), between, _FAR * np.nanmax(between))  # no ring needs what was not measured
+    if len(set(baseline.tolist())) == len(baseline):
         deadline = search_clock() + _SEARCH_S
         budget = SearchBudget(
             _EVALUATIONS_PER_HOST * len(baseline), lambda progress: search_clock() < deadline, exhaustive=False

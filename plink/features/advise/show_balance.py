@@ -120,11 +120,8 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
     racks, hub, by_rack = balance.by_rack, balance.of("phub"), balance.of("phub-2l")
     if racks is not None and hub is not None and by_rack is not None:
         verdict = "Go" if by_rack.exchange_s < hub.exchange_s else "Do not go"
-        alone = (
-            f"{racks.sequential_s / racks.flat_s:.2f} phase after phase, {racks.streamed_s / racks.flat_s:.2f} at once"
-        )
         times = f"phub-2l takes {by_rack.exchange_s / hub.exchange_s:.2f} times as long as phub"
-        yield f"{verdict} rack by rack: {times} (by links alone {alone})."
+        yield f"{verdict} rack by rack: {times}."
     if balance.unpriced and len(balance.unpriced) < len(balance.advice.network.hosts):
         say(f"no work per money: price= is missing of {', '.join(balance.unpriced)}")
     if not balance.advice.fabric.measured:

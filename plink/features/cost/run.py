@@ -75,10 +75,8 @@ def cost(
     if model == SIMULATED:
         simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
         cost_of: CostFunction = simulated
-        parts = simulated.breakdowns(ranks)
-        total = sum(
-            weight * fabric.with_library_us(name, request.size_bytes, part.cost_us) for weight, name, part in parts
-        )
+        parts = _with_library_us(simulated.breakdowns(ranks), fabric, request.size_bytes)
+        total = sum(weight * part.cost_us for weight, _, part in parts)
     else:
         cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
         total, parts = cost_of(ranks), _parts(cost_of, ranks, options, fabric, model, request)
@@ -149,7 +147,16 @@ def _parts(
         if costs is not None:  # its rounds are each as if alone
             part = replace(part, cost_us=costs[number])
         parts.append((weight, name, part))
-    return parts
+    return parts if costs is not None else _with_library_us(parts, fabric, request.size_bytes)
+
+
+def _with_library_us(
+    parts: Iterable[tuple[float, str, CostBreakdown]], fabric: Fabric, size_bytes: float
+) -> list[tuple[float, str, CostBreakdown]]:
+    return [
+        (weight, name, replace(part, cost_us=fabric.with_library_us(name, size_bytes, part.cost_us)))
+        for weight, name, part in parts
+    ]
 
 
 def _part(name: str, weight: float, part: CostBreakdown) -> CostPart:

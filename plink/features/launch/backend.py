@@ -330,8 +330,8 @@ def _fitting_base(ranks: int) -> int:
 
 def _two_level_plan(job: _Job) -> Plan:
     request = PlanRequest(
-        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=last_groups(job.network),  # its costs are not used
-        groups_source=str(workspace.GROUPS),
+        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=last_groups(job.network, job.order),
+        groups_source=str(workspace.GROUPS),  # its costs are not used
     )  # fmt: skip
     return make_plan(job.network, request)
 

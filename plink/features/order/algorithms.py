@@ -96,10 +96,16 @@ def order_from(network: Network, order: RankOrder | None, location: str = "order
 
 
 def rank_groups(fabric: Fabric, order: Ranks) -> list[list[int]]:
-    """Return the ranks of each of the fabric's groups under an order, for two-level aggregation."""
+    """Return the ranks of each group of two-level aggregation under an order: the fabric's groups, or, where all hosts
+    are in one, about √N groups (PLink thesis, 4.2.1) of hosts that follow each other."""
     import numpy as np
 
     labels = fabric.group_of[order]
+    if len(np.unique(labels)) == 1:
+        hosts = list(dict.fromkeys(order.tolist()))
+        parts = np.array_split(hosts, max(1, round(len(hosts) ** 0.5)))
+        group_of = {host: k for k, part in enumerate(parts) for host in part.tolist()}
+        labels = np.array([group_of[host] for host in order.tolist()])
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
 
 

@@ -38,7 +38,7 @@ def plan(
         str | None,
         typer.Option(
             help="For 2lha: a file, one group a line, or how many; default: the order's, those of `plink cluster`, or "
-            "those that share measured links."
+            "those that cost and reorder go by."
         ),
     ] = None,
     output: Annotated[
@@ -61,8 +61,8 @@ def plan(
     network = network_from(network_file)
     rank_order = last_order(network) if order is None else plink.read_order(order)
     group_request = None if groups is None else parse_groups_option(groups)
-    if group_request is None and request.algo == "2lha" and (rank_order is None or not rank_order.groups):
-        group_request = last_groups(network)
+    if group_request is None and request.algo == "2lha":
+        group_request = last_groups(network, rank_order)
     job_plan = plink.plan(
         network,
         replace(
@@ -84,7 +84,7 @@ def plan(
     if as_json and (to_file or output is None):
         print_json(job_plan.to_json())
     print_plan(job_plan, on_stderr=as_json or not to_file)
-    if (cheaper := _cheaper_algorithm(network, job_plan)) is not None:
+    if (cheaper := _cheaper_algorithm(network, job_plan, request.smooth_latencies)) is not None:
         say(cheaper)
     if job_plan.schedule is None:
         say("the schedule is too large for the file; it is made from the plan when it is needed")
@@ -92,12 +92,13 @@ def plan(
         say(f"plan -> {output}")
 
 
-def _cheaper_algorithm(network: "Network", job_plan: "Plan") -> str | None:
+def _cheaper_algorithm(network: "Network", job_plan: "Plan", smooth_latencies: bool) -> str | None:
     """Return which other algorithm costs less at this size, in the best order that is known for it; None: no other."""
     if job_plan.cost_us is None or job_plan.model in _NOT_COMPARED or len(network.hosts) > _MAX_COMPARED_HOSTS:
         return None
     try:
-        advice = plink.advise(network, plink.AdviseRequest(job_plan.size_bytes, job_plan.size_bytes, job_plan.model))
+        size, model = job_plan.size_bytes, job_plan.model
+        advice = plink.advise(network, plink.AdviseRequest(size, size, model, smooth_latencies=smooth_latencies))
     except PlinkError:
         return None
     best = advice.best(job_plan.size_bytes)

@@ -10,7 +10,15 @@ import numpy.typing as npt
 from msgspec import structs
 
 from plink.errors import InputError, NoAnswer
-from plink.features.order.algorithms import fabric_from, groups_in, links_of, options_in, options_of, order_from
+from plink.features.order.algorithms import (
+    fabric_from,
+    groups_in,
+    links_of,
+    options_in,
+    options_of,
+    order_from,
+    rank_groups,
+)
 from plink.features.order.constraints import check_number, constraints_from, ranked_groups
 from plink.features.order.interfaces import fabric_of_algorithm, own_options
 from plink.features.plan.request import PlanRequest
@@ -91,10 +99,10 @@ def _one_level(
     cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     others = {
         "given": lambda: cost_of(order_from(network, None)),
-        "flat": _other("flat", fabric, ranks, request, model),
+        "flat": _other("flat", network, ranks, request, model),
     }
     if request.algo == HUBS:  # made for the order: all cost the same
-        others = {name: _other(name, fabric, ranks, request, model) for name in ("ring", "double-binary-tree", "flat")}
+        others = {name: _other(name, network, ranks, request, model) for name in ("ring", "double-binary-tree", "flat")}
     plan = Plan(
         request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), None,
         round(cost_of(ranks), 3),
@@ -111,7 +119,7 @@ def _two_level(
     groups = groups_in(order, request.order_source, len(ranks)) if request.groups is None else None
     groups_of_hosts = None
     if groups is None:
-        groups_of_hosts = _groups_of_hosts(network, fabric, request)
+        groups_of_hosts = _groups_of_hosts(network, fabric, request, ranks)
         if request.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
             ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(network.hosts)))
@@ -129,7 +137,7 @@ def _two_level(
     is_slow = model == SIMULATED or (model == CONTENTION and fabric.measured)
     draws = _SIMULATED_DRAWS if is_slow else _RANDOM_DRAWS
     random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed, draws)
-    baseline = _available_costs({"flat": _other("flat", fabric, ranks, request, model)})
+    baseline = _available_costs({"flat": _other("flat", network, ranks, request, model)})
     if by != "sizes":
         plain = equal_chunks(groups, chunks)
         baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, all_reduce), 3)
@@ -149,15 +157,16 @@ def _two_level(
     )  # fmt: skip
 
 
-def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> list[list[int]]:
-    """Return the hosts of each group: the listed ones, or this many balanced ones; by default the square root of the
-    number of hosts (PLink thesis, 4.2.1).
+def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest, ranks: Ranks) -> list[list[int]]:
+    """Return the hosts of each group: the listed ones, or this many balanced ones; by default those that ``cost`` and
+    ``reorder`` go by, too (:func:`plink.features.order.algorithms.rank_groups`).
 
     :raises UsageError, InputError: for more groups than hosts, or groups that are not of these hosts.
     :raises NoAnswer: when too little was measured to form groups.
     """
-    number = len(network.hosts)
-    if request.groups is not None and not isinstance(request.groups, int):
+    if request.groups is None:
+        return [list(dict.fromkeys(ranks[group].tolist())) for group in rank_groups(fabric, ranks)]
+    if not isinstance(request.groups, int):
         groups = (
             constraints_from({}, request.groups, network.hosts, fabric.rtt_us, request.groups_source).host_groups or []
         )
@@ -169,12 +178,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
                 request.groups_source, f"{fabric.names[ungrouped[0]]} is in no group; every host belongs to one"
             )
         return [list(group) for group in groups]
-    if request.groups is not None:
-        check_number(request.groups, number)
-    elif request.weights in (None, "least-time") and fabric.measured:  # groups are those that share links
-        sharing = [np.flatnonzero(fabric.group_of == k).tolist() for k in np.unique(fabric.group_of)]
-        if len(sharing) > 1 or request.weights:
-            return ranked_groups(sharing, network.hosts)
+    check_number(request.groups, len(network.hosts))
     clustering = cluster(network, request.groups, seed=request.seed)
     if clustering.left_out:
         names = ", ".join(fabric.names[host] for host in clustering.left_out[:_MAX_NAMED_HOSTS])
@@ -183,7 +187,8 @@ def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> 
     return ranked_groups(clustering.groups, network.hosts)
 
 
-def _other(algo: str, fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Callable[[], float]:
+def _other(algo: str, network: Network, ranks: Ranks, request: PlanRequest, model: str) -> Callable[[], float]:
+    fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), algo)
     return lambda: cost_by_model(algo, len(ranks), Options(), fabric, request.size_bytes, model)(ranks)
 
 

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import structs
 
 from plink.errors import UsageError
 from plink.features.report.request import ReportRequest
 from plink.model.check import read_benchmark_runs
 from plink.model.codec import decode
+from plink.model.document import UNSET
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network
@@ -101,7 +103,8 @@ def _with_order(request: ReportRequest, network: Network, path: Path | None) -> 
     order = read_order(path or workspace.ORDER)
     if path is not None:
         if order.network not in (None, network.fingerprint()):
-            say(f"{path} was found for another measurement")
+            say(f"{path} was found for another measurement: its costs are left out")
+            order = structs.replace(order, cost=None, baseline={}, validation=UNSET)
     elif order.network != network.fingerprint():
         say(f"{workspace.ORDER} was found for another network and is ignored")
         return replace(

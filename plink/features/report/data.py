@@ -77,7 +77,8 @@ class Route:
     ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
     each once; none where they are too many to be drawn, or none is known. ``bottleneck``: None where the cost model
     blames nothing. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
-    ``baseline_kept``: the gain was within the noise and this is the given order.
+    ``by_latency``: they are sums of round trips. ``baseline_kept``: the gain was within the noise, and this is the
+    given order.
     """
 
     algo: str
@@ -88,6 +89,7 @@ class Route:
     baseline_us: float | None = None
     gain: OrderValidation | None = None
     baseline_kept: bool = False
+    by_latency: bool = False
 
 
 PlaneKind = Literal["spread", "groups", "moved"]

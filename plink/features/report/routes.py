@@ -17,7 +17,7 @@ from plink.model.network import Network
 from plink.model.network_file import SharedLinkEntry
 from plink.model.order import RankOrder
 from plink.pictures import Floats
-from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
+from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for, priced_options
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of
 from solvers.costs.host_flows import best_rates, flows_of
@@ -72,7 +72,9 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
     try:
         tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), ranks)
         options = options_of(values, [algo], groups, tree)
-        parts = parts_of(algo, size_bytes, fabric)
+        named = order.model or None
+        model = named if named in MODELS else model_for("auto", fabric, timed=True, algo=algo)
+        options, parts = priced_options(options, algo, size_bytes, model), parts_of(algo, size_bytes, fabric)
         patterns = [(weight, pattern_for(name, len(ranks), options)) for weight, name in parts]
     except PlinkError:  # it was found with options that the file, an older one, does not tell
         return None
@@ -103,6 +105,7 @@ def route_of(network: Network, order: RankOrder, work: CollectiveWork | None, lo
         order.baseline.get("given"),
         order.validation or None,
         order.kept_baseline is not UNSET,
+        order.model == "latency",
     )
 
 
@@ -136,9 +139,8 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     if result is None:
         return None
     links = result.links if fabric.measured else ()  # inferred groups are not in the tree of shared links
-    # Counted round by round; its share is that of the order's cost, which is simulated.
-    cost_us = order.cost or result.cost_us
-    time_us = cost_us * result.time_us / result.cost_us
+    cost_us = order.cost or result.cost_us  # the order's is simulated: rounds overlap
+    time_us = min(result.time_us, cost_us)
     return RouteBottleneck(result.kind, result.resources, result.hosts, time_us, cost_us, result.hops, links)
 
 

@@ -179,9 +179,11 @@ def gain(route: Route) -> str:
     if route.baseline_kept:
         return f"For {collective(route.algo)} the given order stays: what another would save is within the noise."
     if route.cost_us is None or route.baseline_us is None or route.baseline_us <= 0:
-        return f"The order is for {collective(route.algo)}; its file does not say what it saves."
+        return f"The order is for {collective(route.algo)}; what it saves on these measurements is not known."
     saved = 1 - route.cost_us / route.baseline_us
-    costs = f"costs {format_us(route.cost_us)} in plink's order and {format_us(route.baseline_us)} in the given one"
+    what = " of latency" * route.by_latency
+    ours, theirs = format_us(route.cost_us), format_us(route.baseline_us)
+    costs = f"costs {ours}{what} in plink's order and {theirs}{what} in the given one"
     text = f"{first_upper(collective(route.algo))} {costs}, {abs(saved):.0%} {'less' if saved >= 0 else 'more'}"
     estimate = route.gain
     if estimate is None:

@@ -18,8 +18,9 @@ from plink.features.plan.request import PlanRequest
 from plink.features.plan.run import plan
 from plink.features.report.routes import route_of, work_of
 from plink.model.document import UNSET
-from plink.model.hosts import Hosts
+from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
+from plink.model.network_file import LibraryCostsEntry, SizeCosts
 from plink.model.order import RankOrder
 from solvers.costs.by_name import NAMES
 from solvers.schedules.catalogue import ALGORITHMS, HUBS
@@ -93,6 +94,64 @@ def test_round_trips_alone_state_the_same_time() -> None:
     assert order.cost == pytest.approx(cost(alone, order, CostRequest("ring", SIZE)).cost_us, abs=2e-3)
     assert order.proven
     assert order.lower_bound == pytest.approx(order.cost, abs=2e-3)
+
+
+@pytest.mark.parametrize("racks", [1, 2])
+@pytest.mark.parametrize("model", ["alpha-beta", "contention"])
+def test_groups_of_two_levels_are_the_same_without_shared_links(racks: int, model: str) -> None:
+    """Those that round trips show; where they show none, √N groups of hosts that follow each other."""
+    rack = np.arange(9) % racks
+    latency_us = np.where(rack[:, None] == rack, 20.0, 100.0)
+    np.fill_diagonal(latency_us, np.nan)
+    hosts = Hosts(tuple(Host(f"h{k}", f"h{k}") for k in range(9)))
+    network = Network(hosts, latency_us, bandwidth_gbps=np.full((9, 9), 10.0))
+    order = reorder(network, OrderRequest("2lha", SIZE, model=model, max_moves=300, force=True))
+    for first in (None, order):
+        groups = plan(network, PlanRequest("2lha", SIZE, model=model, order=first)).groups
+        assert groups is not None
+        assert sorted(map(len, groups)) == ([3, 3, 3] if racks == 1 else [4, 5])
+    at_first = cost(network, None, CostRequest("2lha", SIZE, model=model)).cost_us
+    planned = plan(network, PlanRequest("2lha", SIZE, model=model)).cost_us
+    lines = advise(network, AdviseRequest(SIZE, SIZE, model=model, algorithms=("2lha",))).lines
+    advised = next(line.at(SIZE) for line in lines if line.family == "given")
+    assert at_first == pytest.approx(order.baseline["given"], abs=2e-3) == pytest.approx(advised, abs=2e-3)
+    assert planned == pytest.approx(at_first, rel=1e-6 if racks == 1 else 0.2)  # its hosts are sorted by group
+
+
+def test_busiest_link_works_as_long_for_a_report_as_for_a_cost(network: Network) -> None:
+    """A report counts bytes, a cost simulates; both say the share of the time."""
+    for algo in ("ring", "nccl-tree", "2lha", "halving-doubling"):
+        order = reorder(network, OrderRequest(algo, SIZE, max_moves=300, force=True))
+        bottleneck = route_of(network, order, work_of(network, order)).bottleneck
+        if order.model != "contention" or bottleneck is None or bottleneck.kind == "latency":
+            continue
+        (part,) = cost(network, order, CostRequest(algo, SIZE, model="simulated", random=0)).parts
+        assert bottleneck.share == pytest.approx(part.busiest_share, abs=0.02)
+
+
+def _library_costs() -> list[LibraryCostsEntry]:
+    costs = [SizeCosts(from_bytes=0, fixed_us=5000.0, byte_ns=0.0)]
+    return [
+        LibraryCostsEntry(algo=name, pieces=costs, timings=4, error=0.01, measured_at="2026-11-29T12:00:00Z")
+        for name in ("nccl-ring", "nccl-tree")
+    ]
+
+
+def test_other_rates_are_another_measurement() -> None:
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    alone = replace(made, details=structs.replace(made.details, shared_links=UNSET))
+    assert len({made.fingerprint(), alone.fingerprint()}) == 2
+    fitted = structs.replace(made.details, library_costs=_library_costs())
+    assert made.fingerprint() == replace(made, details=fitted).fingerprint()  # the same measurement
+
+
+def test_parts_of_a_cost_add_up_with_what_the_library_takes() -> None:
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    slow = replace(made, details=structs.replace(made.details, library_costs=_library_costs()))
+    for model in ("contention", "simulated", "alpha-beta"):
+        stated = cost(slow, None, CostRequest("nccl", 4e6, model=model, random=0))
+        assert len(stated.parts) == 2
+        assert sum(part.weight * part.cost_us for part in stated.parts) == pytest.approx(stated.cost_us, rel=1e-3)
 
 
 def test_median_of_random_orders_is_the_same(network: Network) -> None:
