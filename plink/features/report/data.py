@@ -51,7 +51,7 @@ class RouteBottleneck:
 
     ``kind``: ``links`` (that groups share), ``hosts`` (what they send or receive by themselves), ``latency``, or
     ``hop`` (the longest one, for an order that makes it as short as can be). ``resources``: names of the links that
-    are equally busy; ``hosts``: theirs; ``time_us``: of the ``cost_us``, while they were the busiest. ``hops``, shape
+    are equally busy; ``hosts``: theirs; ``time_us``: for how long they work, of the ``cost_us``. ``hops``, shape
     (H, 2): the pairs of the route that it concerns. ``links``: those of the tree of shared links (tier, link, whether
     it is the way out).
     """
@@ -66,7 +66,7 @@ class RouteBottleneck:
 
     @property
     def share(self) -> float:
-        """Return the share of the collective's time for which these are the busiest."""
+        """Return the share of the time for which these work."""
         return self.time_us / self.cost_us
 
 
