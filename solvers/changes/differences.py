@@ -337,12 +337,33 @@ def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
 
     The counts: capacities that were compared, groups of the old file that have other hosts in the new one, and
     capacities of other groups that only the old file has. A change is reported where the ranges of both files' runs do
-    not overlap.
+    not overlap. Where no link by itself got slower, but a group carries less to all others and its link or theirs may
+    be why, that is a change between them.
     """
     before, after = _groups(aligned.old), _groups(aligned.new)
     others = {name for members in after.keys() - before.keys() for name in members}
     regrouped = {members for members in before.keys() - after.keys() if others.intersection(members)}
-    findings, count, lost = [], 0, 0
+    findings: list[NetworkChange] = []
+    between: list[NetworkChange] = []
+    count, lost = 0, 0
+
+    def change(
+        verdict: str, old: float, new: float, members: tuple[str, ...], far: tuple[str, ...], way: str
+    ) -> NetworkChange:
+        return NetworkChange(
+            what="capacity",
+            severity=severity_of("capacity", verdict, old, new),
+            verdict=verdict,
+            where="link" if far else "uplink",
+            hosts=members,
+            others=far,
+            old=round(old, 6),
+            new=round(new, 6),
+            unit=UNITS["capacity"],
+            pairs=1,
+            way=way,
+        )
+
     for members, row in before.items():
         for way in ("out", "in"):
             was, now = _figure(row, way), _figure(after.get(members), way)
@@ -351,25 +372,15 @@ def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
                 continue
             count += 1
             (old, old_low, old_high), (new, new_low, new_high) = was, now
-            fell = old > new * (1 + limits.share) and new_high < old_low
+            fell = old > new * (1 + limits.share) and new_low < old_low
             rose = new > old * (1 + limits.share) and new_low > old_high
-            if fell or rose:
-                verdict = WORSE if fell else BETTER
-                findings.append(
-                    NetworkChange(
-                        what="capacity",
-                        severity=severity_of("capacity", verdict, old, new),
-                        verdict=verdict,
-                        where="uplink",
-                        hosts=members,
-                        others=(),
-                        old=round(old, 6),
-                        new=round(new, 6),
-                        unit=UNITS["capacity"],
-                        pairs=1,
-                        way=way,
-                    )
-                )
+            if rose or (fell and new_high < old_low):
+                findings.append(change(WORSE if fell else BETTER, old, new, members, (), way))
+            elif fell and new < old_low and new_high == np.inf and way == "out":
+                far = tuple(name for name in aligned.names if name not in members)
+                between.append(change(WORSE, old, new, members, far, way))
+    if not any(finding.verdict == WORSE for finding in findings):
+        findings += between
     return findings, count, len(regrouped), lost
 
 

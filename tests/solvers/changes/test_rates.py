@@ -151,9 +151,26 @@ def test_what_is_at_least_so_much_rises_and_falls_where_that_is_certain() -> Non
     """Others were the limit: the capacity may be any greater one."""
     narrow, wide = shared(group(out=2.0)), shared(group(out=4.0))
     at_least_narrow, at_least_wide = (shared(group(out=out) | {"out_limited_by": "others"}) for out in (2.0, 4.0))
-    assert both(wide, at_least_narrow)[0] == both(at_least_narrow, wide)[0] == []
+    assert both(at_least_narrow, wide)[0] == []
     assert [item.verdict for item in both(at_least_wide, narrow)[0]] == ["worse"]
     assert [item.verdict for item in both(narrow, at_least_wide)[0]] == ["better"]
+
+
+def test_less_between_groups_is_told_where_no_link_is_to_blame_by_itself() -> None:
+    """Two groups: what one sends the other receives, and either's link may be why."""
+
+    def two(gbps: float) -> Network:
+        limits = {"out_limited_by": "others", "in_limited_by": "others"}
+        rows = (group(members, out=gbps, into=gbps) | limits for members in (("a", "b"), tuple(HOSTS[2:])))
+        return shared(*rows)
+
+    result = both(two(4.0), two(1.0))[0]
+    assert [(item.verdict, item.where, item.way) for item in result] == [("worse", "link", "out")] * 2
+    assert {item.hosts for item in result} == {item.others for item in result} == {("a", "b"), tuple(HOSTS[2:])}
+    assert both(two(1.0), two(4.0))[0] == both(two(4.0), two(3.9))[0] == []
+    slower = shared(group(out=1.0), group(("c", "d"), out=1.0) | {"out_limited_by": "others"})
+    (only,) = both(shared(group(out=4.0), group(("c", "d"), out=4.0)), slower)[0]
+    assert (only.where, only.hosts) == ("uplink", ("a", "b"))
 
 
 def test_a_figure_that_is_missing_is_not_compared() -> None:
