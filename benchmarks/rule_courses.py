@@ -296,8 +296,8 @@ def table(figures: dict[str, Any]) -> list[str]:
         )
         lines.append(f"| `{rule}` | " + " | ".join(cells).replace("%", " %") + " |")
     title = (
-        "Seconds, share of time waited, staleness (updates between read and update), share of updates dropped, updates applied a\n"
-        "second, final accuracy, loss after equal time (that of the fastest rule):"
+        "Seconds, share of time waited, staleness (updates between read and update), share of updates dropped, updates "
+        "applied a\nsecond, final accuracy, loss after equal time (that of the fastest rule):"
     )
     return [title, "", *lines]
 

@@ -156,7 +156,7 @@ def test_what_is_at_least_so_much_rises_and_falls_where_that_is_certain() -> Non
     assert [item.verdict for item in both(narrow, at_least_wide)[0]] == ["better"]
 
 
-def test_less_between_groups_is_told_where_no_link_is_to_blame_by_itself() -> None:
+def test_less_between_groups_is_reported_where_no_link_is_to_blame_by_itself() -> None:
     """Two groups: what one sends the other receives, and either's link may be why."""
 
     def two(gbps: float) -> Network:
