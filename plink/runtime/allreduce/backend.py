@@ -430,8 +430,11 @@ for _name in _DELEGATED:
 
 @atexit.register
 def _end() -> None:
-    """Close engines of scripts that end without ``destroy_process_group``."""
-    if isinstance(dist.group.WORLD, PlinkProcessGroup):
-        dist.group.WORLD.report_steps()
+    """Close engines, and the group, of scripts that end without ``destroy_process_group``."""
+    world = dist.group.WORLD
+    if isinstance(world, PlinkProcessGroup):
+        world.report_steps()
     for engine in list(_ENGINES):
         engine.close(_CLOSE_TIMEOUT_S)
+    if isinstance(world, PlinkProcessGroup):
+        dist.destroy_process_group()  # Gloo's threads abort a process that ends before they do
