@@ -329,10 +329,11 @@ def _fitting_base(ranks: int) -> int:
 
 
 def _two_level_plan(job: _Job) -> Plan:
+    """Return a plan for its masters; its costs, by any model, are not used."""
+    groups = last_groups(job.network, job.order)
     request = PlanRequest(
-        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=last_groups(job.network, job.order),
-        groups_source=str(workspace.GROUPS),  # its costs are not used
-    )  # fmt: skip
+        "2lha", _PLAN_SIZE_BYTES, "latency", job.order, groups=groups, groups_source=str(workspace.GROUPS)
+    )
     return make_plan(job.network, request)
 
 
