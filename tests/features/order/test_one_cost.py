@@ -20,7 +20,7 @@ from plink.features.report.routes import route_of, work_of
 from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
-from plink.model.network_file import LibraryCostsEntry, SizeCosts
+from plink.model.network_file import HostCostsEntry, LibraryCostsEntry, SizeCosts
 from plink.model.order import RankOrder
 from solvers.costs.by_name import NAMES
 from solvers.schedules.catalogue import ALGORITHMS, HUBS
@@ -152,6 +152,36 @@ def test_parts_of_a_cost_add_up_with_what_the_library_takes() -> None:
         stated = cost(slow, None, CostRequest("nccl", 4e6, model=model, random=0))
         assert len(stated.parts) == 2
         assert sum(part.weight * part.cost_us for part in stated.parts) == pytest.approx(stated.cost_us, rel=1e-3)
+
+
+def test_least_time_is_below_what_nccl_takes() -> None:
+    """Advice's least time is the least of the algorithms asked for: NCCL's ranks lack the hosts' own costs."""
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    costs = HostCostsEntry(
+        overhead_us=5.0, overhead_interval_us=None, byte_ns=2.0, byte_interval_ns=None, algorithms=["ring"],
+        timings=4, error=0.01, measured_at="2026-11-29T12:00:00Z",
+    )  # fmt: skip
+    fitted = replace(made, details=structs.replace(made.details, host_costs=costs))
+    asked = {
+        algos: advise(fitted, AdviseRequest(SIZE, SIZE, algorithms=algos))
+        for algos in (("ring",), ("ring", "nccl-ring"))
+    }
+    least = [advice.least.us_per_byte * SIZE for advice in asked.values() if advice.least is not None]
+    assert least[1] < 0.8 * least[0]
+    for advice, stated in zip(asked.values(), least, strict=True):
+        assert stated <= min(line.at(SIZE) for line in advice.lines)
+
+
+def test_a_missing_pair_leaves_rings_without_it() -> None:
+    """Advice has a ring past the pair; what needs the pair is left out, and the reason names both hosts."""
+    made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
+    latency_us = made.latency_us.copy()
+    latency_us[0, 1] = latency_us[1, 0] = np.nan
+    gap = replace(made, latency_us=latency_us, details=details_from({"shared_links": made.details.shared_links}))
+    advice = advise(gap, AdviseRequest(SIZE, SIZE, algorithms=("ring", "flat")))
+    assert {line.algo for line in advice.lines} == {"ring"}
+    assert "host0" in advice.left_out["flat"]
+    assert "host1" in advice.left_out["flat"]
 
 
 def test_median_of_random_orders_is_the_same(network: Network) -> None:
