@@ -1,7 +1,7 @@
 """NCCL between lab hosts that share one GPU: orders, collectives and sizes beside predictions, two labs.
 
-Needs a GPU, and root. One command does all within ``--seconds`` (570), set-up included: steps by importance, each left
-out where too little time is left, each with what it took. What was measured is written after each step, to ``--folder``
+Needs a GPU, and root. One command does all within ``--seconds`` (540): steps by importance, each left out where too
+little time is left, each with what it took. What was measured is written after each cell and each step, to ``--folder``
 with NCCL's own debug lines, and to the record at the end. ``--backend gloo`` runs the same steps without a GPU, with
 Gloo in NCCL's place, on 4 hosts and small vectors; it writes no record. ``--tables`` prints the record's tables, for
 docs/results/nccl.md. docs/nccl.md says what a bare GPU machine needs.
@@ -43,6 +43,7 @@ _DRY_BYTES = (4096, 16_384, 65_536, 262_144, 1_000_000)
 _CALIBRATED_BY = ("plink's ring", "given", "random 1")  # orders to whose times costs are fitted, for others
 _SMALL_BYTES = 1_000_000
 _ORDERS, _DRY_ORDERS = 12, 6  # of which times are ranked
+_FIRST_ORDERS = 5  # of which all sizes are timed
 _SEED = 3
 _MIN_STEP_S = 25.0  # a launch is begun only with so much time left
 
@@ -60,6 +61,10 @@ class Course:
     def left_s(self) -> float:
         """Seconds that are left."""
         return self.end - time.monotonic()
+
+    def timeout(self, seconds: float) -> tuple[str, str]:
+        """Return the option of a launch that may take so long, or what is left."""
+        return "--timeout", f"{max(1.0, min(seconds, self.left_s)):.0f}s"
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -85,6 +90,7 @@ class Course:
 class Bench:
     """A lab, the network that was measured there, and its orders: names of hosts, by the order's name."""
 
+    course: Course
     lab: BenchLab
     backend: str
     network: Network
@@ -116,15 +122,14 @@ class Bench:
         ]  # fmt: skip
 
     def time(self, cells: Sequence[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
-        """Return the cells that could be timed, with their seconds and predicted ones, by one launch."""
-        plan, result = self.lab.folder / "plan.json", self.lab.folder / "result.jsonl"
+        """Return the cells that could be timed, with their seconds and predicted ones, by one launch. Should this
+        process be killed, ``launch.json`` and ``launch.jsonl`` of the folder have what was timed."""
+        plan, result = self.course.folder / "launch.json", self.course.folder / "launch.jsonl"
         plan.write_text(json.dumps({"seconds": seconds, "cells": cells}))
         result.unlink(missing_ok=True)
         program = (str(_TIMING / "nccl_rank.py"), str(plan), str(result), self.backend)
         try:
-            self.run(
-                "launch", "--hosts", "hosts.txt", "--order", "given", "--timeout", f"{seconds + 60:.0f}s", *program
-            )
+            self.run("launch", "--hosts", "hosts.txt", "--order", "given", *self.course.timeout(seconds + 60), *program)
         except RuntimeError:  # what was timed before it failed is kept
             if not result.exists():
                 raise
@@ -167,20 +172,19 @@ def calibrated(bench: Bench, rows: Sequence[dict[str, Any]]) -> list[dict[str, A
 
 
 def main_cells(bench: Bench, sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the cells of an even or uneven lab, the most important first: all-reduces of up to 8 MB in five orders,
-    8 MB in the others, other collectives in plink's and the given order, the largest vectors."""
+    """Return the cells of an even or uneven lab, the most important first: all-reduces of 8 MB in all orders, of less
+    in five, other collectives in plink's and the given order, the largest vectors. Those of an order come together, as
+    it makes its communicators anew."""
     small, large = sizes[:-1], sizes[-1:]
-    first, others = list(bench.orders)[:5], list(bench.orders)[5:]
     cells = []
-    for order in first:
-        for algo in _ALGORITHMS:
-            cells += bench.cells(order, "all-reduce", algo, small, 2)
-    for order in others:
-        for algo in ("nccl-ring", "nccl-tree"):
-            cells += bench.cells(order, "all-reduce", algo, [min(_RANKING_BYTES, small[-1])], 2)
+    for number, order in enumerate(bench.orders):
+        for algo in _ALGORITHMS if number < _FIRST_ORDERS else ("nccl-ring", "nccl-tree"):
+            cells += bench.cells(order, "all-reduce", algo, small[-1:], 1)
+            if number < _FIRST_ORDERS:  # 4 MB, which takes as long as all less together, in two
+                cells += bench.cells(order, "all-reduce", algo, small[: -1 if number < 2 else -2], 2)
     for order in ("plink's ring", "given"):
         for op in _OPERATIONS:
-            cells += bench.cells(order, op, None, small[::2], 2)
+            cells += bench.cells(order, op, None, small[::2], 1)
     for algo in _ALGORITHMS:
         cells += bench.cells("plink's ring", "all-reduce", algo, large, 1)
     return cells
@@ -218,7 +222,8 @@ def program_seconds(bench: Bench, order: str, sizes: Sequence[int], *options: st
     program = (str(_TIMING / "nccl_program.py"), str(result), bench.backend, "2", *map(str, sizes))
     result.unlink(missing_ok=True)
     try:
-        bench.run("launch", "--hosts", "hosts.txt", "--order", str(order_file), "--timeout", "120s", *options, *program)
+        timeout = bench.course.timeout(120)
+        bench.run("launch", "--hosts", "hosts.txt", "--order", str(order_file), *timeout, *options, *program)
     except RuntimeError as error:  # a verdict of --verify-nccl does not undo the times
         if not result.exists():
             raise
@@ -251,7 +256,7 @@ def _prepared(course: Course, name: str, bench: BenchLab, rack_sizes: Sequence[i
         rng = random.Random(_SEED)
         for k in range(1, (_DRY_ORDERS if backend == "gloo" else _ORDERS) - len(by_name) + 1):
             by_name[f"random {k}"] = tuple(rng.sample(network.hosts.names, len(network.hosts)))
-        return Bench(bench, backend, network, by_name)
+        return Bench(course, bench, backend, network, by_name)
     return None
 
 
@@ -275,14 +280,14 @@ def run_lab(
         verify = () if is_dry else ("--verify-nccl",)
         programs["NCCL, plink's ring order"] = program_seconds(prepared, "plink's ring", sizes[:-1], *verify)
     # Debug lines of every rank, for tests of the parser.
-    shutil.copytree(bench.folder / ".plink" / "runs", course.folder / f"runs-{name}", dirs_exist_ok=True)
+    shutil.make_archive(str(course.folder / f"runs-{name}"), "gztar", bench.folder / ".plink" / "runs")
+    with course.step(f"{name}: mesh"):
+        share = min(60.0, course.left_s - _MIN_STEP_S / 2)
+        figures["mesh"] = prepared.time(mesh_cells(prepared, 250_000 if is_dry else 4_000_000), share)
     for backend_name in ("2lha",) if name == "uneven" else ("ring", "2lha"):
         with course.step(f"{name}: --backend {backend_name}"):
             options = ("--backend", backend_name, *(() if is_dry else ("--env", "PLINK_STAGED=1")))
             programs[f"--backend {backend_name}"] = program_seconds(prepared, "plink's ring", sizes[:-1], *options)
-    with course.step(f"{name}: mesh"):
-        share = min(60.0, course.left_s - _MIN_STEP_S / 2)
-        figures["mesh"] = prepared.time(mesh_cells(prepared, 250_000 if is_dry else 4_000_000), share)
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
@@ -360,7 +365,7 @@ def main() -> int:
     if "--tables" in sys.argv:
         print(tables(json.loads((results.RECORDS / "nccl-lab.json").read_text())))
         return 0
-    backend, seconds = _option("--backend", "nccl"), float(_option("--seconds", "570"))
+    backend, seconds = _option("--backend", "nccl"), float(_option("--seconds", "540"))
     is_dry = backend == "gloo"
     course = Course(time.monotonic() + seconds, Path(_option("--folder", "build/nccl-lab")).resolve())
     course.folder.mkdir(parents=True, exist_ok=True)
@@ -370,7 +375,7 @@ def main() -> int:
         if is_dry
         else {"even": ((4, 4), (4, 4, 4, 4)), "uneven": ((4, 7), (7, 5, 3, 1))}
     )
-    shares = {"even": 0.35, "uneven": 0.2}
+    shares = {"even": 0.4, "uneven": 0.2}
     try:
         for name, ((racks, per_rack), rack_sizes) in labs.items():
             shape = ("--racks", str(racks), "--hosts-per-rack", str(per_rack), "--seed", str(_SEED))
@@ -386,7 +391,9 @@ def main() -> int:
     configuration = {"backend": backend, "seconds": seconds, "labs": labs, "seed": _SEED, "steps": course.steps}
     if is_dry:
         return 0 if all(step["outcome"] == "done" for step in course.steps) else 1
-    return record("nccl-lab", configuration, course.figures, bars_of(course.figures))
+    missed = record("nccl-lab", configuration, course.figures, bars_of(course.figures))
+    shutil.copy(results.RECORDS / "nccl-lab.json", course.folder / "record.json")
+    return missed
 
 
 if __name__ == "__main__":

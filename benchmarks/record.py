@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -36,6 +37,8 @@ def _commit() -> str:
 
 def _git(*words: str) -> str:
     root = Path(__file__).parents[1]
+    if shutil.which("git") is None:
+        return ""
     return subprocess.run(["git", *words], capture_output=True, text=True, cwd=root, check=False).stdout.strip()
 
 

@@ -27,6 +27,8 @@ class ComparedCounts(Part, frozen=True, kw_only=True):
     """Pairs whose round trips were compared."""
     rates: Count
     """Pairs whose bandwidths were compared."""
+    host_rates: Count
+    """Hosts' own rates, each way by itself, that were compared."""
     capacities: Count
     """Capacities of groups, each way by itself, that were compared."""
 
@@ -37,8 +39,8 @@ class NetworkChange(Part, frozen=True, kw_only=True):
     what: Annotated[
         str, Meta(extra_json_schema={"enum": ["latency", "loss", "rate", "capacity", "unmeasured", "hops"]})
     ]
-    """What changed: round trips, loss, bandwidths of pairs, what a group shares, whether it is measured, routers on the
-    way."""
+    """What changed: round trips, loss, bandwidths of pairs or hosts' own rates, what a group shares, whether it is
+    measured, routers on the way."""
     severity: Severity
     """error: twice as slow or more, 1 % lost or more, or no longer measured; warning: less; info: did not get worse."""
     verdict: Annotated[str, Meta(extra_json_schema={"enum": ["worse", "better", "changed"]})]
@@ -66,7 +68,7 @@ class NetworkChange(Part, frozen=True, kw_only=True):
     pairs: PositiveInt
     """How many pairs it explains."""
     way: Annotated[str, Meta(extra_json_schema={"enum": ["out", "in"]})] | Unset = UNSET
-    """Of a capacity: which way."""
+    """Of a capacity, or of a host's own rate that changed one way: which way."""
 
 
 class NetworkComparison(Document, frozen=True, kw_only=True, tag="plink.diff/1"):

@@ -129,6 +129,11 @@ class Network:
         return self.details.errors or []
 
     @property
+    def measured_at(self) -> str:
+        """When the round trips were measured, RFC 3339; empty where the file does not say."""
+        return self.details.measured_at or ""
+
+    @property
     def host_flows(self) -> list[FlowEntry]:
         """Flows of every host with a few partners; empty where none were measured."""
         return self.details.host_flows or []

@@ -109,8 +109,11 @@ class NcclCommunicator(Part, frozen=True, kw_only=True):
     """Of the job, in the communicator's order."""
     channels: int
     """How many rings."""
+    trees: int
+    """Of how many channels all ranks said which tree they built: fewer where NCCL cut its lines, 0 where it printed
+    none."""
     problems: tuple[str, ...]
-    """None where rings and trees follow the order."""
+    """None where rings, and trees as far as they are known, follow the order."""
 
 
 class NcclProof(Part, frozen=True, kw_only=True):

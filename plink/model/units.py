@@ -10,7 +10,6 @@ from plink.errors import UsageError
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _MAX_QUOTED_CHARS = 40  # characters of what was typed that a message repeats
-_FAR = 10  # times a bound of bytes: there bytes do not decide
 
 _BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -152,10 +151,12 @@ def format_us(us: float) -> str:
 
 
 def format_least_time(least_time_us: float, limited_by: str, cost_us: float) -> str:
-    """Return the least possible time of what costs so much, and what limits it; how far it is, where bytes decide."""
+    """Return the least possible time of what costs so much, what limits it, and how far it is."""
     ratio = cost_us / least_time_us
-    far = f"this is {ratio:.2f} of it" if ratio < _FAR else "of so few bytes latency decides"
-    return f"least possible {format_us(least_time_us)} ({limited_by}); {far}"
+    return (
+        f"least possible {format_us(least_time_us)} ({limited_by}); "
+        f"this takes {ratio:{'.2f' if ratio < 10 else ',.0f'}} times as long"
+    )
 
 
 def format_prediction(us: float, interval_us: tuple[float, float] | None) -> str:

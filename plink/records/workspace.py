@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
 from plink.model import storage
-from plink.model.units import format_duration
+from plink.model.units import format_duration, parse_moment
 
 FOLDER = Path(".plink")
 NETWORK = FOLDER / "network.json"
@@ -90,6 +90,15 @@ def latest(path: Path, command: str) -> Path:
     return path
 
 
-def age(path: Path) -> str:
-    """Return how long ago the file was written, as text."""
-    return format_duration(max(0.0, time.time() - path.stat().st_mtime))
+def age_s(path: Path, measured_at: str = "") -> float:
+    """Return how long ago what a file has was measured, else the file was written: a copy is written anew."""
+    try:
+        then = parse_moment(measured_at) if measured_at else path.stat().st_mtime
+    except UsageError:
+        then = path.stat().st_mtime
+    return max(0.0, time.time() - then)
+
+
+def age(path: Path, measured_at: str = "") -> str:
+    """Return :func:`age_s` as text."""
+    return format_duration(age_s(path, measured_at))

@@ -33,7 +33,7 @@ def network_from(path: Path | None) -> Network:
         return read_network(path)
     latest = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
     network = read_network(latest)
-    say_read(latest)
+    say_read(latest, network.measured_at)
     return network
 
 

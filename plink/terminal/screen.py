@@ -43,9 +43,9 @@ def print_lines(*lines: str) -> None:
         print(printable(line))
 
 
-def say_read(path: Path) -> None:
-    """Say which file was read and how old it is."""
-    say(f"read {path} ({workspace.age(path)} old)")
+def say_read(path: Path, measured_at: str = "") -> None:
+    """Say which file was read and how old it, or what was measured, is."""
+    say(f"read {path} ({workspace.age(path, measured_at)} old)")
 
 
 def print_json(document: dict[str, Any]) -> None:

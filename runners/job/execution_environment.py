@@ -39,7 +39,8 @@ def resolve_execution(request: dict[str, Any]) -> dict[str, Any]:
 
     :param request: ``program``, ``args``, ``workdirs``, ``pythons`` as in :class:`runners.job.runner.Job`; ``peers``,
         addresses or names of the other hosts, this one's own may be among them; ``interface``, the one to use, None for
-        the one that leads to them; ``port``, where this host would serve the rendezvous, 0 for any free port.
+        the one that leads to them; ``port``, where this host would serve the rendezvous, 0 for any free port;
+        ``pythonpath``, where packages are besides those installed, none if left out.
     """
     problems: list[str] = []
     # "~" is the home of this host's user.
@@ -56,7 +57,7 @@ def resolve_execution(request: dict[str, Any]) -> dict[str, Any]:
         "interface": interface,
         "address": address,
         "port": _free_port(address, request["port"], problems),
-        "versions": _versions(argv[0], problems) if is_python else None,
+        "versions": _versions(argv[0], request.get("pythonpath", ""), problems) if is_python else None,
         "problems": problems,
     }
 
@@ -119,10 +120,11 @@ def _free_port(address: str, port: int, problems: list[str]) -> int:
         return int(sock.getsockname()[1])
 
 
-def _versions(python: str, problems: list[str]) -> dict[str, str | None] | None:
+def _versions(python: str, pythonpath: str, problems: list[str]) -> dict[str, str | None] | None:
     """Return the versions of Python, PyTorch and plink of that interpreter; None if it gives no valid answer."""
     try:
-        versions = json.loads(run_to_end([python, "-c", _VERSIONS], _VERSION_LIMIT_S, cwd="/").stdout)
+        env = {**os.environ, "PYTHONPATH": pythonpath} if pythonpath else None
+        versions = json.loads(run_to_end([python, "-c", _VERSIONS], _VERSION_LIMIT_S, env=env, cwd="/").stdout)
     except OSError as error:
         problems.append(f"cannot start {python}: {error.strerror}")
         return None

@@ -87,6 +87,7 @@ def set_up_hosts(
             args=list(host_job.args),
             workdirs=list(host_job.workdirs),
             pythons=list(host_job.pythons),
+            pythonpath=host_job.env.get("PYTHONPATH", ""),
             interface=host_job.interface,
             port=host_job.master_port if host is hosts.members[0] else 0,
         )

@@ -12,6 +12,7 @@ from solvers.changes.differences import (
     ChangeThresholds,
     capacities,
     hops,
+    host_rates,
     losses,
     missing,
     pair_rates,
@@ -47,10 +48,15 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     groups = _groupings(aligned)
     trips = round_trips(aligned, groups, differ, limits)
     rate_findings, rates, lost = pair_rates(aligned, groups, limits)
+    host_findings, own_rates, own_lost = host_rates(aligned, limits)
+    named = {finding.hosts for finding in rate_findings}
+    rate_findings += [finding for finding in host_findings if finding.hosts not in named]
     capacity_findings, shared_links, regrouped, unshared = capacities(aligned, limits)
     absent = missing(aligned, groups)
     if lost:
         notes.append(f"{lost} pairs' bandwidths were measured before and are not now: not compared")
+    if own_lost:
+        notes.append(f"{own_lost} rates of hosts were measured before and are not now: not compared")
     if regrouped:
         notes.append(f"{regrouped} groups' shared links are of other hosts now: not compared")
     if unshared:
@@ -78,7 +84,7 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
         gone=aligned.gone,
         come=aligned.come,
         moved=aligned.moved,
-        compared=ComparedCounts(round_trips=trips.pairs, rates=rates, capacities=shared_links),
+        compared=ComparedCounts(round_trips=trips.pairs, rates=rates, host_rates=own_rates, capacities=shared_links),
         shift=round(trips.shift, 6),
         noise=round(trips.noise, 6),
         findings=findings,

@@ -6,15 +6,18 @@ Changes of pairs are told by their causes (:mod:`solvers.changes.causes`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
+from plink.model.document import UNSET
 from plink.model.network import Matrix
 from plink.model.network_file import SharedLinkEntry
 from solvers.changes.causes import Cause, Pairs, explain, network_wide
-from solvers.changes.noise import Aligned, Labels, Mask, Noise, Side, chance, noise, own_noise
+from solvers.changes.noise import Aligned, Labels, LossNoise, Mask, Noise, Side, chance, noise, own_noise
+from solvers.costs.host_flows import class_rates, flows_of, rate_evidence
 
 WORSE, BETTER, CHANGED = "worse", "better", "changed"
 UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
@@ -218,7 +221,7 @@ def losses(
     both = np.maximum(both, 1 / np.maximum(1, sent_then + sent_now))
     sigma = _BURST_FACTOR * np.sqrt(both * (1 - both) * (1 / np.maximum(1, sent_then) + 1 / np.maximum(1, sent_now)))
     by = now - was
-    change = PairChanges(by, measured, measured, limits.loss, Noise(sigma, chance(int(np.triu(measured, 1).sum()))))
+    change = PairChanges(by, measured, measured, limits.loss, LossNoise(sigma, chance(int(np.triu(measured, 1).sum()))))
     return [
         describe(cause, aligned.names, "loss", verdict, (was, now, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))
@@ -330,6 +333,72 @@ def pair_rates(
         for cause in change.causes(groupings, sign)
     ]
     return findings, int(np.triu(measured, 1).sum()), lost
+
+
+def host_rates(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[NetworkChange], int, int]:
+    """Return changes of hosts' own rates, by flows with a few partners, how many rates were compared, each way by
+    itself, and how many only the old file has.
+
+    A change exceeds what flows that were repeated differ by. A host whose partners were all slower has at least its
+    rate, so that it did not get slower. Where all hosts changed alike that is one change of the network.
+    """
+    sides = [_evidence(side) for side in (aligned.old, aligned.new)]
+    if sides[0] is None:
+        return [], 0, 0
+    if sides[1] is None:
+        return [], 0, int(np.isfinite(sides[0].rates).sum())
+    (old, old_masked, old_gap), (new, new_masked, new_gap) = sides[0], sides[1]
+    both = np.isfinite(old) & np.isfinite(new) & (np.maximum(old, new) > 0)
+    lost = int((np.isfinite(old) & ~np.isfinite(new)).sum())
+    least = max(1 + limits.share, old_gap, new_gap)
+    findings: list[NetworkChange] = []
+    for verdict, slower, faster, masked in ((WORSE, new, old, new_masked), (BETTER, old, new, old_masked)):
+        changed = both & (faster > least * slower) & ~masked
+        if changed[both].all() and changed.any():
+            was, now = (float(np.median(rates[both])) for rates in (old, new))
+            findings.append(_rate_change("network", aligned.names, "", verdict, was, now))
+            continue
+        for host in np.flatnonzero(changed.any(axis=0)).tolist():
+            ways = np.flatnonzero(changed[:, host])
+            way = min(ways.tolist(), key=lambda way, host=host: slower[way, host] / faster[way, host])  # type: ignore[misc]
+            only_way = ("out", "in")[way] if len(ways) == 1 else ""
+            was, now = float(old[way, host]), float(new[way, host])
+            findings.append(_rate_change("host", (aligned.names[host],), only_way, verdict, was, now))
+    return findings, int(both.sum()), lost
+
+
+class _HostRates(NamedTuple):
+    """Rates of hosts, out and in, Gbit/s, and who has at least so much, shape (2, N) each; ``gap``: as of evidence."""
+
+    rates: Matrix
+    masked: Mask
+    gap: float
+
+
+def _evidence(side: Side) -> _HostRates | None:
+    flows, hosts = flows_of(side.network), len(side.network.hosts)
+    rates = class_rates(flows, hosts) if flows else None
+    if rates is None:
+        return None
+    evidence = rate_evidence(flows, hosts)
+    measured = np.where(np.isfinite(evidence.best_gbps), np.array(rates), np.nan)
+    return _HostRates(measured[:, side.at], evidence.masked[:, side.at], evidence.gap)
+
+
+def _rate_change(where: str, hosts: tuple[str, ...], way: str, verdict: str, old: float, new: float) -> NetworkChange:
+    return NetworkChange(
+        what="rate",
+        severity=severity_of("rate", verdict, old, new),
+        verdict=verdict,
+        where=where,
+        hosts=hosts,
+        others=(),
+        old=round(old, 6),
+        new=round(new, 6),
+        unit=UNITS["rate"],
+        pairs=1,
+        way=way or UNSET,
+    )
 
 
 def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[NetworkChange], int, int, int]:

@@ -167,6 +167,21 @@ class Noise:
         return sigma * (self.times * _MEDIAN_OVER_MEAN_ERROR / math.sqrt(min(pairs, _MAX_INDEPENDENT_PAIRS)))
 
 
+@dataclass(frozen=True)
+class LossNoise(Noise):
+    """Noise of losses: those of pairs are independent, but for bursts, which ``sigma`` has."""
+
+    def holds(self, change: Matrix, pairs: Pairs) -> bool:
+        """Return whether the mean change of these pairs is beyond noise: what all lost together is."""
+        reach = self.times * math.sqrt(float(np.mean(self.sigma[pairs] ** 2)) / len(pairs[0]))
+        return bool(abs(float(np.mean(change[pairs]))) > reach)
+
+    def signs(self, change: Matrix, least: float) -> Mask:
+        """Return which pairs show a sign of a change: at least half of the smallest one of all pairs of a host."""
+        reach = self.sigma * (self.times / math.sqrt(max(1, len(self.sigma) - 1)))
+        return np.asarray(change > np.maximum(least, reach) / 2)
+
+
 def noise(change: Matrix, measured: Mask, level: Matrix, sides: tuple[Side, ...], max_drift: float) -> Noise:
     """Return the larger of each pair's own noise and of the drift of unchanged pairs between two probes.
 

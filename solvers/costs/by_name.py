@@ -229,15 +229,19 @@ def model_error(algo: str) -> ModelError:
     return RINGS if "ring" in algo or algo == "gloo" else OTHERS
 
 
-def prediction_interval(cost_us: float, algo: str, model: str, fabric: Fabric) -> tuple[float, float] | None:
+def prediction_interval(
+    cost_us: float, algo: str, size_bytes: float, model: str, fabric: Fabric
+) -> tuple[float, float] | None:
     """Return the interval, microseconds, that has a library's time with a probability of :data:`CONFIDENCE`.
 
     None for a model without shared links, where their capacities were not measured, and for times so short that the
     hosts' own work may be the greater part: it is another one on every machine.
     """
-    if model not in (CONTENTION, SIMULATED) or not fabric.measured or cost_us < model_error(algo).host_us:
+    names = [name for _, name in parts_of(algo, size_bytes, fabric)] if algo in MIXED else [algo]
+    error = model_error(names[0] if len(names) == 1 else algo)
+    if model not in (CONTENTION, SIMULATED) or not fabric.measured or cost_us < error.host_us:
         return None
-    return calibrated_interval(cost_us, model_error(algo), fabric.rate_sigma)
+    return calibrated_interval(cost_us, error, fabric.rate_sigma)
 
 
 def calibrated_interval(cost_us: float, error: ModelError, rate_sigma: float = MIN_RATE_SIGMA) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from k_means_constrained import KMeansConstrained
 
 from plink.model.network import Matrix
 from solvers.grouping.exchanges import refined
@@ -104,6 +103,8 @@ def clustering(coordinates: Matrix, distances_us: Matrix, sizes: Sizes, seed: in
 
 def k_means(coordinates: Matrix, sizes: Sizes, seed: int) -> Labels:
     """Return one start of constrained k-means, shape (N,); coordinates as in :func:`balanced_groups`."""
+    from k_means_constrained import KMeansConstrained  # a machine may plan by given groups and lack it, and OR-tools
+
     reach = float(np.abs(coordinates - coordinates.mean(axis=0)).max())
     stretched = coordinates * (_COORDINATE_RANGE / reach if reach > 0 else 1.0)
     model = KMeansConstrained(

@@ -37,9 +37,9 @@ class Options:
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
     the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced
-    in place of one collective. ``tree``: the links between ranks, for
-    ``hubs`` (None: alike, on one switch) and for 2LHA, whose masters then are those of the least time where that gains
-    (None: by sizes of groups); costs make it anew for every order.
+    in place of one collective. ``tree``: the links between ranks, for ``hubs`` (None: alike, on one switch) and for
+    2LHA, whose masters then are those of the least time where that gains (None: by sizes of groups); costs make it anew
+    for every order. ``slots``: ranks of each host: NCCL's trees are of hosts.
     """
 
     fan_out: int = 2
@@ -54,6 +54,7 @@ class Options:
     weights: Sequence[float] | None = None
     mesh: Mesh | None = None
     tree: TierTree | None = None
+    slots: int = 1
 
     def segments_or(self, default: int) -> int:
         """Return the number of segments, or an algorithm's own."""
@@ -243,9 +244,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
                 "all-gather": lambda n, o: multi_ring_all_gather(n, _base("multi-ring", n, o)),
             },
         ),
-        # What libraries run, one rank a machine. Only who sends what to whom is told: their smaller segments, and the
-        # channels over which NCCL spreads its chunks, change no link's bytes (but they pipeline trees: see
-        # docs/cost-models.md).
+        # What libraries run. Only who sends what to whom is told: their smaller segments, and the channels over which
+        # NCCL spreads its chunks, change no link's bytes (but they pipeline trees: see docs/cost-models.md).
         Algorithm(
             "gloo", "Gloo's ring, at every size under PyTorch: each rank sends to rank-1 and ends with chunk r between",
             lambda n, _: ring(n, -1, 1), source="gloo/allreduce.cc of pytorch/gloo at 0fdde35",
@@ -256,7 +256,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ),
         Algorithm(
             "nccl-tree", "NCCL's double binary tree: a bitwise one, and its mirror image or the next rank's",
-            lambda n, o: nccl_tree(n, o.segments_or(1)), ("segments",),
+            lambda n, o: nccl_tree(n, o.segments_or(1), o.slots), ("segments",),
             source="src/graph/trees.cc of NVIDIA/nccl at 18a07ee",
         ),
         Algorithm(

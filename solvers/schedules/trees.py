@@ -44,19 +44,28 @@ def double_binary_tree(ranks: int, segments: int = 1) -> Schedule:
     return all_reduce_along("double-binary-tree", [first, shifted(first, -1)], segments)
 
 
-def nccl_tree(ranks: int, segments: int = 1) -> Schedule:
-    """The all-reduce along NCCL's two trees: :func:`bitwise_parents`, and its mirror image (rank r becomes N - 1 - r)
-    for even N, or itself moved on by one rank for odd N (``ncclGetDtree``, src/graph/trees.cc).
+def nccl_tree(ranks: int, segments: int = 1, slots: int = 1) -> Schedule:
+    """The all-reduce along NCCL's two trees of hosts, with a chain of the ranks of each (``connectTrees``,
+    src/graph/connect.cc).
 
-    :raises UsageError: for fewer than two ranks.
+    :param slots: ranks of each host.
+    :raises UsageError: for fewer than two ranks, or a number of them that is no multiple of ``slots``.
     """
-    return all_reduce_along("nccl-tree", nccl_tree_parents(ranks), segments)
+    if ranks % slots:
+        raise UsageError(f"nccl-tree: {ranks} ranks are no hosts of {slots} slots")
+    trees = []
+    for parents in nccl_tree_parents(ranks // slots):
+        rank = np.arange(ranks, dtype=np.int32) - 1  # each sends to the one before it on its host
+        rank[::slots] = np.where(parents < 0, -1, parents * slots)
+        trees.append(rank)
+    return all_reduce_along("nccl-tree", trees, segments)
 
 
-def nccl_tree_parents(ranks: int) -> list[Indices]:
-    """The parents in NCCL's two trees, -1 for the root."""
-    first = bitwise_parents(ranks)
-    second = shifted(first, 1) if ranks % 2 else np.where(first < 0, -1, ranks - 1 - first)[::-1].astype(np.int32)
+def nccl_tree_parents(nodes: int) -> list[Indices]:
+    """The parents in NCCL's two trees, -1 for the root: :func:`bitwise_parents`, and its mirror image (node n becomes
+    N - 1 - n) for even N, or itself moved on by one node for odd N (``ncclGetDtree``, src/graph/trees.cc)."""
+    first = bitwise_parents(nodes)
+    second = shifted(first, 1) if nodes % 2 else np.where(first < 0, -1, nodes - 1 - first)[::-1].astype(np.int32)
     return [first, second]
 
 

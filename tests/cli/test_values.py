@@ -119,12 +119,13 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     from plink.features.launch.command import KINDS as OBJECT_KINDS
     from plink.features.launch.request import RUNNERS as LAUNCH_RUNNERS
     from plink.features.launch.request import launch_settings
+    from plink.features.order.algorithms import kinds
     from plink.model.schedule import COLLECTIVES
     from runners.choice import NAMES as RUNNERS
     from runners.hostfiles import FORMATS
     from runners.kubernetes.settings import KINDS
     from solvers.costs.by_name import NAMES
-    from solvers.schedules.catalogue import ALGORITHMS, Options
+    from solvers.schedules.catalogue import ALGORITHMS
 
     assert option_values.NAMES == NAMES
     assert tuple(ALGORITHMS) == option_values.ALGORITHMS
@@ -133,10 +134,9 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert LAUNCH_RUNNERS == RUNNERS
     assert OBJECT_KINDS == KINDS
-    options = set(Options.__dataclass_fields__) - {"groups", "weights", "mesh", "tree"}
     for setting, value in zip(values["launch --set"], ("1h", "strict", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])
-    assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in options}
+    assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in kinds()}
 
 
 def commands_below(node: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

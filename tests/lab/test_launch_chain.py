@@ -1,7 +1,7 @@
 """`plink launch` with nothing but hosts: measured and put in order first, unless that is at hand and young enough."""
 
-import os
-import time
+import datetime
+import json
 from pathlib import Path
 
 import pytest
@@ -37,8 +37,9 @@ def test_what_is_measured_when(small_lab: Lab, tmp_path: Path) -> None:
     assert PROBED not in other
     assert "halving-doubling of 4 hosts" in other
 
-    old = time.time() - 3 * 3600
-    os.utime(network, (old, old))
+    old = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3)  # a copy is as old as its measurement
+    document = json.loads(network.read_text())
+    network.write_text(json.dumps(document | {"measured_at": old.isoformat()}))
     assert PROBED not in launched(tmp_path, "--set", "max-network-age=4h")
     assert PROBED not in launched(tmp_path, "--set", "max-network-age=1h", "--order", "given")
     too_old = launched(tmp_path, "--set", "max-network-age=1h")

@@ -1,5 +1,6 @@
 """``./.plink/``: made with a note that it is no source, and looked in with an error that says what to type."""
 
+import datetime
 import os
 from pathlib import Path
 
@@ -44,6 +45,14 @@ def test_the_age_is_that_of_the_file(here: Path) -> None:
     ahead = file.stat().st_mtime + 10_000_000
     os.utime(file, (ahead, ahead))  # a clock that was set back
     assert workspace.age(file) == "0 s"
+
+
+def test_the_age_is_that_of_the_measurement_where_it_is_stated(here: Path) -> None:
+    file = here / "f"
+    file.write_text("")
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
+    assert workspace.age(file, then.isoformat()) == "9 days"
+    assert workspace.age(file, "yesterday") == "0 s"
 
 
 def test_folder_that_others_may_write_is_refused(here: Path) -> None:

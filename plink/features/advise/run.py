@@ -86,7 +86,7 @@ class Advice:
 
     def interval_us(self, line: CostLine, size_bytes: float) -> tuple[float, float] | None:
         """Return where a library's time is with a probability of 90 %; None for a model that was not calibrated."""
-        return prediction_interval(line.at(size_bytes), line.algo, self.model, self.fabric)
+        return prediction_interval(line.at(size_bytes), line.algo, size_bytes, self.model, self.fabric)
 
     @property
     def sizes(self) -> list[float]:
@@ -381,7 +381,7 @@ def order_and_options(
         values |= own_options(network, algo, len(order))
     groups = rank_groups(fabric, order)
     tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), order)
-    options = options_of(values, request.algorithms, groups, tree)
+    options = options_of(values, request.algorithms, groups, tree, order)
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
         options = replace(options, root=int(np.argmax(rates[order])))

@@ -1,7 +1,6 @@
 """``plink advise --parameters``: the balance of a step and the network, as a table and in a few sentences."""
 
 import math
-import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -71,8 +70,9 @@ def show_balance(
     if prices is not None:
         request = replace(request, parts=read_parts(prices))
     network, path = network_from(network_file), network_file or workspace.NETWORK
-    if path.is_file() and time.time() - path.stat().st_mtime > max_age_s:
-        say(f"warning: {path} is {workspace.age(path)} old, more than --max-network-age: its rates may have changed")
+    if path.is_file() and workspace.age_s(path, network.measured_at) > max_age_s:
+        old = workspace.age(path, network.measured_at)
+        say(f"warning: {path} is {old} old, more than --max-network-age: its rates may have changed")
     result = balance(network, request)
     for algo, reason in result.advice.left_out.items():
         say(f"{algo} is left out: {reason}")

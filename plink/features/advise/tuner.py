@@ -1,19 +1,22 @@
 """Files for NCCL's tuners: whether ring or tree is the faster for a size, in the order that a job runs in.
 
-Columns as NVIDIA/nccl reads them from v2.27 on (plugins/tuner/example/README.md), RCCL's own tuner from RCCL 2.28.3
-(ROCm 7.13) on (tuner/README.md), the same, and Meta's NCCLX (meta/tuner/README.md of meta-pytorch/torchcomms).
+Columns as NVIDIA/nccl's example plugin reads them, which crashes where a row matches up to v2.29.7 and works from
+v2.30.3 on (plugins/tuner/example/README.md), RCCL's own tuner from RCCL 2.28.3 (ROCm 7.13) on (tuner/README.md), the
+same, and Meta's NCCLX (meta/tuner/README.md of meta-pytorch/torchcomms).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from plink.features.order.algorithms import fabric_from, order_from
+import numpy as np
+
+from plink.errors import NoAnswer
+from plink.features.order.algorithms import fabric_from, options_of, order_from
 from plink.features.order.interfaces import fabric_of_algorithm
 from plink.model.network import Network
 from plink.model.network_file import SizeCosts
 from plink.model.order import RankOrder
 from solvers.costs.by_name import model_for, parts_of
-from solvers.schedules.catalogue import Options
 from solvers.simulation.cost import cost_by_model
 
 _ALGORITHMS = {"nccl-ring": "ring", "nccl-tree": "tree"}
@@ -23,6 +26,8 @@ _TIMED_FROM_BYTES = 1 << 16  # where these were timed
 # By the lines of a fit: NCCL goes through its protocols in this order, and not on all links through the second.
 _PROTOCOLS = {1: ("simple",), 2: ("ll", "simple"), 3: ("ll", "ll128", "simple")}
 _ALL_SIZES = (1 << 32) - 1  # the largest that NCCL's documentation has
+_SHARES = (1, 1.02, 1.2, 1.5, 1.999)  # of a row's first size, judged: a tree's segments make its times jump
+_TREE_CHANNELS = 2  # NCCL's second tree is that of the second half of the channels; its example plugin takes one
 
 
 @dataclass(frozen=True)
@@ -44,32 +49,41 @@ def tuner_rows(network: Network, order: RankOrder | None = None) -> tuple[TunerR
     timed, too, only sizes for which it takes the slower one.
 
     :param order: None: the hosts as the network lists them.
-    :raises InputError: for one rank, or an order of other hosts. :raises NoAnswer: when a pair was not measured.
+    :raises InputError: for one rank, or an order of other hosts. :raises NoAnswer: when a pair was not measured, or no
+        rates were, or hosts have unequal slots.
     """
     ranks = order_from(network, order)
+    if len(slots := sorted(set(np.unique(ranks, return_counts=True)[1].tolist()))) > 1:
+        raise NoAnswer(f"files for tuners need hosts of equal slots; these have {slots[0]} to {slots[-1]}")
     fabric = fabric_from(network, False)
+    model = model_for("auto", fabric, timed=True)
+    if model == "latency":
+        raise NoAnswer("files for tuners need rates; `plink probe` measures those of hosts (omit --no-host-rates)")
     pieces = {each.algo: each.pieces or [] for each in network.library_costs}
     first = _TIMED_FROM_BYTES if pieces.keys() >= _ALGORITHMS.keys() else _FROM_BYTES
     sizes = [1 << k for k in range(first.bit_length() - 1, _TO_BYTES.bit_length())]
-    times = {
-        name: [
+
+    def ring_over_tree(size: float) -> float:
+        """Return how many times as long the ring takes."""
+        ring, tree = (
             cost_by_model(
                 algo,
                 len(ranks),
-                Options(),
+                options_of({}, [algo], ranks=ranks),
                 fabric_of_algorithm(network, fabric, algo),
                 size,
-                model_for("auto", fabric, timed=True, algo=algo),
+                model,
             )(ranks)
-            for size in sizes
-        ]
-        for algo, name in _ALGORITHMS.items()
-    }
+            for algo in _ALGORITHMS
+        )
+        return ring / tree
+
     rows: list[TunerRow] = []
     for k, size in enumerate(sizes):
-        fast, slow = sorted(times, key=lambda name: times[name][k])
-        gain = times[slow][k] / times[fast][k]
         end = sizes[k + 1] - 1 if k + 1 < len(sizes) else _ALL_SIZES
+        ratios = [ring_over_tree(share * size) for share in _SHARES]
+        fast = "tree" if ratios[0] > 1 else "ring"
+        gain = min(ratio if fast == "tree" else 1 / ratio for ratio in ratios)
         own = {_ALGORITHMS[name] for _, name in parts_of("nccl", size, fabric)}
         if gain < _MIN_GAIN or (fabric.nccl_tree_up_to_bytes is not None and own == {fast}):
             continue
@@ -101,8 +115,9 @@ def tuner_lines(kind: str, network: Network, rows: tuple[TunerRow, ...]) -> Iter
         yield "# collective,bytes of a rank,algorithm,protocol,channels,nodes,ranks of a node"
     for row in rows:
         if kind != "ncclx":
-            yield f"allreduce,{row.min_bytes},{row.max_bytes},{row.algorithm},{row.protocol},-1,{len(slots)},{ranks}"
-        else:
-            low, high = -(-row.min_bytes // ranks), row.max_bytes // ranks
-            local = slots[0] if len(set(slots)) == 1 else "*"
-            yield f"allreduce,[{low},{high}],{row.algorithm},{row.protocol},-1,{len(slots)},{local}"
+            channels = _TREE_CHANNELS if (kind, row.algorithm) == ("nccl-tuner", "tree") else -1
+            sizes = f"{row.min_bytes},{row.max_bytes}"
+            yield f"allreduce,{sizes},{row.algorithm},{row.protocol},{channels},{len(slots)},{ranks}"
+        else:  # which takes a rank's share, rounded down
+            low, high = row.min_bytes // ranks, (row.max_bytes + 1) // ranks - 1
+            yield f"allreduce,[{low},{high}],{row.algorithm},{row.protocol},-1,{len(slots)},{slots[0]}"

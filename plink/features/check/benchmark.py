@@ -174,7 +174,7 @@ def recorded_orders(run: BenchmarkRun, network: Network) -> tuple[Options, list[
         orders.append(np.repeat(hosts, slots[hosts]))
     algo, groups = run.algo or "", [list(group) for group in run.groups or ()] or None
     values = {**own_options(network, algo, int(slots.sum())), **parse_settings(run.options)}
-    return options_of(values, [algo], groups), orders
+    return options_of(values, [algo], groups, ranks=orders[0] if orders else None), orders
 
 
 def with_costs_on(run: BenchmarkRun, network: Network, model_name: str | None = None) -> BenchmarkRun:

@@ -95,7 +95,7 @@ def cost(
     least = None
     if model in ("contention", SIMULATED) and request.algo not in HUB_ALGORITHMS:
         least = least_time_on(fabric, workers)
-    interval = prediction_interval(total, request.algo, model, fabric)
+    interval = prediction_interval(total, request.algo, request.size_bytes, model, fabric)
     return CollectiveCost(
         algo=request.algo,
         model=model,
@@ -124,7 +124,7 @@ def _ranks_and_options(
     own = {} if "levels" in request.options else own_options(network, request.algo, len(workers))
     values = {**own, **options_in(order, source, request.algo), **request.options}
     own_fabric = fabric_of_algorithm(network, fabric, request.algo)
-    options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers))
+    options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers), workers)
     if request.algo in HUB_ALGORITHMS and options.servers is None and network.hosts.hubs:
         joined = with_hubs(network, fabric, request.algo, workers, options)
         return joined.order, joined.options

@@ -21,7 +21,7 @@ _SEVERITIES = list(Severity)
 _KINDS = {
     "latency": "round trips",
     "loss": "loss",
-    "rate": "bandwidth of pairs",
+    "rate": "bandwidth",
     "capacity": "what groups share",
     "unmeasured": "pairs that were measured before",
 }
@@ -68,6 +68,7 @@ def _compared_text(comparison: NetworkComparison) -> str:
     compared = comparison.compared
     parts = [f"{compared.round_trips} pairs' round trips"]
     parts += [f"{compared.rates} pairs' bandwidths"] if compared.rates else []
+    parts += [f"{compared.host_rates} rates of hosts"] if compared.host_rates else []
     parts += [f"{compared.capacities} shared capacities"] if compared.capacities else []
     return ", ".join(parts)
 
@@ -160,7 +161,7 @@ def _kind_text(finding: NetworkChange) -> str:
     return {
         "latency": "round trip",
         "loss": "loss",
-        "rate": "bandwidth",
+        "rate": f"bandwidth, way {finding.way}" if finding.way else "bandwidth",
         "capacity": f"shared, way {finding.way}",
         "unmeasured": "measured again" if finding.verdict == "better" else "not measured now",
         "hops": "hops",

@@ -155,7 +155,7 @@ def shape(
 def loss(
     target: Target,
     percent: Annotated[float, typer.Option(help="Share of the packets that are lost, each way.")] = 2.0,
-    name: Name = DEFAULT_NAME,
+    name: Name = "",
 ) -> None:
     """Lose packets of a host, one of its interfaces, a switch, or the uplink of a rack or pod, at random; 0 ends it.
 
@@ -173,7 +173,7 @@ def delay(
     time: Annotated[
         str, typer.Option(metavar="TIME", help="How much longer round trips become (500us, 2ms), 1s at most.")
     ] = "500us",
-    name: Name = DEFAULT_NAME,
+    name: Name = "",
 ) -> None:
     """Delay what a host, or the uplink of a rack or pod, sends, so that its round trips are longer; 0 ends it.
 

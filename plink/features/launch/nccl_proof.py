@@ -23,14 +23,17 @@ _ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_
 _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 
 _LINE = re.compile(r":(?P<thread>\d+:\d+) \[\d+\] (?:\S+ )?NCCL (?:INFO|WARN) (?P<text>.*)")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _MADE = re.compile(
     r"comm 0x\w+ rank (?P<rank>\d+) nranks (?P<ranks>\d+) (?:.*commId (?P<id>0x\w+)|.*(?P<split>(?:splitCount \d+ )?"
     r"color -?\d+))?.*Init COMPLETE"
 )
 _RING = re.compile(r"Ring (\d+) : (\d+) -> (\d+) -> (\d+)$")
 _CHANNEL = re.compile(r"Channel (\d+)/\d+ : *((?: *\d+)+)$")
-_TREES = re.compile(r"Trees((?: \[\d+\] [-\d/]+->\d+->-?\d+)+)")
-_TREE = re.compile(r"\[(\d+)\] ([-\d/]+)->(\d+)->(-?\d+)")
+_TREES = re.compile(r"Trees((?: \[\d+\] \S+)+)")
+_TREE = re.compile(r"\[(\d+)\] ([-\d/]+)->(\d+)->(-?\d+)(?=\s|$)")
+_CUT_FROM = 1000  # characters: NCCL's lines have 1,023 at most, and the last number of such a one may lack digits
+_PROGRAM_TEXT = re.compile(r"(?:^|\s)[^\s\[<(\d]\S*\s")  # before NCCL's own host, and no prefix or time
 _NET = re.compile(r"NET/(\w+) : Using(?P<devices>(?: \[\d+\]\S+)*)")
 _CHOICE = re.compile(
     r"(?:(?P<func>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
@@ -56,13 +59,12 @@ class NcclLog:
     _made: dict[tuple[str, int, int], dict[int, tuple[int, _Pending]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    _counts: dict[tuple[int, str, int], int] = field(default_factory=lambda: defaultdict(int))
-    _choices: dict[tuple[str, int], NcclChoice] = field(default_factory=dict)
+    _choices: set[NcclChoice] = field(default_factory=set)
     _networks: dict[int, str] = field(default_factory=dict)
 
     def take(self, rank: int, line: str) -> bool:
         """Read a line of a rank. Returns whether it is one of NCCL's information."""
-        match = _LINE.search(line)
+        match = _LINE.search(_COLOUR.sub("", line).rstrip())
         if match is None:
             return False
         text, pending = match["text"], self._pending[rank, match["thread"]]
@@ -72,7 +74,8 @@ class NcclLog:
         elif whole := _CHANNEL.match(text):
             pending.whole_rings[int(whole[1])] = tuple(map(int, whole[2].split()))
         elif trees := _TREES.match(text):
-            for tree in _TREE.finditer(trees[1]):
+            read = list(_TREE.finditer(trees[1]))
+            for tree in read[:-1] if len(line) >= _CUT_FROM else read:
                 pending.parents[int(tree[1])] = int(tree[4])
         elif made := _MADE.search(text):
             self._complete(rank, match["thread"], made)
@@ -80,23 +83,23 @@ class NcclLog:
             self._networks[rank] = f"{net[1]}{net['devices']}"
         elif choice := _CHOICE.match(text):
             self._choose(choice)
-        return " NCCL INFO " in line
+        return " NCCL INFO " in line and _PROGRAM_TEXT.search(line[: match.start()]) is None
 
     def _complete(self, rank: int, thread: str, made: re.Match[str]) -> None:
         """Give what a thread has printed to the communicator that is complete with this line."""
         name, ranks = made["id"] or made["split"] or "", int(made["ranks"])
-        nth = 0
-        if made["id"] is None:  # splits, and NCCL before 2.18, have no name that all ranks print: count them
-            nth = self._counts[rank, name, ranks]
-            self._counts[rank, name, ranks] += 1
-            while int(made["rank"]) in self._made[name, ranks, nth]:  # another group of the same split
-                nth += 1
+        nth = 0  # names repeat: of splits of one colour (2.18 to 2.22), and NCCL before 2.18 prints none
+        while int(made["rank"]) in self._made[name, ranks, nth]:
+            nth += 1
         self._made[name, ranks, nth][int(made["rank"])] = (rank, self._pending.pop((rank, thread), _Pending()))
 
     def _choose(self, choice: re.Match[str]) -> None:
         algo, proto = choice["algo"], choice["proto"]
         if algo.isdigit():  # before 2.23
-            algo, proto = _ALGORITHMS[int(algo)], _PROTOCOLS[int(proto)]
+            algo, proto = (
+                names[int(number)] if int(number) < len(names) else number
+                for number, names in ((algo, _ALGORITHMS), (proto, _PROTOCOLS))
+            )
         channels = None if choice[5] is None else int(choice[6]) - int(choice[5]) + 1
         made = NcclChoice(
             collective=choice["func"] or "",
@@ -105,7 +108,7 @@ class NcclLog:
             protocol=proto,
             channels=channels,
         )
-        self._choices[made.collective, made.size_bytes] = made
+        self._choices.add(made)
 
     def proof(self, hosts: Hosts) -> NcclProof:
         """Return the verdict.
@@ -123,7 +126,11 @@ class NcclLog:
         problems += [*_other_networks(hosts, networks), *(text for each in communicators for text in each.problems)]
         return NcclProof(
             communicators=tuple(communicators),
-            choices=tuple(self._choices[key] for key in sorted(self._choices)),
+            choices=tuple(
+                sorted(
+                    self._choices, key=lambda each: (each.collective, each.size_bytes, each.algorithm, each.protocol)
+                )
+            ),
             networks=networks,
             problems=tuple(dict.fromkeys(problems)),
         )
@@ -147,7 +154,8 @@ def _communicator(members: Sequence[tuple[int, _Pending]], host_of: Sequence[str
     problems += _other_trees(hosts, members)
     if not channels and len(set(hosts)) > 1:
         problems.append(f"a communicator of {len(ranks)} ranks did not say which rings it built")
-    return NcclCommunicator(ranks=ranks, channels=len(channels), problems=tuple(dict.fromkeys(problems)))
+    trees = sum(all(channel in links.parents for _, links in members) for channel in channels)
+    return NcclCommunicator(ranks=ranks, channels=len(channels), trees=trees, problems=tuple(dict.fromkeys(problems)))
 
 
 def _moved(hosts: Sequence[str], after: Mapping[int, int], what: str) -> Iterator[str]:
@@ -194,13 +202,21 @@ def proof_lines(proof: NcclProof) -> Iterator[str]:
     """Yield what NCCL built and took, for people."""
     for each in proof.communicators:
         if not each.problems:
-            yield f"NCCL: {len(each.ranks)} ranks, {each.channels} channels: rings and trees follow the order"
+            verdict, unknown = "rings and trees follow the order", ""
+            if each.trees < each.channels:
+                verdict = f"rings and {each.trees} trees follow the order" if each.trees else "rings follow the order"
+                unknown = f"; NCCL did not say in whole lines which {each.channels - each.trees} trees it built"
+            yield f"NCCL: {len(each.ranks)} ranks, {each.channels} channels: {verdict}{unknown}"
     for collective in dict.fromkeys(each.collective for each in proof.choices):
         taken: list[tuple[str, int]] = []
+        of_size = defaultdict[int, dict[str, None]](dict)  # communicators may choose differently
         for choice in proof.choices:
-            name = f"{choice.algorithm.lower()}/{choice.protocol.lower()}"
-            if choice.collective == collective and (not taken or taken[-1][0] != name):
-                taken.append((name, choice.size_bytes))
+            if choice.collective == collective:
+                of_size[choice.size_bytes][f"{choice.algorithm.lower()}/{choice.protocol.lower()}"] = None
+        for size, names in of_size.items():
+            name = " or ".join(names)
+            if not taken or taken[-1][0] != name:
+                taken.append((name, size))
         yield f"NCCL: {collective}: " + ", ".join(f"{name} from {format_bytes(start)}" for name, start in taken)
 
 

@@ -1,6 +1,5 @@
 """Decide in which order a job's hosts take its ranks, from files or by measuring and searching first."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +65,7 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
     if sources.hosts_file is not None:
         baseline = read_hosts(sources.hosts_file)
     elif network is not None:
-        say_read(workspace.NETWORK)
+        say_read(workspace.NETWORK, network.measured_at)
         baseline = network.hosts
     else:
         raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
@@ -125,12 +124,11 @@ def _computed_order(
             f"nothing was measured of these {len(baseline)} hosts here yet: probing them (--order given starts without)"
         )
     elif sources.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
-        if time.time() - workspace.NETWORK.stat().st_mtime > sources.max_age_s:
-            reason = (
-                f"{workspace.NETWORK} is {workspace.age(workspace.NETWORK)} old, more than max-network-age: probing"
-            )
+        if workspace.age_s(workspace.NETWORK, network.measured_at) > sources.max_age_s:
+            old = workspace.age(workspace.NETWORK, network.measured_at)
+            reason = f"{workspace.NETWORK} is {old} old, more than max-network-age: probing"
         else:
-            say_read(workspace.NETWORK)
+            say_read(workspace.NETWORK, network.measured_at)
     warned: list[str] = []  # by the probe
     if network is None or reason is not None:
         check(baseline.ranked())

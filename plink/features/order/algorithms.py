@@ -1,5 +1,6 @@
 """Options, ranks, orders and fabrics of algorithms, for costs, orders and plans."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
@@ -17,6 +18,7 @@ from solvers.costs.least_time import links_for_masters, tier_tree
 from solvers.schedules.catalogue import ALGORITHMS, HUBS, Options
 from solvers.spanning.tier_tree import TierTree
 
+_log = logging.getLogger("plink.order")
 Ranks = npt.NDArray[np.intp]
 
 
@@ -25,7 +27,9 @@ OptionValues = Mapping[str, int | bool]
 
 def kinds() -> dict[str, type]:
     """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
-    named = [field.name for field in fields(Options) if field.name not in ("groups", "weights", "mesh", "tree")]
+    named = [
+        field.name for field in fields(Options) if field.name not in ("groups", "weights", "mesh", "tree", "slots")
+    ]
     return {name: bool if name in ("sharded", "colocated") else int for name in named}
 
 
@@ -34,9 +38,11 @@ def options_of(
     algorithms: Sequence[str],
     groups: list[list[int]] | None = None,
     tree: TierTree | None = None,
+    ranks: Ranks | None = None,
 ) -> Options:
     """Return the options for these algorithms (``{"base": 4}``), with defaults for the others.
 
+    :param ranks: shape (N,), the host at each rank, of which algorithms need to know how many ranks a host has.
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
     kind_of = kinds()
@@ -53,7 +59,17 @@ def options_of(
         if value == 0 and name in ("fan_out", "base", "levels", "segments", "servers"):
             raise UsageError(f"--set {name}=0: at least 1 is needed")
     arguments: dict[str, Any] = dict(values)
-    return Options(**arguments, groups=groups, tree=tree)
+    slots = _common_slots(ranks) if ranks is not None and "nccl-tree" in parts else 1
+    return Options(**arguments, groups=groups, tree=tree, slots=slots)
+
+
+def _common_slots(ranks: Ranks) -> int:
+    """Return how many ranks each host has; 1 where that differs."""
+    slots = np.unique(np.unique(ranks, return_counts=True)[1])
+    if len(slots) == 1:
+        return int(slots[0])
+    _log.warning("hosts have %d to %d slots: NCCL's tree is taken for one of ranks, not of hosts", slots[0], slots[-1])
+    return 1
 
 
 def fabric_from(network: Network, smooth_latencies: bool = False) -> Fabric:

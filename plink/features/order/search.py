@@ -305,7 +305,7 @@ def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingPr
         assignment = FeasibleOrders(baseline, fabric.names, constraints)
         group_of = [assignment.group_of[host] for host in assignment.materialise(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    options = replace(options_of(request.options, [request.algo], groups), mesh=request.mesh)
+    options = replace(options_of(request.options, [request.algo], groups, ranks=baseline), mesh=request.mesh)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
     model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo))
     if request.mesh is not None:

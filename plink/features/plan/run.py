@@ -94,7 +94,7 @@ def _one_level(
 ) -> tuple[Plan, Pattern]:
     own = {} if "levels" in request.options else own_options(network, request.algo, len(ranks))
     option_values = {**own, **options_in(order, request.order_source, request.algo), **request.options}
-    options = options_of(option_values, [request.algo], tree=links_of(request.algo, fabric, ranks))
+    options = options_of(option_values, [request.algo], tree=links_of(request.algo, fabric, ranks), ranks=ranks)
     pattern = pattern_for(request.algo, len(ranks), options)
     cost_of = cost_by_model(request.algo, len(ranks), options, fabric, request.size_bytes, model)
     others = {

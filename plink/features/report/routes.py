@@ -71,7 +71,7 @@ def work_of(network: Network, order: RankOrder, location: str = "order") -> Coll
     values = options_in(order, location, algo)
     try:
         tree = links_of(algo, fabric_of_algorithm(network, fabric, algo), ranks)
-        options = options_of(values, [algo], groups, tree)
+        options = options_of(values, [algo], groups, tree, ranks)
         named = order.model or None
         model = named if named in MODELS else model_for("auto", fabric, timed=True, algo=algo)
         options, parts = priced_options(options, algo, size_bytes, model), parts_of(algo, size_bytes, fabric)

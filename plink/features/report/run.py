@@ -70,7 +70,9 @@ def report_data_of(network: Network, request: ReportRequest) -> ReportData:
                 trial.achieved_s,
                 None
                 if trial.predicted_us is None or series.model is None
-                else prediction_interval(trial.predicted_us, series.algo or "", series.model, fabric),
+                else prediction_interval(
+                    trial.predicted_us, series.algo or "", series.size_bytes or 0.0, series.model, fabric
+                ),
             )
             for series in request.results
             for trial in series.runs

@@ -97,6 +97,49 @@ def test_a_tree_that_goes_another_way_is_named_by_host() -> None:
     assert [text.partition(",")[0] for text in proof_of(hosts, lines).problems] == ["tree 0: n5 sends up to n1"]
 
 
+def test_what_nccl_does_not_say_in_whole_is_not_proven() -> None:
+    """NCCL's lines have 1,023 characters at most: a number that is cut is another one."""
+    hosts, host_of = cluster(8, 2)
+    whole = [*Built(range(16), host_of, channels=64).lines()]
+    without = [(rank, line) for rank, line in whole if " Trees" not in line]
+    cut = [(rank, line[:1023]) for rank, line in whole]
+    older = [(rank, re.sub(r"-1/-1/-1->(\d+)->(-?\d+)", r"\2->\1->-1/-1/-1", line)) for rank, line in whole]
+    trees = []
+    for lines in (whole, cut, without, older):
+        proof = proof_of(hosts, lines)
+        (made,) = proof.communicators
+        assert (made.problems, made.channels) == ((), 64)
+        trees.append(made.trees)
+        assert ("trees follow" in "".join(proof_lines(proof))) == (made.trees > 0)
+    assert trees[0] >= 63
+    assert 0 < trees[1] < 64
+    assert trees[2:] == [0, 0]
+
+
+def test_names_that_come_again_are_other_communicators() -> None:
+    """Of two splits of one colour, NCCL 2.18 to 2.22, both have a verdict."""
+    hosts, host_of = cluster(3)
+    astray = [*Built(range(3), host_of, nodes=["n0", "n2", "n1"]).lines()]
+    for lines in ([*astray, *Built(range(3), host_of).lines()], [*Built(range(3), host_of).lines(), *astray]):
+        assert len(proof_of(hosts, lines).communicators) == 2
+        assert proof_of(hosts, lines).problems
+
+
+def test_what_a_program_prints_before_a_line_of_nccls_is_shown() -> None:
+    line = "n0:40:50 [0] NCCL INFO Ring 00 : 1 -> 0 -> 1"
+    prefixes = ("", "[1,3]<stdout>:", "[2026-11-29 01:02:03] ", "2026-11-29 01:02:03 ", "\x1b[32m")
+    assert all(NcclLog().take(0, prefix + line) for prefix in prefixes)
+    assert not NcclLog().take(0, "step 3: loss 0.41 " + line)
+
+
+def test_communicators_may_choose_differently() -> None:
+    log = NcclLog()
+    for choice in ("1/2", "0/0", "9/9"):
+        log.take(0, f"n0:40:50 [0] NCCL INFO 8388608 Bytes -> Algo {choice[0]} proto {choice[2]} time 1.0")
+    (line,) = proof_lines(log.proof(cluster(1)[0]))
+    assert all(name in line for name in ("ring/simple", "tree/ll", "9/9"))
+
+
 def test_rings_are_read_from_rank_0_where_others_print_none_and_a_cut_line_proves_nothing() -> None:
     hosts, host_of = cluster(8)
     assert proof_of(hosts, Built(range(8), host_of, hidden={"rings"}).lines()).problems == ()

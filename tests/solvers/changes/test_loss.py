@@ -105,3 +105,14 @@ def test_a_rise_of_loss_is_reported_beyond_chance(n: int, then: float, now: floa
         new = lossy(n, loss_forward=even(n, was, x01=share, x10=share), samples=received)
         result = changed_losses(old, new)
         assert bool(result) is is_named, share
+
+
+def test_what_all_pairs_of_a_host_lose_counts_together() -> None:
+    """2 % of 500 probes of a pair is noise by itself; of all seven pairs of a host it is a host that loses packets."""
+    n = 8
+    share = even(n, 0.0)
+    for k in range(1, n):
+        share[0][k] = share[k][0] = 0.02
+    old, new = (named("abcdefgh", loss_forward=loss, samples=even(n, 250)) for loss in (even(n, 0.0), share))
+    (item,) = losses(align(old, new), [], np.zeros((n, n), dtype=bool), ChangeThresholds())
+    assert (item.where, item.hosts, item.pairs) == ("host", ("a",), n - 1)

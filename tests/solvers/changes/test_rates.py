@@ -10,7 +10,7 @@ from plink.errors import InputError
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.network import Matrix, Network
-from solvers.changes.differences import ChangeThresholds, capacities, pair_rates
+from solvers.changes.differences import ChangeThresholds, capacities, host_rates, pair_rates
 from solvers.changes.noise import align
 from tests.solvers.changes.files import named
 
@@ -224,3 +224,50 @@ def test_figures_that_are_not_there_any_more_are_counted() -> None:
     assert both(old, shared(group(("a", "b"), out=None), group(("c", "d"))))[1:] == (3, 0, 2)
     assert both(old, named(HOSTS))[1:] == (0, 0, 5)
     assert both(named(HOSTS), named(HOSTS))[1:] == (0, 0, 0)
+
+
+def flows(n: int = 6, gbps: float = 10.0, noise: float = 0.0, **but: float) -> Network:
+    """Each host's flows with the next two, both ways, each repeated; ``h2=1.0``: that host sends and receives so much,
+    ``out2=1.0`` sends alone. Repeats differ by up to ``noise``."""
+    rng, rows = np.random.default_rng(2), []
+    for host in range(n):
+        for far in ((host + 1) % n, (host + 2) % n):
+            for source, target in ((host, far), (far, host)):
+                limits = [but.get(name, gbps) for name in (f"h{source}", f"h{target}", f"out{source}")]
+                for both_ways in (False, True):
+                    rate = min(limits) * float(rng.uniform(1 - noise, 1))
+                    ends = {"from": HOSTS[source], "to": HOSTS[target]}
+                    rows.append(ends | {"gbps": rate, "both_ways": both_ways})
+    return named(HOSTS[:n], None, host_flows=rows)
+
+
+def changed_hosts(old: Network, new: Network) -> list[tuple[str, str, tuple[str, ...], str]]:
+    found, _, _ = host_rates(align(old, new), ChangeThresholds())
+    return [(item.verdict, item.where, item.hosts, item.way or "") for item in found]
+
+
+def test_hosts_own_rates_are_compared() -> None:
+    """By the flows that every probe measures: a host that got slower by a third is named, not its partners."""
+    assert changed_hosts(flows(), flows(h2=7.0)) == [("worse", "host", ("c",), "")]
+    assert changed_hosts(flows(h2=7.0), flows()) == [("better", "host", ("c",), "")]
+    assert changed_hosts(flows(), flows(out2=1.0)) == [("worse", "host", ("c",), "out")]
+    assert changed_hosts(flows(), flows(h2=9.0)) == []
+    assert changed_hosts(flows(), flows(gbps=5.0)) == [("worse", "network", tuple("abcdef"), "")]
+    (item,) = host_rates(align(flows(), flows(h2=2.0)), ChangeThresholds())[0]
+    assert (item.old, item.new, item.severity) == (10.0, 2.0, Severity.ERROR)
+
+
+def test_hosts_rates_differ_by_more_than_repeated_flows_do() -> None:
+    assert changed_hosts(flows(noise=0.6), flows(noise=0.6, h2=7.0)) == []
+
+
+def test_a_host_whose_partners_got_slower_did_not() -> None:
+    """Its flows show their rates, not its own."""
+    changes = changed_hosts(flows(8, h2=20.0), flows(8, h2=20.0, h0=1.0, h1=1.0, h3=1.0, h4=1.0))
+    assert changes == [("worse", "host", (name,), "") for name in "abde"]
+
+
+def test_rates_of_hosts_that_one_file_has_are_counted_only() -> None:
+    without = named(HOSTS[:6], None)
+    assert host_rates(align(flows(), without), ChangeThresholds()) == ([], 0, 12)
+    assert host_rates(align(without, flows()), ChangeThresholds()) == ([], 0, 0)
