@@ -242,8 +242,8 @@ def flows(n: int = 6, gbps: float = 10.0, noise: float = 0.0, **but: float) -> N
 
 
 def changed_hosts(old: Network, new: Network) -> list[tuple[str, str, tuple[str, ...], str]]:
-    found, _, _ = host_rates(align(old, new), ChangeThresholds())
-    return [(item.verdict, item.where, item.hosts, item.way or "") for item in found]
+    changes, _, _ = host_rates(align(old, new), ChangeThresholds())
+    return [(item.verdict, item.where, item.hosts, item.way or "") for item in changes]
 
 
 def test_hosts_own_rates_are_compared() -> None:
