@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
+from numbers import Integral, Real
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -80,6 +81,30 @@ class Field:
         """Names of the option as they are typed."""
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
+    def items(self, value: Any) -> Sequence[Any]:
+        """Return what the option checks of a value: itself, or each of a sequence of numbers.
+
+        :raises UsageError: for what is no number where one is needed.
+        """
+        kinds = set(_kinds(self.type))
+        if {get_origin(kind) for kind in kinds} == {Mapping} and not isinstance(value, Mapping):
+            raise UsageError(f"{self.names[0]} {value!r}: give a dict")
+        of = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
+        if of and of <= _NUMBERS.keys():
+            if isinstance(value, str) or not isinstance(value, Sequence):
+                raise UsageError(f"{self.names[0]} {value!r}: give a tuple of numbers")
+            items, kinds = value, of
+        else:
+            items = (value,)
+        if kinds <= _NUMBERS.keys():
+            number, name = _NUMBERS[next(kind for kind in (float, int, bool) if kind in kinds)]
+            for item in items:
+                is_bool = isinstance(item, bool) and bool not in kinds
+                is_nan = item != item and (self.option.least, self.option.most) == (None, None)
+                if not isinstance(item, number) or is_bool or is_nan:
+                    raise UsageError(f"{self.names[0]} {item!r}: {name} is needed")
+        return items
+
     @property
     def metavar(self) -> str | None:
         """Name of its value in the help: its choices, else its kind and range; None for a text without either."""
@@ -108,7 +133,8 @@ class FeatureRequest:
             if isinstance(value, str) and all(get_origin(kind) in (tuple, list) for kind in _kinds(field.type)):
                 raise UsageError(f"{field.names[0]} {value}: give a tuple of texts, not one text")
             if value is not None:
-                field.option.check(field.names[0], value)
+                for item in field.items(value):
+                    field.option.check(field.names[0], item)
 
 
 def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
@@ -180,6 +206,11 @@ def parse_environment(words: Sequence[str]) -> dict[str, str]:
     return values
 
 
+_NUMBERS: dict[Any, tuple[Any, str]] = {
+    float: (Real, "a number"),
+    int: (Integral, "a whole number"),
+    bool: (bool, "True or False"),
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DIGITS = 9
 _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person

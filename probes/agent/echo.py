@@ -29,6 +29,7 @@ from probes.stamp import (
 _HELLO_EVERY_S = 0.05
 _FIRST_HELLO_EVERY_S, _FIRST_HELLOS = 0.002, 10  # the peer usually gets its request at the same time
 _HELLO_S = 3.0  # the peer may get its request a little later than this end; where a request sets no `hello_s`
+_READY_S = 0.5  # both ends have their requests: greetings from here on that are lost, the way loses
 _MAX_LOST_IN_A_ROW = 64  # the path is down: the remaining probes are not sent
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
@@ -152,7 +153,8 @@ class Session:
     with a ``precision`` fewer, ``min_count`` at least, once the 10th percentile is known to within that share.
     Probes are numbered from 0; lists hold the data of each at its number. Greetings and the answers to them have
     numbers of their own: on a long path many are in flight when the first is answered, and how many of those arrive
-    must not change the number of probes.
+    must not change the number of probes. But those that were lost when the peer must long have been ready count as lost
+    probes: a way that comes and goes would show its good times alone.
     """
 
     def __init__(self, request: dict[str, Any], senders: list[socket.socket], inbox: Inbox) -> None:
@@ -183,6 +185,7 @@ class Session:
         self._in_flight: dict[int, float] = {}  # sequence -> time of sending, oldest first
         self._hellos_sent = 0
         self._greeted = False
+        self._lost_greetings = 0
         self._began_s = time.monotonic()
         self._sent = self._lost_in_a_row = self._kernel_stamped = 0
         self._answers_sent = 0  # to probes, by the peer, as it numbers them
@@ -272,6 +275,8 @@ class Session:
         self._ttl = ttl
         if sequence >= _GREETINGS:
             self._greeted = True
+            lost = range(sequence - _GREETINGS)
+            self._lost_greetings = sum(_hello_due_s(number) >= _READY_S for number in lost)
             self._in_flight.clear()
             return
         if t4_ns > 0 and self._stamped[sequence]:
@@ -308,7 +313,7 @@ class Session:
         reflected = max(received, min(self._sent, self._answers_sent))
         return {
             "task": self.task,
-            "sent": self._sent,
+            "sent": self._sent + self._lost_greetings,
             "reflected": reflected,
             "clock": "kernel" if self._kernel_stamped * 2 > received else "user",
             "hops": _TTL - self._ttl if self._ttl else None,

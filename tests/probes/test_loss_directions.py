@@ -132,6 +132,15 @@ def test_greetings_that_are_lost_are_no_lost_probes(
     assert (result["sent"], result["reflected"], result["received"]) == (COUNT, COUNT, COUNT)
 
 
+@pytest.mark.parametrize("down_s", [0.0, 0.4, 1.5])
+def test_a_way_that_is_down_at_first_has_lost_probes(monkeypatch: pytest.MonkeyPatch, down_s: float) -> None:
+    """For longer than the other host may need to begin: a link that flaps is measured in its good times."""
+    link = Link(50e-6, lambda *_: link.now_s < 1000 + down_s, lambda *_: 0.0)
+    result = measured(monkeypatch, link)
+    assert result["received"] == result["reflected"] == COUNT
+    assert result["sent"] - COUNT == pytest.approx(max(0.0, down_s - 0.5) / 0.05, abs=2)
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_packets_that_overtake_others_or_come_twice_change_nothing(monkeypatch: pytest.MonkeyPatch, back: bool) -> None:
     """Every third is 20 ms late, greetings too, so that some arrive among the probes; then all come twice as well."""

@@ -18,7 +18,7 @@ from solvers.costs.least_time import links_for_masters, tier_tree
 from solvers.schedules.catalogue import ALGORITHMS, HUBS, Options
 from solvers.spanning.tier_tree import TierTree
 
-_log = logging.getLogger("plink.order")
+_log = logging.getLogger("plink.cost")
 Ranks = npt.NDArray[np.intp]
 
 
@@ -103,6 +103,8 @@ def order_from(network: Network, order: RankOrder | None, location: str = "order
     """
     import numpy as np
 
+    if not (order is None or isinstance(order, RankOrder)):
+        raise UsageError("an order is a RankOrder: RankOrder(hosts=(...)) for names of hosts in rank order")
     hosts = network.hosts if order is None else order.arrange(network.hosts, location)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     ranks = np.array([index[host.name] for host in hosts for _ in range(host.slots)], dtype=np.intp)

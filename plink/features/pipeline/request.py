@@ -76,7 +76,7 @@ class PipelineRequest(FeatureRequest):
     gbps: Annotated[
         Sequence[float] | None,
         Text("R,...", _rates),
-        _network("Gbit/s of a worker's link; of each level, innermost first."),
+        _network("Gbit/s of a worker's link; of each level, innermost first.", least=1e-6),
     ] = None
     levels: Annotated[
         Sequence[int] | None, Text("NxN", _sizes), _network("Workers per machine, machines per rack, ...: 4x4.")
@@ -134,6 +134,8 @@ class PipelineRequest(FeatureRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.hosts, int) and not 1 <= self.hosts <= MAX_WORKERS:
+            raise UsageError(f"--hosts {self.hosts}: expected 1 to {MAX_WORKERS} hosts, or a hosts file")
         if (self.kind in ACCUMULATING) != (self.microbatches is not None):
             if self.microbatches is None:
                 raise UsageError(f"--kind {self.kind} needs --microbatches: how many minibatches an update averages")

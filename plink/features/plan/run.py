@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -26,6 +27,8 @@ from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.plan import MAX_TRANSFERS, Masters, Plan
 from plink.model.schedule import Indices, Schedule
+from plink.model.units import format_us
+from plink.records.workspace import GROUPS
 from solvers.costs.by_name import CONTENTION, SIMULATED, model_for, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.least_time import least_time_on
@@ -39,6 +42,7 @@ from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of
 
 _log = logging.getLogger("plink.plan")
+_NOTABLE = 1.02  # of two costs
 _MAX_NAMED_HOSTS = 4
 _RANDOM_DRAWS, _SIMULATED_DRAWS = 20, 5  # of random groups; a simulation takes longer than a closed form
 _MPI = "OMPI_MCA_coll_tuned_"
@@ -143,6 +147,19 @@ def _two_level(
         baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, all_reduce), 3)
     if groups_of_hosts is None:
         _log.info("groups as %s has them", request.order_source)
+    own_groups = rank_groups(fabric, ranks)
+    if request.groups is not None and model != "latency" and set(map(tuple, groups)) != set(map(tuple, own_groups)):
+        options = Options(groups=own_groups, tree=tree)
+        cost_of = cost_by_model("2lha", len(ranks), options, fabric, request.size_bytes, model)
+        baseline |= _available_costs({"network_groups": lambda: cost_of(ranks)})
+        if baseline.get("network_groups", math.inf) * _NOTABLE < cost:
+            _log.warning(
+                "the groups of %s take %s, those of the network's own links %s (without --groups and %s)",
+                "--groups" if isinstance(request.groups, int) else request.groups_source,
+                format_us(cost),
+                format_us(baseline["network_groups"]),
+                GROUPS,
+            )
     if request.order is None:
         order = structs.replace(order, cost=round(cost, 3), model=model, size_bytes=request.size_bytes)
     return Plan(

@@ -30,6 +30,7 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
         "given": "hosts as given",
         "random_groups_median": "median of random groups",
         "masters_by_sizes": "masters by sizes",
+        "network_groups": "groups of the network's own links",
     }
     if job_plan.baseline:
         compared = ", ".join(f"{names.get(key, key)} {format_us(value)}" for key, value in job_plan.baseline.items())

@@ -118,6 +118,30 @@ def test_groups_of_two_levels_are_the_same_without_shared_links(racks: int, mode
     assert planned == pytest.approx(at_first, rel=1e-6 if racks == 1 else 0.2)  # its hosts are sorted by group
 
 
+def test_plans_by_other_groups_say_what_the_network_s_own_take(caplog: pytest.LogCaptureFixture) -> None:
+    """Two racks of four, in three balanced groups as `plink cluster` makes them, which part a rack."""
+    made = network_of_cloud(three_tier(8, 3, rack_sizes="powers"), 3, shared_links=True)
+    racks = np.arange(8) % 2
+    latency_us = np.where(racks[:, None] == racks, 20.0, 100.0)
+    np.fill_diagonal(latency_us, np.nan)
+    links = [
+        {"members": [f"host{k}" for k in range(8) if k % 2 == rack]}
+        | {f"{way}_{key}": value for way in ("out", "in")
+           for key, value in (("gbps", 10.0), ("one_flow_gbps", 10.0), ("limited_by", "link"))}
+        for rack in range(2)
+    ]  # fmt: skip
+    network = replace(
+        made, latency_us=latency_us, bandwidth_gbps=np.full((8, 8), 10.0),
+        details=details_from({"shared_links": [{"groups": links}]}),
+    )  # fmt: skip
+    own = plan(network, PlanRequest("2lha", SIZE))
+    assert "network_groups" not in own.baseline
+    three = plan(network, PlanRequest("2lha", SIZE, groups=3))
+    assert three.baseline["network_groups"] == pytest.approx(own.cost_us, rel=1e-3)
+    assert own.cost_us < three.cost_us
+    assert any("own links" in line.getMessage() for line in caplog.records)
+
+
 def test_busiest_link_works_as_long_for_a_report_as_for_a_cost(network: Network) -> None:
     """A report counts bytes, a cost simulates; both say the share of the time."""
     for algo in ("ring", "nccl-tree", "2lha", "halving-doubling"):
