@@ -17,13 +17,13 @@ _NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
-def check_name(text: object, location: str, what: str = "host name") -> str:
+def check_name(text: object, location: str, what: str = "a host name") -> str:
     """Return the text if it can be a host's name or address.
 
     :raises InputError: when it is no string, or holds what a shell or a hostfile would read as more than a name.
     """
     if not isinstance(text, str) or not _NAME.fullmatch(text):
-        raise InputError(location, f"{text!r} cannot be a {what} (letters, digits, '.', '-', '_', ':' only)")
+        raise InputError(location, f"{text!r} cannot be {what} (letters, digits, '.', '-', '_', ':' only)")
     return text
 
 

@@ -170,7 +170,7 @@ def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
     port = fields.get("port")
     return Host(
         name=check_name(name, location),
-        address=check_name(fields.get("address", name), location, "address"),
+        address=check_name(fields.get("address", name), location, "an address"),
         slots=0 if role == HUB else _whole_number(fields.get("slots", 1), 1, 65536, "slots", location),
         tier=tier,
         user=user,

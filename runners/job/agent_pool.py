@@ -174,6 +174,7 @@ class FleetMonitor(JobMonitor):
         self._failed_at: float | None = None  # since then every connected host has been asked for a heartbeat
         self._pause = ""  # of plink itself, shortly before the first rank failed
         self._agent_lost = False
+        self._lost_first = ""  # why the host is lost whose ranks failed first
         self._hosts_lost_later: list[str] = []  # after the first failure
         self._stopped: set[int] = set()  # ranks, by SIGSTOP
         self._stacks_pending: set[str] = set()  # hosts that have not sent their ranks' stacks yet
@@ -235,7 +236,8 @@ class FleetMonitor(JobMonitor):
         if lost and self.failure is not None:
             self._hosts_lost_later.append(host)
         elif lost:
-            self.failure = Failure(lost[0], host, 1, (error,), hub=self.assignments[lost[0]].hub)
+            self.failure = Failure(lost[0], host, 1, (), hub=self.assignments[lost[0]].hub)
+            self._lost_first = f"{host}: lost, {error}; {self.failure.process} ran there"
             self._on_failure()
 
     def _on_failure(self) -> None:
@@ -273,6 +275,8 @@ class FleetMonitor(JobMonitor):
             self.add_cause(f"{self._named(self._stopped)}: stopped (SIGSTOP, or a debugger); {consequence}")
         elif 0 < len(absent) <= len(waited) and (failure.rank in waited or self.timed_out):
             self.add_cause(f"{self._named(absent)}: NCCL timed out on the others, not here; {consequence}")
+        elif self._lost_first:
+            self.add_cause(self._lost_first)
 
     def _named(self, ranks: Iterable[int]) -> str:
         return _first([f"{self.assignments[rank].process} on {self.assignments[rank].host}" for rank in sorted(ranks)])

@@ -96,7 +96,8 @@ def test_a_killed_agent_ends_the_job(small_lab: Lab, tmp_path: Path, start: Call
     agent = int(Path(f"/proc/{pids[3]}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(agent, signal.SIGKILL)
     assert running.ends(6) == 1
-    assert f"rank 3 on {small_lab.hosts.names[3]} was the first to fail" in running.err
+    assert f"{small_lab.hosts.names[3]}: lost, its agent is gone: " in running.err
+    assert "rank 3 ran there" in running.err
 
 
 def test_a_host_that_dies_in_the_middle_ends_the_job(small_lab: Lab, tmp_path: Path) -> None:

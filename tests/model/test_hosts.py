@@ -140,7 +140,7 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("a\nb role=hub slots=1\n", "h.txt:2", "role=hub takes no ranks; omit slots=1"),
         ("a:4 role=hub\n", "h.txt:1", "role=hub takes no ranks; omit slots=4"),
         ("@a\n", "h.txt:1", "'' cannot be a user name"),
-        ("a address=-oProxyCommand\n", "h.txt:1", "cannot be a address"),
+        ("a address=-oProxyCommand\n", "h.txt:1", "cannot be an address"),
         ("# plink-lab: ../../etc\na\n", "h.txt:1", "cannot be a lab's name"),
     ],
 )
