@@ -250,3 +250,16 @@ def test_hubs_need_rates_and_no_order(words: tuple[str, ...], message: str, one_
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("error:") == 1
+
+
+def test_an_orders_groups_come_before_those_of_cluster(here: Path) -> None:
+    """As for `plink launch --backend 2lha`, which goes by the same rule."""
+    grouped = ORDER | {"algo": "2lha", "groups": [[0, 1, 2], [3, 4]]}
+    write(here / "order.json", ORDER)
+    write(here / "grouped.json", grouped)
+    fingerprint = json.loads(typed("cost", "n.json", "--json", cwd=here).stdout)["network"]
+    clustered = [["a", "b"], ["c", "d"]]
+    (here / ".plink").mkdir()
+    write(here / ".plink" / "groups.json", {"schema": "plink.groups/1", "groups": clustered, "network": fingerprint})
+    assert groups_of(planned(here, "--order", "grouped.json")) == [["b", "c", "d"], ["a", "c"]]
+    assert sorted(groups_of(planned(here, "--order", "order.json"))) == clustered
