@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
-from numbers import Integral, Real
+from numbers import Real
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -59,7 +59,7 @@ class Option:
         """
         if self.choices and value not in self.choices:
             raise no_choice(name, value, self.choices)
-        if (self.most, self.least) != (None, None) and not isinstance(value, (int, float)):
+        if (self.most, self.least) != (None, None) and not isinstance(value, Real):
             raise UsageError(f"{name} {value!r}: a number is needed")
         if self.most is not None and not (self.least or 0) <= value <= self.most:
             raise UsageError(f"{name} {_plain(value)}: it takes {_plain(self.least or 0)} to {_plain(self.most)}")
@@ -90,18 +90,17 @@ class Field:
         if {get_origin(kind) for kind in kinds} == {Mapping} and not isinstance(value, Mapping):
             raise UsageError(f"{self.names[0]} {value!r}: give a dict")
         of = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
+        items = (value,)
         if of and of <= _NUMBERS.keys():
-            if isinstance(value, str) or not isinstance(value, Sequence):
+            if isinstance(value, str) or not hasattr(value, "__iter__"):
                 raise UsageError(f"{self.names[0]} {value!r}: give a tuple of numbers")
-            items, kinds = value, of
-        else:
-            items = (value,)
-        if kinds <= _NUMBERS.keys():
-            number, name = _NUMBERS[next(kind for kind in (float, int, bool) if kind in kinds)]
+            items, kinds = tuple(value), of
+        if kinds and kinds <= _NUMBERS.keys():
             for item in items:
-                is_bool = isinstance(item, bool) and bool not in kinds
-                is_nan = item != item and (self.option.least, self.option.most) == (None, None)
-                if not isinstance(item, number) or is_bool or is_nan:
+                is_unlimited_nan = item != item and (self.option.least, self.option.most) == (None, None)
+                is_fraction = float not in kinds and isinstance(item, Real) and item % 1 != 0
+                if not isinstance(item, Real) or is_unlimited_nan or is_fraction:
+                    name = _NUMBERS[float if float in kinds else int]
                     raise UsageError(f"{self.names[0]} {item!r}: {name} is needed")
         return items
 
@@ -206,11 +205,7 @@ def parse_environment(words: Sequence[str]) -> dict[str, str]:
     return values
 
 
-_NUMBERS: dict[Any, tuple[Any, str]] = {
-    float: (Real, "a number"),
-    int: (Integral, "a whole number"),
-    bool: (bool, "True or False"),
-}
+_NUMBERS = {float: "a number", int: "a whole number"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DIGITS = 9
 _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person

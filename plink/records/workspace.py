@@ -92,11 +92,12 @@ def latest(path: Path, command: str) -> Path:
 
 def age_s(path: Path, measured_at: str = "") -> float:
     """Return how long ago what a file has was measured, else the file was written: a copy is written anew."""
+    now, written = time.time(), path.stat().st_mtime
     try:
-        then = parse_moment(measured_at) if measured_at else path.stat().st_mtime
+        then = parse_moment(measured_at) if measured_at else written
     except UsageError:
-        then = path.stat().st_mtime
-    return max(0.0, time.time() - then)
+        then = written
+    return max(0.0, now - (then if then <= now else written))  # else by a clock that is ahead
 
 
 def age(path: Path, measured_at: str = "") -> str:

@@ -7,6 +7,7 @@ timestamps on both sides, (T4 - T1) - (T3 - T2) leaves out whatever time a packe
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import time
@@ -29,7 +30,7 @@ from probes.stamp import (
 _HELLO_EVERY_S = 0.05
 _FIRST_HELLO_EVERY_S, _FIRST_HELLOS = 0.002, 10  # the peer usually gets its request at the same time
 _HELLO_S = 3.0  # the peer may get its request a little later than this end; where a request sets no `hello_s`
-_READY_S = 0.5  # both ends have their requests: greetings from here on that are lost, the way loses
+_READY_S = 0.5  # after both ends began: greetings from here on that are lost, the way loses
 _MAX_LOST_IN_A_ROW = 64  # the path is down: the remaining probes are not sent
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
@@ -185,7 +186,8 @@ class Session:
         self._in_flight: dict[int, float] = {}  # sequence -> time of sending, oldest first
         self._hellos_sent = 0
         self._greeted = False
-        self._lost_greetings = 0
+        self._peer_began_s = math.inf
+        self._answered_greeting = 0, 0  # its number, and how many the peer had answered before
         self._began_s = time.monotonic()
         self._sent = self._lost_in_a_row = self._kernel_stamped = 0
         self._answers_sent = 0  # to probes, by the peer, as it numbers them
@@ -207,6 +209,9 @@ class Session:
             return None
         self._seen[byte] |= bit
         kind = int(sequence >= _GREETINGS)
+        if kind:
+            began_s = time.monotonic() - _hello_due_s(sequence - _GREETINGS)
+            self._peer_began_s = min(self._peer_began_s, began_s)
         self._reflected[kind] += 1
         return self._reflected[kind] - 1
 
@@ -275,8 +280,7 @@ class Session:
         self._ttl = ttl
         if sequence >= _GREETINGS:
             self._greeted = True
-            lost = range(sequence - _GREETINGS)
-            self._lost_greetings = sum(_hello_due_s(number) >= _READY_S for number in lost)
+            self._answered_greeting = sequence - _GREETINGS, number
             self._in_flight.clear()
             return
         if t4_ns > 0 and self._stamped[sequence]:
@@ -307,13 +311,23 @@ class Session:
             return time.monotonic() - self._began_s > self._hello_s + self._timeout_s
         return not self._in_flight and (self._sent == self._count or self._lost_in_a_row >= _MAX_LOST_IN_A_ROW)
 
+    def _lost_greetings(self) -> tuple[int, int]:
+        """Return how many greetings were lost there, and answers to them back, half a second after the later of both
+        ends began, which the peer's own greetings tell, and before the first that was answered."""
+        answered, before = self._answered_greeting
+        ready_s = max(self._began_s, self._peer_began_s) + _READY_S
+        lost = sum(self._began_s + _hello_due_s(number) >= ready_s for number in range(answered))
+        back = min(lost, before)
+        return lost - back, back
+
     def result(self) -> dict[str, Any]:
         """Return the result of this end."""
         received = len(self._round_trips_ns)
-        reflected = max(received, min(self._sent, self._answers_sent))
+        there, back = self._lost_greetings()
+        reflected = max(received, min(self._sent, self._answers_sent)) + back
         return {
             "task": self.task,
-            "sent": self._sent + self._lost_greetings,
+            "sent": self._sent + there + back,
             "reflected": reflected,
             "clock": "kernel" if self._kernel_stamped * 2 > received else "user",
             "hops": _TTL - self._ttl if self._ttl else None,

@@ -269,14 +269,15 @@ class FleetMonitor(JobMonitor):
         waited = self.output.waited
         here = {*waited, *self.exits}
         absent = [each.rank for each in self.assignments if each.hub is None and each.rank not in here]
-        if lost:
+        if self._lost_first:
+            others = f"; {_first(lost)}: lost, too" if lost else ""
+            self.add_cause(self._lost_first + others)
+        elif lost:
             self.add_cause(f"{_first(lost)}: lost, it does not answer; {consequence}")
         elif self._stopped:
             self.add_cause(f"{self._named(self._stopped)}: stopped (SIGSTOP, or a debugger); {consequence}")
         elif 0 < len(absent) <= len(waited) and (failure.rank in waited or self.timed_out):
             self.add_cause(f"{self._named(absent)}: NCCL timed out on the others, not here; {consequence}")
-        elif self._lost_first:
-            self.add_cause(self._lost_first)
 
     def _named(self, ranks: Iterable[int]) -> str:
         return _first([f"{self.assignments[rank].process} on {self.assignments[rank].host}" for rank in sorted(ranks)])

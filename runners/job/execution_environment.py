@@ -57,7 +57,7 @@ def resolve_execution(request: dict[str, Any]) -> dict[str, Any]:
         "interface": interface,
         "address": address,
         "port": _free_port(address, request["port"], problems),
-        "versions": _versions(argv[0], request.get("pythonpath", ""), problems) if is_python else None,
+        "versions": _versions(argv[0], _absolute(request.get("pythonpath", ""), at), problems) if is_python else None,
         "problems": problems,
     }
 
@@ -118,6 +118,10 @@ def _free_port(address: str, port: int, problems: list[str]) -> int:
         except OSError as error:
             problems.append(f"port {port} of {address} cannot be used: {error.strerror}")
         return int(sock.getsockname()[1])
+
+
+def _absolute(path: str, folder: str) -> str:
+    return os.pathsep.join(os.path.join(folder, each) for each in path.split(os.pathsep)) if path else ""
 
 
 def _versions(python: str, pythonpath: str, problems: list[str]) -> dict[str, str | None] | None:

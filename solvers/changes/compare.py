@@ -48,9 +48,9 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     groups = _groupings(aligned)
     trips = round_trips(aligned, groups, differ, limits)
     rate_findings, rates, lost = pair_rates(aligned, groups, limits)
-    host_findings, own_rates, own_lost = host_rates(aligned, limits)
-    named = {finding.hosts for finding in rate_findings}
-    rate_findings += [finding for finding in host_findings if finding.hosts not in named]
+    host_findings, own_rates, own_lost = host_rates(aligned, groups, limits)
+    named = {(finding.hosts, finding.verdict) for finding in rate_findings}
+    rate_findings += [finding for finding in host_findings if (finding.hosts, finding.verdict) not in named]
     capacity_findings, shared_links, regrouped, unshared = capacities(aligned, limits)
     absent = missing(aligned, groups)
     if lost:
@@ -61,7 +61,7 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
         notes.append(f"{regrouped} groups' shared links are of other hosts now: not compared")
     if unshared:
         notes.append(f"{unshared} shared capacities were measured before and are not now: not compared")
-    if not trips.pairs and not rates and not absent:
+    if not trips.pairs and not rates and not own_rates and not absent:
         raise NoAnswer(
             f"{old.location} and {new.location} have no measured pair in common"
             + "".join(f"; {note}" for note in notes)

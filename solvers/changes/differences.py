@@ -6,7 +6,6 @@ Changes of pairs are told by their causes (:mod:`solvers.changes.causes`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from plink.model.network import Matrix
 from plink.model.network_file import SharedLinkEntry
 from solvers.changes.causes import Cause, Pairs, explain, network_wide
 from solvers.changes.noise import Aligned, Labels, LossNoise, Mask, Noise, Side, chance, noise, own_noise
-from solvers.costs.host_flows import class_rates, flows_of, rate_evidence
+from solvers.costs.host_flows import Flow, best_rates, rate_evidence
 
 WORSE, BETTER, CHANGED = "worse", "better", "changed"
 UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
@@ -335,29 +334,32 @@ def pair_rates(
     return findings, int(np.triu(measured, 1).sum()), lost
 
 
-def host_rates(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[NetworkChange], int, int]:
-    """Return changes of hosts' own rates, by flows with a few partners, how many rates were compared, each way by
-    itself, and how many only the old file has.
+def host_rates(
+    aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresholds
+) -> tuple[list[NetworkChange], int, int]:
+    """Return changes of hosts' own rates, how many rates were compared, each way by itself, and how many only the old
+    file has.
 
-    A change exceeds what flows that were repeated differ by. A host whose partners were all slower has at least its
-    rate, so that it did not get slower. Where all hosts changed alike that is one change of the network.
+    Flows of a host with hosts of its innermost group count: others share links with whoever crosses these at the same
+    time. A host changed where it, and not its partner, was the limit of the slower flow, by more than flows that were
+    repeated differ. Where all hosts changed alike that is one change of the network.
+
+    :param groupings: of the old file's round trips, from the innermost out.
     """
-    sides = [_evidence(side) for side in (aligned.old, aligned.new)]
-    if sides[0] is None:
-        return [], 0, 0
-    if sides[1] is None:
-        return [], 0, int(np.isfinite(sides[0].rates).sum())
-    (old, old_masked, old_gap), (new, new_masked, new_gap) = sides[0], sides[1]
+    near = _near(aligned, groupings)
+    sides = [_evidence(side, aligned.names, near) for side in (aligned.old, aligned.new)]
+    (old, old_shown, old_gap), (new, new_shown, new_gap) = sides
     both = np.isfinite(old) & np.isfinite(new) & (np.maximum(old, new) > 0)
     lost = int((np.isfinite(old) & ~np.isfinite(new)).sum())
     least = max(1 + limits.share, old_gap, new_gap)
     findings: list[NetworkChange] = []
-    for verdict, slower, faster, masked in ((WORSE, new, old, new_masked), (BETTER, old, new, old_masked)):
-        changed = both & (faster > least * slower) & ~masked
+    for verdict, slower, faster, shown in ((WORSE, new, old, new_shown), (BETTER, old, new, old_shown)):
+        changed = both & (faster > least * slower)
         if changed[both].all() and changed.any():
             was, now = (float(np.median(rates[both])) for rates in (old, new))
             findings.append(_rate_change("network", aligned.names, "", verdict, was, now))
             continue
+        changed &= shown
         for host in np.flatnonzero(changed.any(axis=0)).tolist():
             ways = np.flatnonzero(changed[:, host])
             way = min(ways.tolist(), key=lambda way, host=host: slower[way, host] / faster[way, host])  # type: ignore[misc]
@@ -367,22 +369,37 @@ def host_rates(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
     return findings, int(both.sum()), lost
 
 
-class _HostRates(NamedTuple):
-    """Rates of hosts, out and in, Gbit/s, and who has at least so much, shape (2, N) each; ``gap``: as of evidence."""
+def _near(aligned: Aligned, groupings: Sequence[Labels]) -> Mask:
+    """Return which hosts are in one innermost group by round trips, and by either file's shared links, shape (N, N)."""
+    labels = list(groupings[:1])
+    for side in (aligned.old, aligned.new):
+        for tier in side.network.shared_links[:1]:
+            group_of = {name: k for k, row in enumerate(tier.groups) for name in row.members}
+            labels.append(np.array([group_of.get(name, -1) for name in aligned.names], dtype=np.intp))
+    near = np.ones((len(aligned.names),) * 2, dtype=bool)
+    for label in labels:
+        near &= label[:, None] == label
+    return near
 
-    rates: Matrix
-    masked: Mask
-    gap: float
 
-
-def _evidence(side: Side) -> _HostRates | None:
-    flows, hosts = flows_of(side.network), len(side.network.hosts)
-    rates = class_rates(flows, hosts) if flows else None
-    if rates is None:
-        return None
-    evidence = rate_evidence(flows, hosts)
-    measured = np.where(np.isfinite(evidence.best_gbps), np.array(rates), np.nan)
-    return _HostRates(measured[:, side.at], evidence.masked[:, side.at], evidence.gap)
+def _evidence(side: Side, names: Sequence[str], near: Mask) -> tuple[Matrix, Mask, float]:
+    """Return what hosts send and receive at best near by, and whether they were the limit there, shape (2, N) each, and
+    the ratio above which rates differ: the other end was faster with another host."""
+    index = {name: k for k, name in enumerate(names)}
+    flows = [
+        Flow(index[row.source], index[row.target], row.gbps, row.both_ways)
+        for row in side.network.host_flows
+        if row.source in index and row.target in index
+    ]
+    of_all = rate_evidence(flows, len(names))
+    near_flows = [flow for flow in flows if near[flow.source, flow.target]]
+    best = np.array(best_rates(near_flows, len(names)))
+    shown = np.zeros_like(best, dtype=bool)
+    for flow in near_flows:
+        reach = flow.gbps * of_all.gap
+        for way, host, other in ((0, flow.source, flow.target), (1, flow.target, flow.source)):
+            shown[way, host] |= bool(best[way, host] <= reach < of_all.best_gbps[1 - way, other])
+    return best, shown, of_all.gap
 
 
 def _rate_change(where: str, hosts: tuple[str, ...], way: str, verdict: str, old: float, new: float) -> NetworkChange:

@@ -16,7 +16,7 @@ from plink.errors import UsageError, no_choice
 from plink.model.mesh import Mesh, Traffic
 from plink.model.schedule import Schedule
 from solvers.costs.patterns import Edges, Pattern, pattern_of, ring_pattern
-from solvers.schedules.catalogue import ALGORITHMS, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
 _MAX_AXES_PERMUTED = 4
 
@@ -32,10 +32,18 @@ def group_sizes(mesh: Mesh, traffic: Traffic, hops: npt.NDArray[np.intp] | None 
     return (sizes if len(sizes) == 1 or hops is None else sizes[hops])[None, :]
 
 
-def schedule_of(traffic: Traffic, ranks: int) -> Schedule:
+def slots_in(blocks_of_group: Edges) -> int:
+    """Return how many ranks of a group each block has, shape (ranks of the group,); 1 where that differs."""
+    slots = np.unique(np.unique(blocks_of_group, return_counts=True)[1])
+    return int(slots[0]) if len(slots) == 1 else 1
+
+
+def schedule_of(traffic: Traffic, ranks: int, slots: int = 1) -> Schedule:
     """Return the schedule of one group of so many ranks, two or more.
 
     A transfer moves its share of the chunks times :func:`group_sizes`; in a ``ring`` a chunk is a whole vector.
+
+    :param slots: ranks of each host.
 
     :raises UsageError: for an algorithm that is none, or does not fit the number of ranks.
     """
@@ -47,21 +55,21 @@ def schedule_of(traffic: Traffic, ranks: int) -> Schedule:
         target = np.concatenate([low + 1, low])
         return Schedule("p2p", "all-gather", ranks, 1, zeros, ends, target, zeros, ones, copies)
     if traffic.kind == "all-reduce":
-        return schedule_for(traffic.algorithm, ranks)
+        return schedule_for(traffic.algorithm, ranks, Options(slots=slots))
     if traffic.kind == "all-to-all":  # of the same transfers as a reduce-scatter in one round
         return schedule_for("flat", ranks, collective="reduce-scatter")
     collective = "reduce-scatter" if traffic.kind == "reduce-scatter" else "all-gather"
     return schedule_for("ring", ranks, collective=collective)
 
 
-def _group_pattern(traffic: Traffic, ranks: int) -> Pattern:
+def _group_pattern(traffic: Traffic, ranks: int, slots: int) -> Pattern:
     if traffic.kind in ("reduce-scatter", "all-gather", "ring"):
         repeat = np.array([ranks - 1.0])
         pattern = replace(ring_pattern(ranks), repeat=repeat, reduce_repeat=repeat)
         return replace(pattern, share=np.ones(ranks)) if traffic.kind == "ring" else pattern
     if traffic.kind == "all-reduce" and traffic.algorithm in ("ring", "nccl-ring", "openmpi-ring"):
         return ring_pattern(ranks)
-    return pattern_of(schedule_of(traffic, ranks))
+    return pattern_of(schedule_of(traffic, ranks, slots))
 
 
 def traffic_pattern(mesh: Mesh, traffic: Traffic, blocks: int) -> Pattern:
@@ -74,7 +82,7 @@ def traffic_pattern(mesh: Mesh, traffic: Traffic, blocks: int) -> Pattern:
     nothing = np.zeros(0, dtype=np.intp)
     if groups.shape[1] < 2 or (groups == groups[:, :1]).all():
         return Pattern(blocks, nothing, nothing, nothing, np.zeros(0), np.zeros(0), np.zeros(0))
-    pattern = _group_pattern(traffic, groups.shape[1])
+    pattern = _group_pattern(traffic, groups.shape[1], slots_in(groups[0]))
     source, target = groups[:, pattern.source], groups[:, pattern.target]
     hops = np.minimum(pattern.source, pattern.target)
     moved = np.broadcast_to(pattern.share[None, :] * group_sizes(mesh, traffic, hops), source.shape)

@@ -7,7 +7,7 @@ import numpy as np
 from plink.model.mesh import Mesh, Traffic
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.fabric import Vector
-from solvers.costs.mesh_patterns import group_sizes, schedule_of
+from solvers.costs.mesh_patterns import group_sizes, schedule_of, slots_in
 from solvers.simulation.collective import PreparedCollective
 
 
@@ -29,11 +29,11 @@ class PreparedTraffic(PreparedCollective):
         """
         groups = mesh.groups(traffic.axes)
         number, ranks = groups.shape
-        single = schedule_of(traffic, ranks)
+        block_of = groups // (mesh.ranks // blocks)
+        single = schedule_of(traffic, ranks, slots_in(block_of[0]))
         sizes = group_sizes(mesh, traffic, np.minimum(single.source, single.target).astype(np.intp))
         share = single.count * ((ranks if traffic.kind == "ring" else 1) / single.chunks)
         moved = np.broadcast_to(share[None, :] * sizes, (number, len(single)))
-        block_of = groups // (mesh.ranks // blocks)
         different, which = np.unique(block_of, axis=0, return_inverse=True)
         together = np.zeros((len(different), len(single)))
         np.add.at(together, which.ravel(), moved)

@@ -139,6 +139,10 @@ def test_a_way_that_is_down_at_first_has_lost_probes(monkeypatch: pytest.MonkeyP
     result = measured(monkeypatch, link)
     assert result["received"] == result["reflected"] == COUNT
     assert result["sent"] - COUNT == pytest.approx(max(0.0, down_s - 0.5) / 0.05, abs=2)
+    back = Link(50e-6, lambda is_back, _: is_back and back.now_s < 1000 + down_s, lambda *_: 0.0)
+    result = measured(monkeypatch, back)
+    assert result["sent"] == result["reflected"]  # only answers were lost
+    assert result["sent"] - result["received"] == pytest.approx(max(0.0, down_s - 0.5) / 0.05, abs=2)
 
 
 @pytest.mark.parametrize("back", [False, True])

@@ -5,6 +5,8 @@ v2.30.3 on (plugins/tuner/example/README.md), RCCL's own tuner from RCCL 2.28.3 
 same, and Meta's NCCLX (meta/tuner/README.md of meta-pytorch/torchcomms).
 """
 
+import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +28,8 @@ _TIMED_FROM_BYTES = 1 << 16  # where these were timed
 # By the lines of a fit: NCCL goes through its protocols in this order, and not on all links through the second.
 _PROTOCOLS = {1: ("simple",), 2: ("ll", "simple"), 3: ("ll", "ll128", "simple")}
 _ALL_SIZES = (1 << 32) - 1  # the largest that NCCL's documentation has
-_SHARES = (1, 1.02, 1.2, 1.5, 1.999)  # of a row's first size, judged: a tree's segments make its times jump
+_SHARES = (1, 1.02, 2)  # of a row's first size, judged: a tree's segments make its times jump
+_SMOOTH_FROM_BYTES = 1 << 26  # by a percent or less
 _TREE_CHANNELS = 2  # NCCL's second tree is that of the second half of the channels; its example plugin takes one
 
 
@@ -63,27 +66,24 @@ def tuner_rows(network: Network, order: RankOrder | None = None) -> tuple[TunerR
     first = _TIMED_FROM_BYTES if pieces.keys() >= _ALGORITHMS.keys() else _FROM_BYTES
     sizes = [1 << k for k in range(first.bit_length() - 1, _TO_BYTES.bit_length())]
 
+    fabrics = {algo: fabric_of_algorithm(network, fabric, algo) for algo in _ALGORITHMS}
+    options = options_of({}, list(_ALGORITHMS), ranks=ranks)
+
+    @functools.cache
     def ring_over_tree(size: float) -> float:
         """Return how many times as long the ring takes."""
-        ring, tree = (
-            cost_by_model(
-                algo,
-                len(ranks),
-                options_of({}, [algo], ranks=ranks),
-                fabric_of_algorithm(network, fabric, algo),
-                size,
-                model,
-            )(ranks)
-            for algo in _ALGORITHMS
-        )
-        return ring / tree
+        costs = (cost_by_model(algo, len(ranks), options, fabrics[algo], size, model)(ranks) for algo in _ALGORITHMS)
+        return next(costs) / next(costs)
 
     rows: list[TunerRow] = []
     for k, size in enumerate(sizes):
         end = sizes[k + 1] - 1 if k + 1 < len(sizes) else _ALL_SIZES
-        ratios = [ring_over_tree(share * size) for share in _SHARES]
-        fast = "tree" if ratios[0] > 1 else "ring"
-        gain = min(ratio if fast == "tree" else 1 / ratio for ratio in ratios)
+        fast, gain = ("tree" if ring_over_tree(size) > 1 else "ring"), math.inf
+        for share in _SHARES if size < _SMOOTH_FROM_BYTES else _SHARES[::2]:
+            ratio = ring_over_tree(share * size)
+            gain = min(gain, ratio if fast == "tree" else 1 / ratio)
+            if gain < _MIN_GAIN:
+                break
         own = {_ALGORITHMS[name] for _, name in parts_of("nccl", size, fabric)}
         if gain < _MIN_GAIN or (fabric.nccl_tree_up_to_bytes is not None and own == {fast}):
             continue

@@ -303,8 +303,10 @@ def _options_for(job: _Job) -> Options:
         fabric = fabric_of_algorithm(network, fabric_from(network), HUBS)
         return Options(tree=tier_tree(fabric, order_from(network, job.order)))
     if backend not in BCUBE_ALGORITHMS:
-        slots = {host.slots for host in job.hosts if host.slots}
-        return Options(slots=slots.pop() if len(slots) == 1 else 1)
+        slots = sorted({host.slots for host in job.hosts if host.slots})
+        if backend == "nccl-tree" and len(slots) > 1:
+            say(f"hosts have {slots[0]} to {slots[-1]} slots: nccl-tree is trees of ranks, not of hosts")
+        return Options(slots=slots[0] if len(slots) == 1 else 1)
     # Each channel has a rail of its own: rings on all rails are one ring.
     fitting = Options(base=ranks if backend == "multi-ring" else _fitting_base(ranks))
     with contextlib.suppress(NoAnswer):  # it runs without a measured network

@@ -33,7 +33,10 @@ _CHANNEL = re.compile(r"Channel (\d+)/\d+ : *((?: *\d+)+)$")
 _TREES = re.compile(r"Trees((?: \[\d+\] \S+)+)")
 _TREE = re.compile(r"\[(\d+)\] ([-\d/]+)->(\d+)->(-?\d+)(?=\s|$)")
 _CUT_FROM = 1000  # characters: NCCL's lines have 1,023 at most, and the last number of such a one may lack digits
-_PROGRAM_TEXT = re.compile(r"(?:^|\s)[^\s\[<(\d]\S*\s")  # before NCCL's own host, and no prefix or time
+# What launchers and NCCL print before the host; anything else there is the program's.
+_PREFIX = re.compile(
+    r"\[[^\]]*\]\S*|<\w+>:?|\S+:(?=\s)|\d{4}-\d\d-\d\dT?|\b[A-Z][a-z]{2} [ \d]\d\b|\d\d:\d\d:\d\d[.,]?\d*Z?"
+)
 _NET = re.compile(r"NET/(\w+) : Using(?P<devices>(?: \[\d+\]\S+)*)")
 _CHOICE = re.compile(
     r"(?:(?P<func>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
@@ -64,7 +67,8 @@ class NcclLog:
 
     def take(self, rank: int, line: str) -> bool:
         """Read a line of a rank. Returns whether it is one of NCCL's information."""
-        match = _LINE.search(_COLOUR.sub("", line).rstrip())
+        line = _COLOUR.sub("", line).rstrip()
+        match = _LINE.search(line)
         if match is None:
             return False
         text, pending = match["text"], self._pending[rank, match["thread"]]
@@ -83,7 +87,8 @@ class NcclLog:
             self._networks[rank] = f"{net[1]}{net['devices']}"
         elif choice := _CHOICE.match(text):
             self._choose(choice)
-        return " NCCL INFO " in line and _PROGRAM_TEXT.search(line[: match.start()]) is None
+        words = _PREFIX.sub(" ", line[: match.start()]).split()
+        return " NCCL INFO " in line and len(words) < 2  # the host's name
 
     def _complete(self, rank: int, thread: str, made: re.Match[str]) -> None:
         """Give what a thread has printed to the communicator that is complete with this line."""
@@ -128,8 +133,15 @@ class NcclLog:
             communicators=tuple(communicators),
             choices=tuple(
                 sorted(
-                    self._choices, key=lambda each: (each.collective, each.size_bytes, each.algorithm, each.protocol)
-                )
+                    self._choices,
+                    key=lambda each: (
+                        each.collective,
+                        each.size_bytes,
+                        each.algorithm,
+                        each.protocol,
+                        each.channels or 0,
+                    ),
+                ),
             ),
             networks=networks,
             problems=tuple(dict.fromkeys(problems)),

@@ -38,7 +38,7 @@ from solvers.ordering.problem import expand_slots
 from solvers.planning import AllReduce, random_groups_median, schedule_of, two_level_cost, weights_by
 from solvers.schedules.catalogue import HUBS, Options, schedule_for
 from solvers.schedules.hierarchical import CHUNKS_PER_RANK, masters_by_links
-from solvers.schedules.masters import equal_chunks
+from solvers.schedules.masters import Weights, equal_chunks
 from solvers.simulation.cost import cost_by_model, transfers_of
 
 _log = logging.getLogger("plink.plan")
@@ -129,13 +129,9 @@ def _two_level(
             ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(network.hosts)))
             order = structs.replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
         groups = [np.flatnonzero(np.isin(ranks, group)).tolist() for group in groups_of_hosts]
-    tree = links_of("2lha", fabric, ranks)
-    by_links = tree is not None and masters_by_links(groups, tree) is not None
-    by = request.weights or ("least-time" if by_links else "sizes")
-    weights = weights_by(by, fabric, ranks, groups)
-    chunks = request.chunks or len(ranks) * (1 if by == "sizes" else CHUNKS_PER_RANK)
-    local, global_group = masters = equal_chunks(groups, chunks, weights)
     all_reduce = AllReduce(fabric, ranks, request.size_bytes, model)
+    by, weights, chunks, masters = _masters(groups, request, all_reduce)
+    local, global_group = masters
     cost = two_level_cost(groups, masters, all_reduce)
     random_chunks = min(chunks, len(ranks) * CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
     is_slow = model == SIMULATED or (model == CONTENTION and fabric.measured)
@@ -148,10 +144,10 @@ def _two_level(
     if groups_of_hosts is None:
         _log.info("groups as %s has them", request.order_source)
     own_groups = rank_groups(fabric, ranks)
-    if request.groups is not None and model != "latency" and set(map(tuple, groups)) != set(map(tuple, own_groups)):
-        options = Options(groups=own_groups, tree=tree)
-        cost_of = cost_by_model("2lha", len(ranks), options, fabric, request.size_bytes, model)
-        baseline |= _available_costs({"network_groups": lambda: cost_of(ranks)})
+    is_other = request.groups is not None and set(map(tuple, groups)) != set(map(tuple, own_groups))
+    if is_other and model != "latency" and len(np.unique(fabric.group_of[ranks])) > 1:
+        own_masters = _masters(own_groups, request, all_reduce)[3]
+        baseline |= _available_costs({"network_groups": lambda: two_level_cost(own_groups, own_masters, all_reduce)})
         if baseline.get("network_groups", math.inf) * _NOTABLE < cost:
             _log.warning(
                 "the groups of %s take %s, those of the network's own links %s (without --groups and %s)",
@@ -172,6 +168,19 @@ def _two_level(
         ),
         network=network.fingerprint(),
     )  # fmt: skip
+
+
+def _masters(
+    groups: list[list[int]], request: PlanRequest, all_reduce: AllReduce
+) -> tuple[str, Weights, int, tuple[Indices, Indices]]:
+    """Return by what masters of groups are weighted, the weights, how many chunks there are, and the masters."""
+    fabric, ranks = all_reduce.fabric, all_reduce.order
+    tree = links_of("2lha", fabric, ranks)
+    by_links = tree is not None and masters_by_links(groups, tree) is not None
+    by = request.weights or ("least-time" if by_links else "sizes")
+    weights = weights_by(by, fabric, ranks, groups)
+    chunks = request.chunks or len(ranks) * (1 if by == "sizes" else CHUNKS_PER_RANK)
+    return by, weights, chunks, equal_chunks(groups, chunks, weights)
 
 
 def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest, ranks: Ranks) -> list[list[int]]:

@@ -44,8 +44,10 @@ def run_lines(run: Run) -> Iterator[str]:
             yield f"  rank {rank.get('rank')}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}"
     failure = run.document.get("failure")
     if isinstance(failure, dict):
-        yield f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail; its last lines:"
-        yield from (f"  {line}" for line in _list(failure.get("last_lines"))[-_LAST_LINES:])
+        lines = [f"  {line}" for line in _list(failure.get("last_lines"))[-_LAST_LINES:]]
+        first = f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail"
+        yield str(failure.get("cause") or first)
+        yield from (["its last lines:", *lines] if lines else [])
     yield f"logs: {run.document.get('logs')}"
 
 

@@ -127,9 +127,18 @@ def test_names_that_come_again_are_other_communicators() -> None:
 
 def test_what_a_program_prints_before_a_line_of_nccls_is_shown() -> None:
     line = "n0:40:50 [0] NCCL INFO Ring 00 : 1 -> 0 -> 1"
-    prefixes = ("", "[1,3]<stdout>:", "[2026-11-29 01:02:03] ", "2026-11-29 01:02:03 ", "\x1b[32m")
+    prefixes = (
+        "",
+        "[1,3]<stdout>:",
+        "[2026-11-29 01:02:03] ",
+        "2026-11-29 01:02:03 ",
+        "\x1b[32m",
+        "Nov 29 01:02:03 ",
+        "n0: ",
+    )
     assert all(NcclLog().take(0, prefix + line) for prefix in prefixes)
-    assert not NcclLog().take(0, "step 3: loss 0.41 " + line)
+    for text in ("step 3: loss 0.41 ", "\x1b[32mstep 3 ", "100%|####| 3/3 [00:01<00:00] "):
+        assert not NcclLog().take(0, text + line)
 
 
 def test_communicators_may_choose_differently() -> None:

@@ -117,3 +117,29 @@ def test_rates_alone_or_missing_pairs_alone_are_something_to_compare() -> None:
     assert [finding.what for finding in result.findings] == ["unmeasured"]
     with pytest.raises(NoAnswer, match="no measured pair in common; 3 pairs' bandwidths were measured before"):
         compare(named("abc", none, rates), named("abc", none), LIMITS)
+
+
+def test_rates_of_hosts_are_among_the_findings() -> None:
+    """Beside what pairs of the host say, but for the same verdict."""
+
+    def rates(host: float, pairs: float) -> Network:
+        rows = [
+            {"from": a, "to": b, "gbps": host if "c" in (a, b) else 10.0, "both_ways": False}
+            for a in "abcd"
+            for b in "abcd"
+            if a != b
+        ]
+        gbps = np.full((4, 4), 10.0)
+        gbps[2] = gbps[:, 2] = pairs
+        return named("abcd", None, gbps, host_flows=rows)
+
+    for was, now, verdicts in (
+        (rates(10.0, 10.0), rates(1.0, 10.0), ["worse"]),
+        (rates(10.0, 10.0), rates(1.0, 5.0), ["worse"]),
+        (rates(10.0, 10.0), rates(1.0, 20.0), ["better", "worse"]),
+    ):
+        result = compare(was, now, ChangeThresholds())
+        named_c = [item for item in result.findings if item.hosts == ("c",)]
+        assert sorted(item.verdict for item in named_c) == verdicts
+        assert result.compared.host_rates == 8
+        assert result.ok == ("worse" not in verdicts)

@@ -9,9 +9,10 @@ import pytest
 from plink.errors import InputError
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
+from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
 from solvers.changes.differences import ChangeThresholds, capacities, host_rates, pair_rates
-from solvers.changes.noise import align
+from solvers.changes.noise import Labels, align
 from tests.solvers.changes.files import named
 
 HOSTS = "abcdefgh"
@@ -241,8 +242,10 @@ def flows(n: int = 6, gbps: float = 10.0, noise: float = 0.0, **but: float) -> N
     return named(HOSTS[:n], None, host_flows=rows)
 
 
-def changed_hosts(old: Network, new: Network) -> list[tuple[str, str, tuple[str, ...], str]]:
-    changes, _, _ = host_rates(align(old, new), ChangeThresholds())
+def changed_hosts(
+    old: Network, new: Network, groups: list[Labels] | None = None
+) -> list[tuple[str, str, tuple[str, ...], str]]:
+    changes, _, _ = host_rates(align(old, new), groups or [], ChangeThresholds())
     return [(item.verdict, item.where, item.hosts, item.way or "") for item in changes]
 
 
@@ -253,12 +256,45 @@ def test_hosts_own_rates_are_compared() -> None:
     assert changed_hosts(flows(), flows(out2=1.0)) == [("worse", "host", ("c",), "out")]
     assert changed_hosts(flows(), flows(h2=9.0)) == []
     assert changed_hosts(flows(), flows(gbps=5.0)) == [("worse", "network", tuple("abcdef"), "")]
-    (item,) = host_rates(align(flows(), flows(h2=2.0)), ChangeThresholds())[0]
+    (item,) = host_rates(align(flows(), flows(h2=2.0)), [], ChangeThresholds())[0]
     assert (item.old, item.new, item.severity) == (10.0, 2.0, Severity.ERROR)
 
 
 def test_hosts_rates_differ_by_more_than_repeated_flows_do() -> None:
-    assert changed_hosts(flows(noise=0.6), flows(noise=0.6, h2=7.0)) == []
+    assert changed_hosts(flows(), flows(h2=6.5)) == [("worse", "host", ("c",), "")]
+    for sides in ((0.4, 0.4), (0.4, 0.0), (0.0, 0.4)):
+        assert changed_hosts(flows(noise=sides[0]), flows(noise=sides[1], h2=6.5)) == []
+
+
+def test_flows_over_shared_links_are_no_rates_of_hosts() -> None:
+    """In racks of three a host may have had its rack's other hosts as partners before, and another rack's now."""
+    rack = np.array([0, 0, 0, 1, 1, 1])
+
+    def between(pairs: list[tuple[int, int]]) -> Network:
+        rows = [
+            {"from": HOSTS[a], "to": HOSTS[b], "gbps": 10.0 if rack[a] == rack[b] else 3.0, "both_ways": False}
+            for pair in pairs
+            for a, b in (pair, pair[::-1])
+        ]
+        return named(HOSTS[:6], None, host_flows=rows)
+
+    old, new = between([(0, 1), (1, 2), (3, 4), (4, 5)]), between([(0, 1), (2, 3), (4, 5), (3, 5)])
+    assert changed_hosts(old, new, [rack]) == changed_hosts(new, old, [rack]) == []
+    assert changed_hosts(old, new) != []
+
+
+def test_rates_are_those_of_the_hosts_that_both_files_have() -> None:
+    """Whatever their order; a host that left took a fast partner along, and no rate of another host."""
+    new = flows(h2=5.0)
+    turned = Network(Hosts(new.hosts.members[::-1]), new.latency_us, None, new.details, "another file")
+    assert changed_hosts(flows(), turned) == [("worse", "host", ("c",), "")]
+    rows = [
+        {"from": a, "to": b, "gbps": rate, "both_ways": False}
+        for pair, rate in (("ab", 10.0), ("cd", 25.0), ("ac", 10.0), ("bd", 10.0))
+        for a, b in (pair, pair[::-1])
+    ]
+    left = named("abc", None, host_flows=[row for row in rows if "d" not in (row["from"], row["to"])])
+    assert changed_hosts(named("abcd", None, host_flows=rows), left) == []
 
 
 def test_a_host_whose_partners_got_slower_did_not() -> None:
@@ -269,5 +305,5 @@ def test_a_host_whose_partners_got_slower_did_not() -> None:
 
 def test_rates_of_hosts_that_one_file_has_are_counted_only() -> None:
     without = named(HOSTS[:6], None)
-    assert host_rates(align(flows(), without), ChangeThresholds()) == ([], 0, 12)
-    assert host_rates(align(without, flows()), ChangeThresholds()) == ([], 0, 0)
+    assert host_rates(align(flows(), without), [], ChangeThresholds()) == ([], 0, 12)
+    assert host_rates(align(without, flows()), [], ChangeThresholds()) == ([], 0, 0)
