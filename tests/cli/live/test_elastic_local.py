@@ -226,10 +226,11 @@ RESIZED = re.compile(
 
 
 def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: Path) -> None:
-    """Where there is no live view."""
+    """Where there is no live view. A name that cannot be a host's is refused, and the job goes on."""
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
     try:
         until(lambda: status(tmp_path), 60, "work")
+        assert "'my host' cannot be a host name" in refusal(typed("elastic", "add", "last", "my host", cwd=tmp_path))
         added = typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path)
         assert added.returncode == 0
         request, joined = added.stderr.splitlines()
