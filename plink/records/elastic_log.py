@@ -68,7 +68,7 @@ class StageChange(Entry):
 
 @dataclass(frozen=True)
 class Iteration(Entry):
-    """An iteration ended after ``seconds``; all workers have reached ``clock``. ``work``: seconds that a host's workers
+    """An iteration ended after ``seconds``; ``workers`` did its last ``clock``. ``work``: seconds that a host's workers
     computed and waited for others, and their steps, by host. ``moved``: the share of the work that workers did for
     others; ``help``: by host which share of its work workers of which hosts did for it."""
 
