@@ -154,10 +154,10 @@ def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folde
 
 
 def test_summary_lists_help(tmp_path: Path) -> None:
-    """In one of two iterations that count; another one was rolled back."""
-    work = {"a": (1.0, 0.0, 1), "b": (1.0, 0.0, 1)}
+    """In one of two iterations that count; another one was rolled back. The rule that the run had is no hint."""
+    work = {"a": (1.0, 0.0, 1), "b": (2.0, 0.0, 1)}
     log = ElasticLog(tmp_path / "log")
-    log.add(ControllerEvent(0.0, "started", "", "bsp", "slots"))
+    log.add(ControllerEvent(0.0, "started", "", "bsp", "slots", rebalance=True))
     log.add(Iteration(1.0, 0, 1.0, 1, 2, 1, None, work, 0.1, {"b": {"a": 0.2}}))
     log.add(Iteration(2.0, 1, 1.0, 1, 2, 2, None, work, 0.5, {"a": {"b": 0.9}}))
     log.add(RollBackLogEntry(2.5, 1, 1, 1))
@@ -165,7 +165,10 @@ def test_summary_lists_help(tmp_path: Path) -> None:
     log.close()
     document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
     assert (document["moved"], document["help"]) == (0.05, {"b": {"a": 0.1}})
-    assert "helpers did 5.0% of the work: 10.0% of b's by a" in typed("elastic", "summary", "log", cwd=tmp_path).stdout
+    assert (document["rebalance"], document["hint"]) == (True, None)
+    printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
+    assert "helpers did 5.0% of the work: 10.0% of b's by a" in printed
+    assert "rule bsp --rebalance: workers waited" in printed
 
 
 def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:

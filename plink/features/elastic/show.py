@@ -25,6 +25,7 @@ from plink.model.elastic.summary import (
 from plink.model.units import format_bytes, format_duration, format_time
 from plink.records.elastic_history import help_sentence, work_sentence, work_shares
 from plink.terminal.screen import print_lines, say, say_error, show_table
+from runners.elastic.rule_replay import rule_in_use
 
 
 def format_cost(cost: CurrentCost | TotalCost) -> str:
@@ -143,8 +144,7 @@ def _sentences(document: ElasticSummary) -> list[str]:
         lines.append(f"objective: {document.objective:.6g}")
     lines += [f"stage {row.stage}: {row.iterations} iterations, median {row.median_s:.4g} s" for row in document.stages]
     if document.waited is not None:
-        rule = document.rule or "not known"
-        rule += " --shares speed" if document.shares == "speed" else ""
+        rule = rule_in_use(document.rule or "not known", document.shares, rebalance=document.rebalance)
         lines.append(f"rule {rule}: workers waited {document.waited:.0%} of their time")
     if document.updates is not None:
         lines.append(updates_sentence(document.updates))

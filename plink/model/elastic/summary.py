@@ -117,6 +117,8 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     """The consistency rule; null where the log does not tell."""
     shares: str | None
     """How the data was divided: slots or speed; null where the log does not tell."""
+    rebalance: bool
+    """Whether workers were to help each other (--rebalance); false, too, where the log does not tell."""
     waited: NonNegative | None
     """Share of the workers' time that they waited for others; null where nothing was measured."""
     updates: UpdatesSummary | None
