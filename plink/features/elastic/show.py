@@ -59,10 +59,10 @@ def status_lines(status: ElasticStatus) -> list[str]:
     """Return lines of text on the job's status."""
     if status.stage is None:
         return ["hosts get ready"]
-    seconds = "" if status.iteration_s is None else f", {format_time(status.iteration_s)} each"
+    seconds = "" if status.iteration_s is None else f", the last took {format_time(status.iteration_s)}"
     objective = "" if status.objective is None else f", objective {status.objective:.6g}"
     lines = [
-        f"stage {status.stage}, {max(0, status.iteration)} iterations{seconds}{objective}",
+        f"stage {status.stage}, {status.iteration + 1} iterations{seconds}{objective}",
         f"clock {status.begun}; safe up to clock {status.consistent}"
         + ("" if status.checkpoint is None else f", on disk up to clock {status.checkpoint}"),
     ]
@@ -267,9 +267,9 @@ class Screen(logging.Handler):
         """What it came to."""
         if not result.exit_code:
             objective = "" if result.objective is None else f", objective {result.objective:.6g}"
-            each = "" if result.iteration_s is None else f", {format_time(result.iteration_s)} each"
+            median = "" if result.iteration_s is None else f", median {format_time(result.iteration_s)}"
             reason = f": {result.why}" if result.why else ""
-            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{each}{objective}{reason}")
+            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{median}{objective}{reason}")
         say(f"`plink elastic plot {result.id}` draws what happened")
 
 
@@ -277,11 +277,9 @@ def view(status: ElasticStatus, events: list[str]) -> Group | Text:
     """Stage, hosts by role, iteration, objective, cost, notices and bytes, as a rich table."""
     if status.stage is None:
         return Text("hosts get ready")
-    seconds = "" if status.iteration_s is None else f"  {format_time(status.iteration_s)} an iteration"
+    seconds = "" if status.iteration_s is None else f"  last iteration {format_time(status.iteration_s)}"
     objective = "" if status.objective is None else f"  objective {status.objective:.6g}"
-    title = Text(
-        f"stage {status.stage}  iteration {max(0, status.iteration + 1)}  clock {status.begun}{seconds}{objective}"
-    )
+    title = Text(f"stage {status.stage}  iteration {status.iteration + 1}  clock {status.begun}{seconds}{objective}")
     if cost := cost_so_far(status):
         title.append(f"  cost {cost}")
     work = status.work

@@ -285,7 +285,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[32mshard 2\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     lines = [line.strip() for line in re.split(r"[\r\n]+", plain)]
-    title = re.compile(r"stage 1  iteration \d+  clock \d+  .+ an iteration  objective .+")
+    title = re.compile(r"stage 1  iteration \d+  clock \d+  last iteration .+  objective .+")
     assert any(map(title.fullmatch, lines))
     assert [line for line in lines if re.fullmatch(r"local-0 +reliable +\d+ +2 .+B .+B", line)]
     status_lines = [line for line in lines if " at clock " in line]
