@@ -257,7 +257,9 @@ def test_summary_has_what_was_rented(tmp_path: Path) -> None:
         "cost": document["spot"]["cost"],
         "held": document["spot"]["held"],
     }
-    assert document["spot"]["cost"]["per_iteration"] > 0
+    cost = document["spot"]["cost"]
+    assert cost["per_iteration"] > 0
+    assert document["cost"] == {key: cost[key] for key in ("total", "per_iteration")} | {"without_price": []}
     schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
     assert list(Draft202012Validator(schema).iter_errors(document)) == []
     shown = typed("elastic", "summary", "abcd", cwd=tmp_path).stdout

@@ -66,7 +66,7 @@ def status_lines(status: ElasticStatus) -> list[str]:
         f"clock {status.begun}; safe up to clock {status.consistent}"
         + ("" if status.checkpoint is None else f", on disk up to clock {status.checkpoint}"),
     ]
-    if cost := cost_so_far(status):
+    if status.spot is UNSET and (cost := cost_so_far(status)):
         lines.append(f"cost so far: {cost}")
     work = status.work
     shares = work_shares(work)

@@ -136,7 +136,8 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     events: tuple[dict[str, Any], ...]
     """What happened, as the log has it (plink.elastic-log/1)."""
     cost: TotalCost
-    """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
+    """Money, in the currency of the prices; where anything was rented that of `spot`; null where no host has a price;
+    hosts that are not in it."""
     spot: SpotStatus | Unset = UNSET
     """What was rented for it and what that cost, as plink.spot-status/1 has it; missing where nothing ever was."""
 
