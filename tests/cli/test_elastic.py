@@ -92,6 +92,9 @@ def test_a_run_under_way(run_folder: Path) -> None:
     (run_folder / ".plink/runs/plain-1/run.json").unlink()
     done = typed("elastic", "summary", "last", cwd=run_folder)
     assert "2 iterations in 1,900.0 s; it still runs, or was cut off" in done.stdout
+    write(log.with_name("run.json"), {"schema": "plink.run/1", "started": "2026-01-01", "exit_code": 130})
+    interrupted = typed("elastic", "summary", "last", cwd=run_folder)
+    assert "2 iterations in 1,900.0 s; exit code 130\n" in interrupted.stdout
     drawn = typed("elastic", "plot", "last", cwd=run_folder)
     assert drawn.stderr == "plink: 2 iterations -> elastic.svg\n"
 

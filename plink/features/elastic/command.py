@@ -12,7 +12,7 @@ from plink.features.elastic.control import add_hosts, evict_hosts, status_of, wr
 from plink.features.elastic.picture import iterations
 from plink.features.elastic.request import ElasticRequest
 from plink.features.elastic.show import show_summary, status_lines
-from plink.features.elastic.summary import summary_of
+from plink.features.elastic.summary import recorded_end, summary_of
 from plink.features.launch.request import PROGRAM_FIRST, Arguments, JobRequest
 from plink.features.spot.rented import rented_or_unknown, show_rented
 from plink.features.spot.request import RENTAL_PANEL, SpotDriveRequest
@@ -195,8 +195,10 @@ def summary(run: RunOrLog, as_json: Json = False) -> None:
 
     Example: plink elastic summary last
     """
-    document = summary_of(history_from(run))
-    if (rented := rented_or_unknown(log_path(run).parent)) is not None:
+    document, log = summary_of(history_from(run)), log_path(run)
+    if document.end is None:
+        document = structs.replace(document, end=recorded_end(log))
+    if (rented := rented_or_unknown(log.parent)) is not None:
         rented_cost = TotalCost(total=rented.cost.total, per_iteration=rented.cost.per_iteration, without_price=())
         document = structs.replace(document, cost=rented_cost, spot=rented)
     print_result(document, as_json, lambda: show_summary(document))

@@ -2,11 +2,14 @@
 
 import statistics
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from plink.errors import InputError
 from plink.model.elastic import summary as m
+from plink.model.storage import read_document
 from plink.records.elastic_history import History, TimelineEvent
 from runners.elastic.log_followers import spent
 from runners.elastic.rule_replay import Division, hint, rule_in_use, step_seconds
@@ -42,6 +45,16 @@ def summary_of(history: History) -> m.ElasticSummary:
         events=tuple(_event(event) for event in history.events),
         cost=spent(history.members, len(iterations)),
     )
+
+
+def recorded_end(log: Path) -> m.RunEnd | None:
+    """Return the end that the record beside a log tells, as of a run that was interrupted; None where it tells none."""
+    try:
+        document = read_document(log.parent / "run.json")
+    except InputError:
+        return None
+    code, error = document.get("exit_code"), document.get("error")
+    return m.RunEnd(why=error if isinstance(error, str) else "", code=code) if isinstance(code, int) else None
 
 
 def _stages(history: History) -> tuple[m.StageSummary, ...]:

@@ -11,7 +11,7 @@ from plink.model.types import Count, NonNegative
 
 
 class RunEnd(Part, frozen=True, kw_only=True):
-    """How it ended; null while it runs, and where its log was cut off."""
+    """How it ended; null while it runs, and where neither its log nor its record tells."""
 
     why: str
     code: int
@@ -101,7 +101,7 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     seconds: NonNegative
     """Until when the log tells, from the run's beginning."""
     end: RunEnd | None
-    """How it ended; null while it runs, and where its log was cut off."""
+    """How it ended; null while it runs, and where neither its log nor its record tells."""
     iterations: Count
     """Iterations that count."""
     lost: Count
