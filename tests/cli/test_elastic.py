@@ -214,9 +214,10 @@ def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
         (("--rule", "ordered:9", "--rebalance"), "under this rule nobody waits"),
         (("--rule", "ordered:9", "--shares", "speed"), "choose one of them"),
         (("--rule", "elastic-bsp", "--shares", "speed"), "choose one of them"),
+        (("--max-hosts", "1"), "the job begins with 2 hosts"),
     ],
 )
-def test_invalid_rules_are_refused_in_one_line(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_invalid_options_are_refused_in_one_line(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").touch()
     done = typed("elastic", "run", "--runner", "local", *options, "app.py", cwd=tmp_path)
     assert done.returncode == 2
