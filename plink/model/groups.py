@@ -16,7 +16,7 @@ Names = Annotated[tuple[HostName, ...], Meta(min_length=1)]
 
 
 class RandomGroups(Part, frozen=True, kw_only=True):
-    """The same of as many balanced groups that were drawn without looking, mean of 100 drawings."""
+    """What is expected of as many balanced groups drawn without looking: the mean of all measured pairs."""
 
     cohesion_us: NonNegative | None
     """Mean round trip within random groups, in microseconds."""
@@ -74,7 +74,7 @@ class Groups(Document, frozen=True, kw_only=True, tag="plink.groups/1"):
     across_us: NonNegative | None = None
     """Mean measured round trip between hosts of different groups, in microseconds; null without such a pair."""
     random: RandomGroups = RandomGroups(cohesion_us=None, across_us=None)
-    """The same of as many balanced groups that were drawn without looking, mean of 100 drawings."""
+    """What is expected of as many balanced groups drawn without looking: the mean of all measured pairs."""
     agreement: Agreement = Agreement(ami=1.0, runs=1)
     """How far repeated clusterings of the same measurements agree."""
     tiers: tuple[GroupTier, ...] = ()

@@ -36,6 +36,7 @@ from plink.model.storage import (
     read_text,
     write_document,
 )
+from plink.model.types import MAX_QUANTITY
 
 _log = logging.getLogger("plink.network")
 _FIRST_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")  # as a person wants to see them
@@ -262,7 +263,7 @@ def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:
 
 
 def matrix_from_json(value: object, n: int, location: str) -> Matrix:
-    """Return an (n, n) matrix of non-negative numbers, null read as NaN.
+    """Return an (n, n) matrix of numbers from 0 to below :data:`MAX_QUANTITY`, null read as NaN.
 
     :raises InputError: naming the row or the entry that is wrong.
     """
@@ -281,7 +282,7 @@ def matrix_from_json(value: object, n: int, location: str) -> Matrix:
     except OverflowError:
         raise InputError(location, "holds a number too large to be a measurement") from None
     with np.errstate(invalid="ignore"):
-        wrong = np.argwhere((matrix < 0) | np.isinf(matrix))
+        wrong = np.argwhere((matrix < 0) | (matrix >= MAX_QUANTITY))
     if len(wrong):
         i, j = (int(k) for k in wrong[0])
         raise InputError(f"{location}[{i}][{j}]", f"{matrix[i, j]:g} cannot be a measurement")

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from plink.errors import InputError
 from plink.model.hostlist import check_name
+from plink.model.types import MAX_QUANTITY
 from plink.model.units import MeasurementUnit, parse_unit
 
 SMALLEST = (
@@ -92,7 +93,10 @@ def _value(text: str, unit: MeasurementUnit | None, place: str) -> tuple[str, fl
         file = place.rpartition(":")[0]
         reason = f"in which unit is {text[:20]}? write it into the header, like rtt_ms, or behind the name: {file}#ms"
         raise InputError(place, f"{reason} (us, ms, s, Mbit/s, Gbit/s)")
-    return unit.quantity, float(match[1]) * unit.factor
+    value = float(match[1]) * unit.factor
+    if not value < MAX_QUANTITY:
+        raise InputError(place, f"{text[:40]} cannot be a measurement")
+    return unit.quantity, value
 
 
 def _rows(text: str) -> tuple[list[_Row], MeasurementUnit | None]:

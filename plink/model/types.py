@@ -13,7 +13,8 @@ ByteCount = Annotated[int, Meta(ge=0, le=1 << 50)]
 Seconds = Annotated[float, Meta(ge=0, le=1e7)]
 Interval = Annotated[list[NonNegative], Meta(min_length=2, max_length=2)]
 # Far more than anything measured, and far less than where sums and products overflow.
-Quantity = Annotated[float, Meta(ge=0, lt=1e15)]
+MAX_QUANTITY = 1e15
+Quantity = Annotated[float, Meta(ge=0, lt=MAX_QUANTITY)]
 # Gbit/s of what carried anything: 1 kbit/s, as far as files are rounded. 0 is no rate to divide by; null says so.
 Rate = Annotated[float, Meta(ge=1e-6, lt=1e15)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -37,7 +38,10 @@ Fingerprint = Annotated[str, Meta(title="a network's fingerprint (sha256:...)", 
 
 
 def _matrix(cell: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": {"type": "array", "items": {"minimum": 0} | cell}}
+    return {
+        "type": "array",
+        "items": {"type": "array", "items": {"minimum": 0, "exclusiveMaximum": MAX_QUANTITY} | cell},
+    }
 
 
 # Checked with the number of hosts at hand, and for speed, by plink.model.network.matrix_from_json.

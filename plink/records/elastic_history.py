@@ -141,6 +141,7 @@ class History:
     """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
     seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host; ``rule``, ``shares``,
     ``shards``: as the job was asked for, None where the log does not tell; ``optimisers``: whether tables have some;
+    ``rebalance``: whether workers helped each other;
     ``updates``: of asynchronous workers, of all hosts;
     ``replication``: what was pushed to replicas, in order."""
 
@@ -157,6 +158,7 @@ class History:
     optimisers: bool = False
     updates: UpdateCounts = field(default_factory=UpdateCounts)
     divergence: str = ""
+    rebalance: bool = False
     replication: tuple[ReplicationLogEntry, ...] = ()
 
     @property
@@ -187,6 +189,7 @@ def history_of(entries: Sequence[Entry]) -> History:
         shards=controllers[0].shards if controllers else None,
         optimisers=controllers[0].optimisers if controllers else False,
         divergence=controllers[0].divergence if controllers else "",
+        rebalance=controllers[0].rebalance if controllers else False,
         replication=tuple(entry for entry in entries if isinstance(entry, ReplicationLogEntry)),
     )
 

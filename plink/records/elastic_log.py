@@ -68,7 +68,7 @@ class StageChange(Entry):
 
 @dataclass(frozen=True)
 class Iteration(Entry):
-    """An iteration ended after ``seconds``; all workers have reached ``clock``. ``work``: seconds that a host's workers
+    """An iteration ended after ``seconds``; ``workers`` did its last ``clock``. ``work``: seconds that a host's workers
     computed and waited for others, and their steps, by host. ``moved``: the share of the work that workers did for
     others; ``help``: by host which share of its work workers of which hosts did for it."""
 
@@ -106,7 +106,8 @@ class RollBackLogEntry(Entry):
 @dataclass(frozen=True)
 class ControllerEvent(Entry):
     """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
-    ``speed``; ``shards``: of the data; ``optimisers``: whether tables have some; ``divergence``: its bound."""
+    ``speed``; ``rebalance``: whether workers help each other; ``shards``: of the data; ``optimisers``: whether tables
+    have some; ``divergence``: its bound."""
 
     what: ClassVar[str] = "controller"
     event: Literal["started", "restarted"]
@@ -116,6 +117,7 @@ class ControllerEvent(Entry):
     shards: Total | None = None
     optimisers: bool = False
     divergence: str = ""
+    rebalance: bool = False
 
 
 @dataclass(frozen=True)

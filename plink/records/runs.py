@@ -131,6 +131,8 @@ def run_named(folder: Path, name: str) -> Run:
 
     :raises UsageError: when there is none, or more than one.
     """
+    if not name:
+        raise UsageError("the run's id is empty; `plink runs` lists them")
     matches = [run for run in runs_in(folder) if name == LAST or run.id.startswith(name)]
     if not matches:
         raise UsageError(f"no run {name} in {folder}; `plink runs` lists them")

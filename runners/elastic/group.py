@@ -213,8 +213,6 @@ class Adding:
             raise UsageError(
                 f"{', '.join(sorted(duplicates))}: being added already; `plink elastic status` shows hosts"
             )
-        if len(names) > len(set(names)):
-            raise UsageError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: named twice")
         self._names |= set(names)
 
         def answered(response: dict[str, Any]) -> None:

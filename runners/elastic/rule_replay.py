@@ -18,8 +18,9 @@ from plink.records.elastic_history import Work
 from plink.runtime.elastic.worker.zipline import barrier
 from solvers.elastic.speeds import MIN_GAIN, UNEVEN_CLOCKS
 
-BY_SPEED = "bsp --shares speed"
-REBALANCED = "bsp --rebalance"
+_BY_SPEED, _REBALANCE = " --shares speed", " --rebalance"
+BY_SPEED = "bsp" + _BY_SPEED
+REBALANCED = "bsp" + _REBALANCE
 CANDIDATES = ("bsp", "ssp:3", BY_SPEED, REBALANCED, "elastic-bsp:15", "asp")  # who waits less comes later
 _LEAST_GAIN = 0.1
 _MAX_ITERATIONS = 2000  # the latest
@@ -34,6 +35,11 @@ class Hint:
 
     rule: str
     saved: float
+
+
+def rule_in_use(rule: str, shares: str | None, *, rebalance: bool) -> str:
+    """Return a run's rule with the options that say who does which work, as they are typed."""
+    return rule + _BY_SPEED * (shares == "speed") + _REBALANCE * rebalance
 
 
 def step_seconds(iterations: Sequence[Work]) -> Steps:
@@ -64,9 +70,9 @@ def predicted_s(steps: Steps, rule: str, division: Division = ANY_DIVISION) -> f
 
     :param steps: shape (clocks, hosts); a host that gets ahead takes as long as it did at the clock of that number.
     """
-    if rule == REBALANCED:  # each clock's work is divided by what hosts take at it
+    if rule.endswith(_REBALANCE):  # each clock's work is divided by what hosts take at it
         return float((_shares(steps, division.shards) * steps).max(axis=1).sum())
-    if rule == BY_SPEED:  # by what hosts took over the whole run, once that is measured
+    if rule.endswith(_BY_SPEED):  # by what hosts took over the whole run, once that is measured
         mean = steps.mean(axis=0, keepdims=True)
         shares, first = _shares(mean, division.shards), -(-UNEVEN_CLOCKS // division.batches)
         if mean.max() <= MIN_GAIN * (shares * mean).max():
@@ -93,16 +99,16 @@ def _shares(seconds: Steps, shards: int | None) -> Steps:
     return np.asarray(counts * hosts / shards)
 
 
-def hint(
-    steps: Steps, rule: str, shares: str, division: Division = ANY_DIVISION, *, optimisers: bool = False
-) -> Hint | None:
+def hint(steps: Steps, rule: str, division: Division = ANY_DIVISION, *, optimisers: bool = False) -> Hint | None:
     """Return the rule that would have saved most, if that is more than a tenth; of nearly equal ones that which keeps
-    more of BSP's promises. With ``optimisers`` on the servers it is one that keeps them all."""
-    now = BY_SPEED if rule == "bsp" and shares == "speed" else rule
+    more of BSP's promises. With ``optimisers`` on the servers it is one that keeps them all.
+
+    :param rule: of the run (:func:`rule_in_use`).
+    """
     if not len(steps):
         return None
-    now_s = predicted_s(steps, now, division)
-    candidates = [name for name in CANDIDATES if name != now and (name.startswith("bsp") or not optimisers)]
+    now_s = predicted_s(steps, rule, division)
+    candidates = [name for name in CANDIDATES if name != rule and (name.startswith("bsp") or not optimisers)]
     saved = {name: 1 - predicted_s(steps, name, division) / now_s for name in candidates}
     best = max(saved.values())
     if best <= _LEAST_GAIN:

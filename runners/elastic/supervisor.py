@@ -17,7 +17,7 @@ from plink.errors import HostError, PlinkError, UsageError
 from plink.model.elastic.codec import Envelope, encode_request
 from plink.model.elastic.reports import Failed, Hello, Log, NodeMessage, Notice, OtherVersion
 from plink.model.elastic.requests import Bye
-from plink.model.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts, hosts_from_json
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.transport.fleet import Connector
 from runners.elastic.compatibility import refuse, warning
@@ -392,7 +392,8 @@ class Supervisor:
             note = self._evict(request["hosts"], float(request["seconds"]))
             answer({"note": note} if note else {})
         elif request["method"] == "add":
-            self._adding.add([Host(**host) for host in request["hosts"]], answer, request["bulk"])
+            hosts = hosts_from_json(request["hosts"], None, "plink elastic add").ranked()
+            self._adding.add(list(hosts), answer, request["bulk"] is True)
         else:
             raise UsageError(f"unknown method {request['method']!r}")
 

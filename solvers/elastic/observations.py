@@ -91,16 +91,16 @@ class TrafficMonitor:
 @dataclass(frozen=True)
 class HostWork:
     """Work of a host's workers in one iteration, summed up: seconds computed and waited, steps, and clocks; how many
-    grains it had, and how many of them workers of which hosts did for it."""
+    grains it had, and how many of them workers of which hosts did for it, by name."""
 
     compute_s: float = 0.0
     waited_s: float = 0.0
     steps: int = 0
     clocks: int = 0
     grains: int = 0
-    helped: Mapping[int, int] = field(default_factory=dict)
+    helped: Mapping[str, int] = field(default_factory=dict)
 
-    def plus(self, done: ClockDone, helped: Mapping[int, int]) -> "HostWork":
+    def plus(self, done: ClockDone, helped: Mapping[str, int]) -> "HostWork":
         """Return it with one more clock of one worker, of which workers of hosts did so many grains for it."""
         return HostWork(
             self.compute_s + done.compute_s,
@@ -113,15 +113,12 @@ class HostWork:
 
 
 @dataclass(frozen=True)
-class IterationWork:
-    """Work of one iteration by host, of those workers and clocks that are reported."""
+class ReportedWork:
+    """Work by iteration and name of the host, which may have left by now; ``reached``: the latest clock that is
+    reported, by worker."""
 
-    hosts: Mapping[int, HostWork] = field(default_factory=dict)
-    reported: frozenset[tuple[int, int]] = frozenset()
-
-    def plus(self, host: int, work: HostWork, worker: int, clock: int) -> "IterationWork":
-        """Return it with a clock of a worker, after which that is the host's work."""
-        return IterationWork({**self.hosts, host: work}, self.reported | {(worker, clock)})
+    iterations: Mapping[int, Mapping[str, HostWork]] = field(default_factory=dict)
+    reached: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

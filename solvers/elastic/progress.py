@@ -2,7 +2,7 @@
 
 An iteration's time is what its clocks took the worker that has shard 0, with its waits for the others; clocks that were
 reported to another controller count as the mean of the others. Its objective is known an iteration later, with
-staleness more, and its line in the log waits for that.
+staleness more, and its line in the log waits for that, and for what all its workers report.
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from solvers.elastic.placement.stages import Stage
 from solvers.elastic.state import omit
 
 _HISTORY_ITERATIONS = 64  # whose clocks are known one by one, should a roll-back lead into the midst of one
+_LATE_ITERATIONS = 48  # after which no report is waited for: workers are less far apart
 
 
 def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
@@ -29,14 +30,21 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
         workers=workers,
     )
     ctx.state.progress = current
-    if not report.is_leader or clock == 0 or not report.steps:  # before the first, or one that only ends the job
-        return
+    if report.is_leader and clock and report.steps:  # not before the first, nor one that only ends the job
+        _leader_done(ctx, report)
+    _log_reported(ctx, iteration - _LATE_ITERATIONS)
+
+
+def _leader_done(ctx: Context, report: ClockDone) -> None:
+    """Note the time of a clock, and what is known of iterations by it."""
+    clock, iteration, current = report.clock, report.iteration, ctx.state.progress
     took = current.took.get(iteration, {})
     if clock in took:
         return  # who stands in for another does again what that one had done
     current = replace(current, took={**current.took, iteration: {**took, clock: report.seconds}})
     if clock == (iteration + 1) * report.batches:
-        end = IterationEnd(clock, current.stage, workers, ctx.now - ctx.state.settings.began)
+        workers, at = ctx.state.rebalancing.count(clock), ctx.now - ctx.state.settings.began
+        end = IterationEnd(clock, current.stage, workers, at)
         current = replace(current, over={**current.over, iteration: end})
     if report.evaluated_iteration is not None:
         current = replace(
@@ -45,10 +53,8 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
             objectives={**current.objectives, report.evaluated_iteration: report.objective},
             objective=current.objective if report.objective is None else report.objective,
         )
+    oldest = iteration - _HISTORY_ITERATIONS
     ctx.state.progress = current
-    for over in sorted(number for number in current.over if number <= current.evaluated):
-        _log_iteration(ctx, over)
-    current, oldest = ctx.state.progress, iteration - _HISTORY_ITERATIONS
     if any(number <= oldest for number in current.took):
         dropped = {number for number in current.took if number <= oldest}
         ctx.state.progress = replace(
@@ -57,6 +63,15 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
             over=omit(current.over, *dropped),
             objectives=omit(current.objectives, *dropped),
         )
+
+
+def _log_reported(ctx: Context, late: int) -> None:
+    """Log iterations that all workers have reported, or that are ``late``, in order."""
+    current, reached = ctx.state.progress, ctx.state.work.reached
+    for number in sorted(number for number in current.over if number <= current.evaluated):
+        if number > late and ctx.state.rebalancing.late(current.over[number].clock, reached):
+            return
+        _log_iteration(ctx, number)
 
 
 def change_stage(ctx: Context, stage: Stage, reason: str) -> None:

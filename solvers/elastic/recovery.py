@@ -60,7 +60,7 @@ def roll_back(ctx: Context, clock: int, *, anew: bool) -> None:
     rebalancing.rolled_back(ctx, clock)
     replication.rolled_back(ctx, clock)
     progress.rolled_back(ctx, clock)
-    host_work.rolled_back(ctx)
+    host_work.rolled_back(ctx, clock)
     state.stragglers = stragglers.rolled_back(state.stragglers)
     state.speeds = speeds.rolled_back(state.speeds)
     state.checkpointing = checkpointing.rolled_back(state.checkpointing, clock)

@@ -249,6 +249,7 @@ def _log_controller(ctx: Context, event: str, reason: str) -> None:
         why=reason,
         rule=settings.rule,
         shares=settings.shares,
+        rebalance=settings.rebalance,
         shards=settings.shards,
         optimisers=settings.optimisers,
         divergence=settings.divergence,

@@ -13,7 +13,7 @@ from plink.model.elastic.requests import HostReport, Request
 from solvers.elastic.events import BeginJob, PlacementEvent
 from solvers.elastic.failures import CrashLoop, FailureDetector
 from solvers.elastic.member import Member
-from solvers.elastic.observations import IterationWork, MeasuredSpeeds, Stragglers, TrafficMonitor, TrainingProgress
+from solvers.elastic.observations import MeasuredSpeeds, ReportedWork, Stragglers, TrafficMonitor, TrainingProgress
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.settings import Settings
 
@@ -173,6 +173,23 @@ class Rebalancing:
     after_rollback: Mapping[int, int] = field(default_factory=dict)
     history: Mapping[int, tuple[tuple[int, ShardNumbers], ...]] = field(default_factory=dict)
 
+    def late(self, clock: int, reached: Mapping[int, int]) -> bool:
+        """Return whether a worker is still to report its part up to a clock.
+
+        :param reached: the latest clock that each has reported.
+        """
+        left = (*self.pending.items(), *self.leaving.items())
+        return any(
+            reached.get(number, 0) < clock for number, each in self.workers.items() if each.first <= clock
+        ) or any(reached.get(number, 0) < min(clock, each.until - 1) for number, each in left if each.first <= clock)
+
+    def count(self, clock: int) -> int:
+        """Return how many workers do a clock, stand-ins for lost ones included."""
+        left = (*self.pending.values(), *self.leaving.values())
+        return sum(each.first <= clock for each in self.workers.values()) + sum(
+            each.first <= clock < each.until for each in left
+        )
+
     @property
     def assigned(self) -> bool:
         """Return whether workers were told what to do, since the beginning and since the last roll-back."""
@@ -306,7 +323,7 @@ class State:
 
     ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
     number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.
-    ``unloadable``: the first host that could not load a shard. ``work``: by iteration and host.
+    ``unloadable``: the first host that could not load a shard.
     ``extensions``: sub-states of events that were added
     (:mod:`solvers.elastic.extensions`), by name.
     """
@@ -332,7 +349,7 @@ class State:
     stragglers: Stragglers = field(default_factory=Stragglers)
     traffic: TrafficMonitor = field(default_factory=TrafficMonitor)
     speeds: MeasuredSpeeds = field(default_factory=MeasuredSpeeds)
-    work: Mapping[int, IterationWork] = field(default_factory=dict)
+    work: ReportedWork = field(default_factory=ReportedWork)
     crash_loop: CrashLoop = field(default_factory=CrashLoop)
     ending: Ending = Ending()
     resuming: Resuming = Resuming()

@@ -8,15 +8,13 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
-from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us, random_groups
+from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us
 from solvers.grouping.even import even_groups
 from solvers.grouping.sizes import Sizes, check_elasticity, sizes_for
 from solvers.hierarchy.tiers import HierarchyTier, completed_far, tiers
 
 Labels = npt.NDArray[np.intp]
 _MIN_EMBEDDABLE_HOSTS = 4  # hosts that can be embedded
-_RANDOM = (100, 10)  # balanced random groupings to compare with: for few hosts, and for many, where each says more
-_MANY_HOSTS = 256
 
 
 @dataclass(frozen=True)
@@ -31,10 +29,11 @@ class Apart:
 class Clustering:
     """Groups of hosts near each other.
 
-    ``groups``: hosts by their number, in order of their first ones. ``rtt``: their round trips, ``random``: the mean of
-    those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of ``runs``
-    clusterings. ``hierarchy``, innermost first: the natural tiers, whose labels are of the hosts that are not left out;
-    ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in words.
+    ``groups``: hosts by their number, in order of their first ones. ``rtt``: their round trips, ``random``: what is
+    expected of those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of
+    ``runs`` clusterings. ``hierarchy``, innermost first: the natural tiers, whose labels are of the hosts that are not
+    left out; ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in
+    words.
     """
 
     groups: list[list[int]]
@@ -98,7 +97,7 @@ def cluster(
         sizes,
         elasticity,
         apart(near, label),
-        _random(near, sizes, seed),
+        _random(near, sizes),
         agreement,
         runs,
         [_members(tier.label, hosts) for tier in hierarchy],
@@ -136,10 +135,11 @@ def _groups_of_few(rtt_us: Matrix, number: int) -> Labels:
     return by_appearance(label)
 
 
-def _random(rtt_us: Matrix, sizes: Sizes, seed: int) -> Apart:
-    rng = np.random.default_rng((seed, 2))
-    drawn = [apart(rtt_us, random_groups(sizes, rng)) for _ in range(_RANDOM[len(rtt_us) >= _MANY_HOSTS])]
-    return Apart(float(np.mean([item.within_us for item in drawn])), float(np.mean([item.across_us for item in drawn])))
+def _random(rtt_us: Matrix, sizes: Sizes) -> Apart:
+    """Return the mean of all measured pairs: without looking each of them is as likely as any other in one group."""
+    mean_us = apart(rtt_us, np.zeros(len(rtt_us), dtype=np.intp)).within_us
+    nothing = float("nan")
+    return Apart(mean_us if sizes.hosts > sizes.number else nothing, mean_us if sizes.number > 1 else nothing)
 
 
 def _members(label: Labels, hosts: Labels) -> list[list[int]]:

@@ -92,6 +92,9 @@ def test_a_run_under_way(run_folder: Path) -> None:
     (run_folder / ".plink/runs/plain-1/run.json").unlink()
     done = typed("elastic", "summary", "last", cwd=run_folder)
     assert "2 iterations in 1,900.0 s; it still runs, or was cut off" in done.stdout
+    write(log.with_name("run.json"), {"schema": "plink.run/1", "started": "2026-01-01", "exit_code": 130})
+    interrupted = typed("elastic", "summary", "last", cwd=run_folder)
+    assert "2 iterations in 1,900.0 s; exit code 130\n" in interrupted.stdout
     drawn = typed("elastic", "plot", "last", cwd=run_folder)
     assert drawn.stderr == "plink: 2 iterations -> elastic.svg\n"
 
@@ -154,10 +157,10 @@ def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folde
 
 
 def test_summary_lists_help(tmp_path: Path) -> None:
-    """In one of two iterations that count; another one was rolled back."""
-    work = {"a": (1.0, 0.0, 1), "b": (1.0, 0.0, 1)}
+    """In one of two iterations that count; another one was rolled back. The rule that the run had is no hint."""
+    work = {"a": (1.0, 0.0, 1), "b": (2.0, 0.0, 1)}
     log = ElasticLog(tmp_path / "log")
-    log.add(ControllerEvent(0.0, "started", "", "bsp", "slots"))
+    log.add(ControllerEvent(0.0, "started", "", "bsp", "slots", rebalance=True))
     log.add(Iteration(1.0, 0, 1.0, 1, 2, 1, None, work, 0.1, {"b": {"a": 0.2}}))
     log.add(Iteration(2.0, 1, 1.0, 1, 2, 2, None, work, 0.5, {"a": {"b": 0.9}}))
     log.add(RollBackLogEntry(2.5, 1, 1, 1))
@@ -165,7 +168,10 @@ def test_summary_lists_help(tmp_path: Path) -> None:
     log.close()
     document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
     assert (document["moved"], document["help"]) == (0.05, {"b": {"a": 0.1}})
-    assert "helpers did 5.0% of the work: 10.0% of b's by a" in typed("elastic", "summary", "log", cwd=tmp_path).stdout
+    assert (document["rebalance"], document["hint"]) == (True, None)
+    printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
+    assert "helpers did 5.0% of the work: 10.0% of b's by a" in printed
+    assert "rule bsp --rebalance: workers waited" in printed
 
 
 def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
@@ -208,9 +214,10 @@ def test_waits_and_a_rule_that_would_save_time(tmp_path: Path) -> None:
         (("--rule", "ordered:9", "--rebalance"), "under this rule nobody waits"),
         (("--rule", "ordered:9", "--shares", "speed"), "choose one of them"),
         (("--rule", "elastic-bsp", "--shares", "speed"), "choose one of them"),
+        (("--max-hosts", "1"), "the job begins with 2 hosts"),
     ],
 )
-def test_invalid_rules_are_refused_in_one_line(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_invalid_options_are_refused_in_one_line(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "app.py").touch()
     done = typed("elastic", "run", "--runner", "local", *options, "app.py", cwd=tmp_path)
     assert done.returncode == 2
@@ -254,7 +261,9 @@ def test_summary_has_what_was_rented(tmp_path: Path) -> None:
         "cost": document["spot"]["cost"],
         "held": document["spot"]["held"],
     }
-    assert document["spot"]["cost"]["per_iteration"] > 0
+    cost = document["spot"]["cost"]
+    assert cost["per_iteration"] > 0
+    assert document["cost"] == {key: cost[key] for key in ("total", "per_iteration")} | {"without_price": []}
     schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
     assert list(Draft202012Validator(schema).iter_errors(document)) == []
     shown = typed("elastic", "summary", "abcd", cwd=tmp_path).stdout

@@ -37,8 +37,9 @@ def test_cost_so_far_is_in_the_live_view_and_the_status() -> None:
     """Without prices there is no word of it."""
     cost_text = "1.1, 0.367 an iteration (without the one host that has no price)\n"
     lines = [line.rstrip() + "\n" for line in seen(status(cost=COST | {"without_price": ["h1"]})).splitlines()]
-    assert f"stage 1  iteration 3  clock 4  500 ms an iteration  cost {cost_text}" in lines
+    assert f"stage 1  iteration 3  clock 4  last iteration 500 ms  cost {cost_text}" in lines
     assert f"cost so far: {cost_text}" in lines
+    assert "stage 1, 3 iterations, the last took 500 ms\n" in lines
     assert "cost" not in seen(status())
 
 

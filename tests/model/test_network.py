@@ -41,6 +41,7 @@ def test_null_is_unmeasured() -> None:
         ({"latency_us": [[0, 1], [-0.5, 0]]}, "n: latency_us[1][0]", "-0.5 cannot be a measurement"),
         ({"latency_us": [[0, 1], [HUGE, 0]]}, "n: latency_us", "too large"),
         ({"latency_us": [[0, 1], [1, 3]]}, "n: latency_us[1][1]", "distance to itself"),
+        ({"latency_us": [[0, 1e300], [1, 0]]}, "n: latency_us[0][1]", "1e+300 cannot be a measurement"),
         ({"bandwidth_gbps": [[0, -1], [1, 0]]}, "n: bandwidth_gbps[0][1]", "cannot be a measurement"),
     ],
 )

@@ -84,6 +84,7 @@ def test_rates(title: str, gbps: float, tmp_path: Path) -> None:
         (",a,b\na,0,5\nb,5,0\n", "", ":2", "in which unit"),
         (",a,b\na,0,5\nb,5,0\n", "#parsec", "", "'parsec' is not a unit"),
         (",a,b\na,0,five\nb,5,0\n", "#ms", ":2", "'five' is not a number"),
+        (",a,b\na,0,1e300\nb,5,0\n", "#ms", ":2", "1e300 cannot be a measurement"),
         (",a,b\na,0,5 parsec\nb,5,0\n", "", ":2", "in which unit"),
         ("from,to,ms\na,b,1\na\n", "", ":3", "fields"),
         (",a,$(id)\na,0,5\n$(id),5,0\n", "#ms", ":2", "cannot be a host name"),

@@ -73,6 +73,8 @@ def test_runs_are_listed_the_latest_first_and_named_by_how_they_begin(tmp_path: 
         run_named(tmp_path, "ab")
     with pytest.raises(UsageError, match="no run x in"):
         run_named(tmp_path, "x")
+    with pytest.raises(UsageError, match="the run's id is empty"):
+        run_named(tmp_path / "c", "")
 
 
 @pytest.mark.parametrize("change", [{"hosts": 3}, {"env": {"A": 1}}])

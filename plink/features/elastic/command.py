@@ -12,10 +12,12 @@ from plink.features.elastic.control import add_hosts, evict_hosts, status_of, wr
 from plink.features.elastic.picture import iterations
 from plink.features.elastic.request import ElasticRequest
 from plink.features.elastic.show import show_summary, status_lines
-from plink.features.elastic.summary import summary_of
+from plink.features.elastic.summary import recorded_end, summary_of
 from plink.features.launch.request import PROGRAM_FIRST, Arguments, JobRequest
 from plink.features.spot.rented import rented_or_unknown, show_rented
 from plink.features.spot.request import RENTAL_PANEL, SpotDriveRequest
+from plink.model.elastic.status import CurrentCost
+from plink.model.elastic.summary import TotalCost
 from plink.model.hosts import TIERS
 from plink.model.request import Choices, typed_words
 from plink.model.storage import STANDARD, check_writable
@@ -92,11 +94,13 @@ def status(name: RunId, as_json: Json = False) -> None:
     Example: plink elastic status last
     """
     current = status_of(name)
-    rented = rented_or_unknown(workspace.RUNS / current.run)
+    if (rented := rented_or_unknown(workspace.RUNS / current.run)) is not None:
+        rented_cost = CurrentCost(total=rented.cost.total, per_iteration=rented.cost.per_iteration, without_price=())
+        current = structs.replace(current, cost=rented_cost, spot=rented)
     if as_json:
-        print_json((current if rented is None else structs.replace(current, spot=rented)).to_json())
+        print_json(current.to_json())
         return
-    print_lines(*status_lines(current if rented is None else structs.replace(current, cost=None)))
+    print_lines(*status_lines(current))
     if rented is not None:
         show_rented(rented)
 
@@ -191,7 +195,10 @@ def summary(run: RunOrLog, as_json: Json = False) -> None:
 
     Example: plink elastic summary last
     """
-    document = summary_of(history_from(run))
-    if (rented := rented_or_unknown(log_path(run).parent)) is not None:
-        document = structs.replace(document, spot=rented)
+    document, log = summary_of(history_from(run)), log_path(run)
+    if document.end is None:
+        document = structs.replace(document, end=recorded_end(log))
+    if (rented := rented_or_unknown(log.parent)) is not None:
+        rented_cost = TotalCost(total=rented.cost.total, per_iteration=rented.cost.per_iteration, without_price=())
+        document = structs.replace(document, cost=rented_cost, spot=rented)
     print_result(document, as_json, lambda: show_summary(document))

@@ -11,6 +11,7 @@ import msgspec
 
 from plink.errors import PlinkError, UsageError
 from plink.model.elastic.status import ElasticCheckpoint, ElasticStatus
+from plink.model.hostlist import check_name
 from plink.model.hosts import Host, read_hosts
 from plink.model.units import format_duration
 from plink.records import workspace
@@ -71,7 +72,7 @@ def add_hosts(name: str, names: Sequence[str], hosts_file: Path | None, tier: st
         if missing := set(names) - set(hosts.names):
             raise UsageError(f"{hosts_file}: no host {', '.join(sorted(missing))}")
     elif job.runner == "local":
-        members = [Host(name, "127.0.0.1", tier="transient") for name in names]
+        members = [Host(check_name(name, "plink elastic add"), "127.0.0.1", tier="transient") for name in names]
     else:
         members = [host for host in run.hosts() if host.name in names]
         if missing := set(names) - {host.name for host in members}:

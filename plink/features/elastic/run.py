@@ -194,6 +194,8 @@ def prepare_elastic(job: Job, hosts: Hosts, request: ElasticRequest) -> tuple[Jo
             "no reliable host: parameters would be lost with the hosts that may be taken away; mark one with "
             "tier=reliable"
         )
+    if request.max_hosts is not None and request.max_hosts < len(hosts):
+        raise UsageError(f"--max-hosts {request.max_hosts}: the job begins with {len(hosts)} hosts; give that or more")
     # Or the nodes of one machine would fight over its cores.
     env = ({"OMP_NUM_THREADS": "1"} if request.runner == "local" else {}) | job.env
     return replace(job, program=job.pythons[0], args=(*_NODE, job.program, *job.args), env=env), _connector(

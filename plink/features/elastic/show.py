@@ -25,6 +25,7 @@ from plink.model.elastic.summary import (
 from plink.model.units import format_bytes, format_duration, format_time
 from plink.records.elastic_history import help_sentence, work_sentence, work_shares
 from plink.terminal.screen import print_lines, say, say_error, show_table
+from runners.elastic.rule_replay import rule_in_use
 
 
 def format_cost(cost: CurrentCost | TotalCost) -> str:
@@ -58,14 +59,14 @@ def status_lines(status: ElasticStatus) -> list[str]:
     """Return lines of text on the job's status."""
     if status.stage is None:
         return ["hosts get ready"]
-    seconds = "" if status.iteration_s is None else f", {format_time(status.iteration_s)} each"
+    seconds = "" if status.iteration_s is None else f", the last took {format_time(status.iteration_s)}"
     objective = "" if status.objective is None else f", objective {status.objective:.6g}"
     lines = [
-        f"stage {status.stage}, {max(0, status.iteration)} iterations{seconds}{objective}",
+        f"stage {status.stage}, {status.iteration + 1} iterations{seconds}{objective}",
         f"clock {status.begun}; safe up to clock {status.consistent}"
         + ("" if status.checkpoint is None else f", on disk up to clock {status.checkpoint}"),
     ]
-    if cost := cost_so_far(status):
+    if status.spot is UNSET and (cost := cost_so_far(status)):
         lines.append(f"cost so far: {cost}")
     work = status.work
     shares = work_shares(work)
@@ -143,8 +144,7 @@ def _sentences(document: ElasticSummary) -> list[str]:
         lines.append(f"objective: {document.objective:.6g}")
     lines += [f"stage {row.stage}: {row.iterations} iterations, median {row.median_s:.4g} s" for row in document.stages]
     if document.waited is not None:
-        rule = document.rule or "not known"
-        rule += " --shares speed" if document.shares == "speed" else ""
+        rule = rule_in_use(document.rule or "not known", document.shares, rebalance=document.rebalance)
         lines.append(f"rule {rule}: workers waited {document.waited:.0%} of their time")
     if document.updates is not None:
         lines.append(updates_sentence(document.updates))
@@ -267,9 +267,9 @@ class Screen(logging.Handler):
         """What it came to."""
         if not result.exit_code:
             objective = "" if result.objective is None else f", objective {result.objective:.6g}"
-            each = "" if result.iteration_s is None else f", {format_time(result.iteration_s)} each"
+            median = "" if result.iteration_s is None else f", median {format_time(result.iteration_s)}"
             reason = f": {result.why}" if result.why else ""
-            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{each}{objective}{reason}")
+            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{median}{objective}{reason}")
         say(f"`plink elastic plot {result.id}` draws what happened")
 
 
@@ -277,11 +277,9 @@ def view(status: ElasticStatus, events: list[str]) -> Group | Text:
     """Stage, hosts by role, iteration, objective, cost, notices and bytes, as a rich table."""
     if status.stage is None:
         return Text("hosts get ready")
-    seconds = "" if status.iteration_s is None else f"  {format_time(status.iteration_s)} an iteration"
+    seconds = "" if status.iteration_s is None else f"  last iteration {format_time(status.iteration_s)}"
     objective = "" if status.objective is None else f"  objective {status.objective:.6g}"
-    title = Text(
-        f"stage {status.stage}  iteration {max(0, status.iteration + 1)}  clock {status.begun}{seconds}{objective}"
-    )
+    title = Text(f"stage {status.stage}  iteration {status.iteration + 1}  clock {status.begun}{seconds}{objective}")
     if cost := cost_so_far(status):
         title.append(f"  cost {cost}")
     work = status.work

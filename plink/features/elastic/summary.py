@@ -2,14 +2,17 @@
 
 import statistics
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from plink.errors import InputError
 from plink.model.elastic import summary as m
+from plink.model.storage import read_document
 from plink.records.elastic_history import History, TimelineEvent
 from runners.elastic.log_followers import spent
-from runners.elastic.rule_replay import Division, hint, step_seconds
+from runners.elastic.rule_replay import Division, hint, rule_in_use, step_seconds
 
 
 def summary_of(history: History) -> m.ElasticSummary:
@@ -27,6 +30,7 @@ def summary_of(history: History) -> m.ElasticSummary:
         hosts=_hosts(history),
         rule=history.rule,
         shares=history.shares,
+        rebalance=history.rebalance,
         waited=_waited(history),
         updates=history.updates.summary(),
         moved=round(sum(each.moved for each in iterations) / max(1, len(iterations)), 4),
@@ -41,6 +45,16 @@ def summary_of(history: History) -> m.ElasticSummary:
         events=tuple(_event(event) for event in history.events),
         cost=spent(history.members, len(iterations)),
     )
+
+
+def recorded_end(log: Path) -> m.RunEnd | None:
+    """Return the end that the record beside a log tells, as of a run that was interrupted; None where it tells none."""
+    try:
+        document = read_document(log.parent / "run.json")
+    except InputError:
+        return None
+    code, error = document.get("exit_code"), document.get("error")
+    return m.RunEnd(why=error if isinstance(error, str) else "", code=code) if isinstance(code, int) else None
 
 
 def _stages(history: History) -> tuple[m.StageSummary, ...]:
@@ -110,7 +124,8 @@ def _hint(history: History) -> m.RuleHint | None:
     batches = max(1, completed[-1].clock // (completed[-1].iteration + 1)) if completed else 1
     division = Division(history.shards, batches)
     steps = step_seconds([each.work for each in completed])
-    result = hint(steps, history.rule, history.shares or "slots", division, optimisers=history.optimisers)
+    rule = rule_in_use(history.rule, history.shares, rebalance=history.rebalance)
+    result = hint(steps, rule, division, optimisers=history.optimisers)
     return None if result is None else m.RuleHint(rule=result.rule, saved=round(result.saved, 3))
 
 

@@ -4,6 +4,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rich.console import Console
+
+from plink.errors import printable
 from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
@@ -11,6 +14,8 @@ from plink.terminal.screen import show_table
 
 _LAST_LINES = 10
 _MAX_SHOWN_SECONDS = 1e15
+_MIN_PROGRAM_CHARS = 20
+_FIRST_HIDDEN = ("backend", "order", "hosts", "s", "started (UTC)", "exit")  # on a narrow terminal
 
 
 def print_runs(runs: Sequence[Run]) -> None:
@@ -30,7 +35,29 @@ def print_runs(runs: Sequence[Run]) -> None:
                 _command(run),
             )
         )
-    show_table(("id", "started (UTC)", "hosts", "order", "backend", "s", "exit", "program"), rows, boxed=True)
+    columns = ("id", "started (UTC)", "hosts", "order", "backend", "s", "exit", "program")
+    hidden = _hidden(columns, rows)
+    shown = [number for number, column in enumerate(columns) if column not in hidden]
+    show_table([columns[number] for number in shown], [[row[number] for number in shown] for row in rows], boxed=True)
+    if hidden:
+        print(f"without a column: {', '.join(hidden)}; a wider terminal and --json have all")
+
+
+def _hidden(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sequence[str]:
+    """Return the columns without which the ids fit on the terminal; a program may be broken into lines."""
+    console = Console()
+    widths = {
+        column: max([len(column), *(len(printable(str(row[number]))) for row in rows)])
+        for number, column in enumerate(columns)
+    }
+    widths["program"] = min(widths["program"], _MIN_PROGRAM_CHARS)
+    count = 0
+    while console.is_terminal and count < len(_FIRST_HIDDEN):
+        remaining = [width for column, width in widths.items() if column not in _FIRST_HIDDEN[:count]]
+        if sum(remaining) + 3 * len(remaining) + 1 <= console.width:
+            break
+        count += 1
+    return _FIRST_HIDDEN[:count]
 
 
 def run_lines(run: Run) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -208,7 +208,7 @@ def measured_application(history: History, start_s: float) -> Application:
     events = [event for event in history.events if isinstance(event, HostEvent)]
     joined = [event.at for event in events if event.event == "joined"]
     gone = [event.at for event in events if event.event in ("left", "failed")]
-    measured = fit_application(_iterations(history, events), joined, gone, start_s)
+    measured = fit_application(_iterations(history), joined, gone, start_s)
     scaling = measured.scaling
     _log.info(
         "measured: t(n) = %.3g + %.3g / n + %.3g n s, %.2g s after hosts joined, %.2g s after losses",
@@ -217,23 +217,16 @@ def measured_application(history: History, start_s: float) -> Application:
     return measured
 
 
-def _iterations(history: History, events: Sequence[HostEvent]) -> list[MeasuredIteration]:
-    """Return the iterations that count, each with the time of its attempts that a roll-back undid.
-
-    Workers are those that worked on it: hosts that have joined by its end, or left before, may not have.
-    """
-    slots = {event.host: event.slots for event in events}
+def _iterations(history: History) -> list[MeasuredIteration]:
+    """Return the iterations that count, each with the time of its attempts that a roll-back undid."""
     lost: dict[int, float] = {}
     for step in history.steps:
         if step.rolled_back:
             number = step.iteration.iteration
             lost[number] = lost.get(number, 0.0) + step.iteration.seconds
 
-    def workers(work: Mapping[str, tuple[float, float, int]]) -> int:
-        return sum(slots.get(host, 1) for host, (_, _, steps) in work.items() if steps)
-
     return [
-        MeasuredIteration(each.at, each.seconds, workers(each.work) or each.workers, lost.get(each.iteration, 0.0))
+        MeasuredIteration(each.at, each.seconds, each.workers, lost.get(each.iteration, 0.0))
         for each in history.completed
     ]
 

@@ -11,7 +11,7 @@ from plink.model.types import Count, NonNegative
 
 
 class RunEnd(Part, frozen=True, kw_only=True):
-    """How it ended; null while it runs, and where its log was cut off."""
+    """How it ended; null while it runs, and where neither its log nor its record tells."""
 
     why: str
     code: int
@@ -101,7 +101,7 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     seconds: NonNegative
     """Until when the log tells, from the run's beginning."""
     end: RunEnd | None
-    """How it ended; null while it runs, and where its log was cut off."""
+    """How it ended; null while it runs, and where neither its log nor its record tells."""
     iterations: Count
     """Iterations that count."""
     lost: Count
@@ -117,6 +117,8 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     """The consistency rule; null where the log does not tell."""
     shares: str | None
     """How the data was divided: slots or speed; null where the log does not tell."""
+    rebalance: bool
+    """Whether workers were to help each other (--rebalance); false, too, where the log does not tell."""
     waited: NonNegative | None
     """Share of the workers' time that they waited for others; null where nothing was measured."""
     updates: UpdatesSummary | None
@@ -134,7 +136,8 @@ class ElasticSummary(Document, frozen=True, kw_only=True, tag="plink.elastic-sum
     events: tuple[dict[str, Any], ...]
     """What happened, as the log has it (plink.elastic-log/1)."""
     cost: TotalCost
-    """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
+    """Money, in the currency of the prices; where anything was rented that of `spot`; null where no host has a price;
+    hosts that are not in it."""
     spot: SpotStatus | Unset = UNSET
     """What was rented for it and what that cost, as plink.spot-status/1 has it; missing where nothing ever was."""
 

@@ -226,10 +226,11 @@ RESIZED = re.compile(
 
 
 def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: Path) -> None:
-    """Where there is no live view."""
+    """Where there is no live view. A name that cannot be a host's is refused, and the job goes on."""
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
     try:
         until(lambda: status(tmp_path), 60, "work")
+        assert "'my host' cannot be a host name" in refusal(typed("elastic", "add", "last", "my host", cwd=tmp_path))
         added = typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path)
         assert added.returncode == 0
         request, joined = added.stderr.splitlines()
@@ -284,7 +285,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[32mshard 2\x1b[0m" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     lines = [line.strip() for line in re.split(r"[\r\n]+", plain)]
-    title = re.compile(r"stage 1  iteration \d+  clock \d+  .+ an iteration  objective .+")
+    title = re.compile(r"stage 1  iteration \d+  clock \d+  last iteration .+  objective .+")
     assert any(map(title.fullmatch, lines))
     assert [line for line in lines if re.fullmatch(r"local-0 +reliable +\d+ +2 .+B .+B", line)]
     status_lines = [line for line in lines if " at clock " in line]

@@ -3,6 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from plink.features.runs.show import print_runs
+from plink.records.runs import Run
 from tests.cli.files import write
 from tests.conftest import typed
 
@@ -60,3 +64,18 @@ def test_pipeline_is_listed_under_its_own_program(tmp_path: Path) -> None:
     write_run(tmp_path, program="python3", args=["-m", "plink.runtime.pipeline", "train.py", "--layers", "4"])
     assert "train.py --layers 4" in typed("runs", cwd=tmp_path).stdout
     assert "runtime" not in typed("runs", "show", "last", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_ids_are_whole_on_a_narrow_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other columns are dropped, which is said; all are there where they fit."""
+    run = Run(Path("0c2d4e5f"), {"started": "2026-01-02T03:04:05", "backend": "elastic", "program": 9 * "train-it/"})
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_runs([run])
+    printed = capsys.readouterr().out
+    assert "0c2d4e5f" in printed
+    assert ("elastic" in printed) == ("without a column: " not in printed) == (width == 200)
+    assert ("started (UTC)" in printed.splitlines()[1]) == (width >= 80)

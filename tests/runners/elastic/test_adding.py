@@ -34,7 +34,7 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
     (refused,) = request(supervisor, "n1", "n0")
     assert refused == {"error": "n0: being added already; `plink elastic status` shows hosts"}
     assert request(supervisor, "h1") == [{"error": "h1: in the job already"}]
-    assert request(supervisor, "n2", "n2") == [{"error": "n2: named twice"}]
+    assert request(supervisor, "n2", "n2") == [{"error": "plink elastic add: hosts[1]: host 'n2' is listed twice"}]
     assert not first
     assert paper.tries == [["n0"]]
     supervisor._handle_message(2, None, "no power")
@@ -45,6 +45,24 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
     paper.until(lambda: bool(again))
     assert again == [{"added": ["n0"]}]
     assert paper.tries == [["n0"], ["n0"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ({"name": "my host"}, "hosts[0].name"),
+        ({"name": "n0", "tier": "borrowed"}, "hosts[0].tier"),
+        ({"name": "n0", "slots": "2"}, "hosts[0].slots"),
+        ({"name": "n0", "role": "hub"}, "role=hub"),
+        ({"name": "n0", "price": -1}, "hosts[0].price"),
+        (None, "hosts"),
+    ],
+)
+def test_hosts_that_cannot_be_are_refused(paper: Paper, host: Any, expected: str) -> None:
+    supervisor, answers = paper.supervisor("rt"), list[dict[str, Any]]()
+    supervisor._handle_request({"method": "add", "hosts": host and [host], "bulk": "no"}, answers.append)
+    assert expected in answers[0]["error"]
+    assert not paper.tries
 
 
 def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Paper) -> None:

@@ -161,7 +161,7 @@ class Deadly(SimulatedJob):
         return member
 
 
-@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (2, "rtttttttt")])
+@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (3, "rtttttttt")])
 def test_a_program_that_ends_its_process_takes_few_hosts_with_it(seed: int, tiers: str) -> None:
     job = Deadly(seed, tiers)
     job.run()

@@ -1,6 +1,7 @@
 """How a job gets on: which clocks make an iteration's time, and which objective is whose."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from plink.records.elastic_log import Iteration, RollBackLogEntry
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Worker
-from solvers.elastic import progress
+from solvers.elastic import host_work, progress
 from solvers.elastic.commands import LogLine
 from solvers.elastic.context import Context
+from solvers.elastic.member import Member
 from solvers.elastic.observations import TrainingProgress
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import initial
+from solvers.elastic.state import PendingClocks, WorkerAssignment, initial
 from tests.runtime.elastic.stores import store
 
 
@@ -30,6 +32,7 @@ class RecordedProgress:
         self.batches, self.seconds = batches, 0.0
         self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 1, 0.0)
         self.job.progress = TrainingProgress(stage=1)
+        self.job.members = {0: Member(0, "h0", "reliable")}
 
     def _act(self, does: Callable[[Context], None]) -> None:
         ctx = Context(self.job, self.seconds)
@@ -58,8 +61,22 @@ class RecordedProgress:
             "evaluated_iteration": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
-        report = ClockDone(**{"generation": 0, "worker": 0, **messages, **more})
-        self._act(lambda ctx: progress.clock_done(ctx, report, workers))
+        self.report(ClockDone(**{"generation": 0, "worker": 0, **messages, **more}), workers)
+
+    def report(self, done: ClockDone, workers: int) -> None:
+        """A worker has done a clock."""
+
+        def handle(ctx: Context) -> None:
+            host_work.clock_done(ctx, 0, done)
+            progress.clock_done(ctx, done, workers)
+
+        self._act(handle)
+
+    def works(self, *workers: int, first: int = 0) -> None:
+        """These workers do all clocks from one on."""
+        assignments = {worker: WorkerAssignment(0, (worker,), first) for worker in workers}
+        before = self.job.rebalancing
+        self.job.rebalancing = replace(before, workers={**before.workers, **assignments})
 
     def clocks(self, first: int, last: int) -> None:
         for clock in range(first, last + 1):
@@ -72,6 +89,7 @@ class RecordedProgress:
 
 def test_iteration_time_and_its_late_objective() -> None:
     messages = RecordedProgress(batches=2)
+    messages.works(0)
     messages.clock(0)
     messages.clock(1)
     messages.clock(1, is_leader=False, seconds=5.0)
@@ -81,8 +99,8 @@ def test_iteration_time_and_its_late_objective() -> None:
     assert messages.iterations == [(0, 2.0, 0.0)]
     assert (messages.lines[0]["clock"], messages.lines[0]["at"]) == (2, 4.0)
     assert messages.status() == {
-        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "iteration_workers": 3, "begun": 5,
-        "work": {}, "moved": 0.0, "help": {},
+        "iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "iteration_workers": 1, "begun": 5,
+        "work": {"h0": (0.0, 0.0, 2)}, "moved": 0.0, "help": {},
     }  # fmt: skip
     messages.end()
     assert messages.iterations == [(0, 2.0, 0.0), (1, 2.0, None)]
@@ -90,10 +108,27 @@ def test_iteration_time_and_its_late_objective() -> None:
 
 def test_workers_of_an_iteration_are_those_that_did_it() -> None:
     messages = RecordedProgress()
+    messages.works(0)
+    messages.works(1, 2, first=2)
     messages.clocks(1, 1)
     messages.clock(2, workers=8)
     status = messages.status()
-    assert (status["iteration"], status["workers"], status["iteration_workers"]) == (0, 8, 3)
+    assert (status["iteration"], status["workers"], status["iteration_workers"]) == (0, 8, 1)
+
+
+def test_an_iteration_waits_for_what_all_its_workers_report() -> None:
+    """One that leaves reports no clock after its last, one whose report was lost does so at a later clock, and one that
+    hangs keeps no iteration for ever."""
+    messages = RecordedProgress()
+    messages.works(0, 1)
+    messages.job.rebalancing = replace(messages.job.rebalancing, leaving={2: PendingClocks((2,), 0, 2, 0)})
+    messages.clocks(1, 3)
+    assert not messages.lines
+    messages.clock(1, is_leader=False, worker=2, compute_s=3.0)
+    messages.clock(2, is_leader=False, worker=1)
+    assert [(line["workers"], line["work"]["h0"][0]) for line in messages.lines] == [(3, 1.5), (2, 0.0)]
+    messages.clocks(4, 60)
+    assert [line["iteration"] for line in messages.lines] == [*range(12)]
 
 
 def test_iterations_are_reported_anew_after_a_roll_back() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runners.elastic.rule_replay import BY_SPEED, REBALANCED, Division, hint, predicted_s, step_seconds
+from runners.elastic.rule_replay import BY_SPEED, REBALANCED, Division, hint, predicted_s, rule_in_use, step_seconds
 
 _HALF = np.tile([1.0, 1.0, 1.0, 2.0], (300, 1))
 _EQUAL = np.ones((300, 4))
@@ -36,7 +36,7 @@ def test_staleness_helps_against_slowness_that_moves() -> None:
 
 def test_hint_prefers_rules_with_the_guarantees_of_bsp() -> None:
     """Shares by speed are exact, and save as much as supersteps do."""
-    result = hint(_HALF, "bsp", "slots")
+    result = hint(_HALF, "bsp")
     assert result is not None
     assert result.rule == BY_SPEED
     assert result.saved == pytest.approx(0.40, abs=0.01)
@@ -46,7 +46,7 @@ def test_hint_with_optimisers_keeps_to_bulk_synchronous_rules() -> None:
     """Others are refused; here they would save more, as few shards can be helped with."""
     steps = np.ones((200, 4))
     steps[np.arange(200), np.arange(200) % 4] = 3.0
-    results = [hint(steps, "bsp", "slots", Division(4), optimisers=optimisers) for optimisers in (False, True)]
+    results = [hint(steps, "bsp", Division(4), optimisers=optimisers) for optimisers in (False, True)]
     assert [result is not None and result.rule.startswith("bsp") for result in results] == [False, True]
 
 
@@ -54,7 +54,7 @@ def test_hint_proposes_help_where_slowness_moves() -> None:
     """Each host is slow for ten clocks, another one then: shares by speed cannot follow, and help is as good as ASP."""
     steps = np.ones((400, 4))
     steps[np.arange(400), np.arange(400) // 10 % 4] = 2.0
-    result = hint(steps, "bsp", "slots", Division(64))
+    result = hint(steps, "bsp", Division(64))
     assert result is not None
     assert result.rule == REBALANCED
     assert result.saved == pytest.approx(1 - 19 / 16 / 2)  # 19 of 64 shards, instead of 16, in half the time
@@ -73,19 +73,21 @@ def test_hint_proposes_help_where_slowness_moves() -> None:
 def test_shares_by_speed_gain_what_they_can(clocks: int, division: Division, gain: float) -> None:
     saved = 1 - predicted_s(_HALF[:clocks], BY_SPEED, division) / predicted_s(_HALF[:clocks], "bsp")
     assert saved == pytest.approx(gain, abs=0.01)
-    result = hint(_HALF[:clocks], "bsp", "slots", division)
+    result = hint(_HALF[:clocks], "bsp", division)
     assert gain or result is None or result.rule != BY_SPEED
 
 
-@pytest.mark.parametrize(("rule", "shares"), [("bsp", "slots"), ("ssp:3", "slots"), ("asp", "slots")])
-def test_no_hint_where_nothing_is_to_be_saved(rule: str, shares: str) -> None:
-    assert hint(_EQUAL, rule, shares) is None
-    assert hint(_EQUAL[:, :1], rule, shares) is None
+@pytest.mark.parametrize("rule", ["bsp", "ssp:3", "asp"])
+def test_no_hint_where_nothing_is_to_be_saved(rule: str) -> None:
+    assert hint(_EQUAL, rule) is None
+    assert hint(_EQUAL[:, :1], rule) is None
 
 
 def test_no_hint_for_the_rule_in_use() -> None:
-    assert hint(_HALF, "bsp", "speed") is None
-    assert hint(_HALF, "elastic-bsp:15", "slots") is None
+    assert hint(_HALF, rule_in_use("bsp", "speed", rebalance=False)) is None
+    for rule in ("bsp", "ssp:3"):
+        assert hint(_HALF, rule_in_use(rule, "slots", rebalance=True)) is None
+    assert hint(_HALF, "elastic-bsp:15") is None
 
 
 def test_hosts_that_came_later_are_left_out() -> None:
@@ -93,4 +95,4 @@ def test_hosts_that_came_later_are_left_out() -> None:
     old, new = {"a": (1.0, 0.0, 1)}, {"a": (2.0, 0.0, 2), "b": (3.0, 0.0, 1)}
     assert step_seconds([old, old, new, {}, new]).tolist() == [[1.0, 3.0], [1.0, 3.0]]
     assert step_seconds([]).size == 0
-    assert hint(step_seconds([]), "bsp", "slots") is None
+    assert hint(step_seconds([]), "bsp") is None

@@ -5,12 +5,12 @@ from dataclasses import replace
 from plink.model.elastic.reports import ClockDone
 from solvers.elastic import host_work
 from solvers.elastic.context import Context
-from solvers.elastic.observations import TrainingProgress
+from solvers.elastic.observations import ReportedWork, TrainingProgress
 from tests.solvers.elastic.test_speeds import four_hosts
 
 
 def context(batches: int) -> Context:
-    return Context(replace(four_hosts(), progress=TrainingProgress(batches=batches), work={}), 0.0)
+    return Context(replace(four_hosts(), progress=TrainingProgress(batches=batches), work=ReportedWork()), 0.0)
 
 
 def report(ctx: Context, host: int, worker: int, clock: int, *, compute_s: float = 1.0, grains: int = 0) -> None:
@@ -45,10 +45,22 @@ def test_repeated_report_counts_once() -> None:
     assert list(host_work.of_iteration(ctx.state, 0).values()) == [(2.0, 1.0, 6)]
 
 
+def test_a_host_that_has_left_keeps_its_work() -> None:
+    """Also beyond a roll-back, in an iteration that is not done again."""
+    ctx = context(batches=2)
+    name = ctx.state.members[3].name
+    for clock in (1, 2, 3):
+        report(ctx, 3, 3, clock)
+    ctx.state.members = {}
+    host_work.rolled_back(ctx, 3)
+    assert host_work.of_iteration(ctx.state, 0) == {name: (2.0, 1.0, 6)}
+    assert not host_work.of_iteration(ctx.state, 1)
+
+
 def test_clocks_count_again_after_a_roll_back() -> None:
     ctx = context(batches=2)
     report(ctx, 0, 0, 1, compute_s=7.0)
-    host_work.rolled_back(ctx)
+    host_work.rolled_back(ctx, 0)
     for clock in (1, 2):
         report(ctx, 0, 0, clock)
     assert list(host_work.of_iteration(ctx.state, 0).values()) == [(2.0, 1.0, 6)]
