@@ -109,6 +109,15 @@ def test_depth_hides_slow_messages() -> None:
     assert hidden.minibatch_s == pytest.approx(0.04)
 
 
+@pytest.mark.parametrize("minibatches", [None, 20, 200])
+def test_equal_gaps_within_a_longer_cycle(minibatches: int | None) -> None:
+    """Four minibatches in flight return after 168 ms: gaps of 46, 46, 46 and 30 ms."""
+    result = simulated([(0.01, 0.02, 0)] * 4, (1,) * 4, 1_000_000, gbps=1, minibatches=minibatches)
+    assert result.minibatch_s == pytest.approx(0.168 / 4)
+    assert result.is_periodic
+    assert result.fill_s == pytest.approx(0.12)
+
+
 def test_flows_share_an_uplink() -> None:
     """Two senders of one rack share 0.2 Gbit/s: their activations of 1.25 MB take twice as long as one alone."""
     group_of = np.array([0, 0, 1, 1])
