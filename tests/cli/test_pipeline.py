@@ -65,7 +65,7 @@ def test_plan_for_people(here: Path) -> None:
 
 
 def test_plan_then_show_then_verify(here: Path) -> None:
-    run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2")
+    run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--depth", "noam")
     shown = run(here, "show").stdout.splitlines()
     assert shown[-4] == "rank 0 stage 0: 0 3 (0) + 6 (3) + 9 (6) + 12 (9) + 15 (12) + 18 (15) ..."
     assert shown[-1].startswith("rank 3 stage 1: 0 (0) + 1 (1) + 2 (2) +")
@@ -207,12 +207,12 @@ def plan(here: Path) -> dict[str, Any]:
 
 
 def test_edited_plan_is_refused_by_verify(here: Path, plan: dict[str, Any]) -> None:
-    plan["stages"][0]["depth"] = 3
+    plan["stages"][0]["depth"] = 4
     (here / "plan.json").write_text(json.dumps(plan))
     assert (
         "stages[0].delay: 2 follows from kind, replicas and depths" in run(here, "verify", "plan.json", code=2).stderr
     )
-    plan["stages"][0]["delay"] = 2
+    plan["stages"][0]["delay"] = 3
     plan["stages"][1] |= {"depth": 9, "delay": 8}
     (here / "plan.json").write_text(json.dumps(plan))
     done = run(here, "verify", "plan.json", code=2)

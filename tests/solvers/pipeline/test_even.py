@@ -66,9 +66,11 @@ def seconds(plan: PipelinePlan) -> float:
 
 
 def test_vgg_like_is_3_1() -> None:
+    """Cut before f3, which takes 119 ms at the thesis's depths and 93 ms one deeper; before the head, 119 ms at any."""
     plan = planned(VGG, 4)
     assert (plan.label, plan.kind) == ("3-1", "1f1b")
-    assert [(stage.first, stage.last, stage.ranks) for stage in plan.stages] == [(0, 3, (0, 1, 2)), (4, 4, (3,))]
+    assert [(stage.first, stage.last, stage.ranks) for stage in plan.stages] == [(0, 2, (0, 1, 2)), (3, 4, (3,))]
+    assert seconds(plan) == pytest.approx(0.093)
     assert [way.what for way in plan.compared] == ["data-parallel"]
     assert [stage.lr_scale for stage in plan.stages] == [1.0, 1 / 3]
 
