@@ -29,7 +29,7 @@ from solvers.pipeline.joint_search import (
     search_partitions,
 )
 from solvers.pipeline.period import PeriodModel, PlacedPartition
-from solvers.pipeline.period_kernels import EXPOSED_ROW, MESSAGES_ROW, WORK_ROWS
+from solvers.pipeline.period_kernels import EXPOSED_ROW, WORK_ROWS
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
 from solvers.pipeline.simulated_ways import (
     MAX_SIMULATED_WORKERS,
@@ -394,20 +394,20 @@ def _described(
 ) -> PipelinePlan:
     """Return the plan of a way, with what is predicted of it and of other ways; ``has_bound``: also the least seconds
     that any plan could take."""
-    request, plan, result = simulator.request, best.plan, best.result
+    request, plan, result, names = simulator.request, best.plan, best.result, simulator.measured.fabric.names
     model = simulator.model_of(best)
     bound_s = lower_bound_s(model, simulator.measured.workers) if has_bound else None
     needed = model.memory_of(best.partition, plan.shape.depths)
     model.period(best.partition)
     terms = model.scratch.stage[:, : best.partition.stages].copy()
+    links_s = np.maximum(model.scratch.sending / model.arrays.out, model.scratch.receiving / model.arrays.into)
     stages = []
     for number, stage in enumerate(plan.stages):
         replicas = len(stage.ranks)
         compute_s = float(terms[WORK_ROWS, number].sum()) / replicas
-        network_s = float(terms[EXPOSED_ROW, number] + terms[MESSAGES_ROW, number]) / replicas
         predicted = StagePrediction(
             compute_s=compute_s,
-            network_s=network_s,
+            network_s=float(links_s[best.partition.hosts(number)].max()),
             reduce_exposed_s=float(terms[EXPOSED_ROW, number]),
             busy_share=min(1.0, max(share.busy for share in result.shares[number])),
         )
@@ -427,7 +427,7 @@ def _described(
             items_per_s=plan.minibatch / result.minibatch_s,
             fill_s=result.fill_s,
             bytes_per_item=simulator.sent(best) / plan.minibatch,
-            limited_by=_limit(simulator, best),
+            limited_by=result.limit(lambda stage, replica: names[best.partition.hosts(stage)[replica]]),
             by="simulator" if best.is_simulated else "model",
         ),
         lower_bound_s=bound_s,
@@ -436,12 +436,6 @@ def _described(
         compared=tuple(_row(simulator, way) for way in ways),
         constraints=PipelineConstraints(straight=request.straight, stages=UNSET if text is None else text),
     )
-
-
-def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
-    names = simulator.measured.fabric.names
-    busiest = best.result.limit(lambda stage, replica: names[best.partition.hosts(stage)[replica]])
-    return busiest or simulator.model_of(best).period(best.partition).limited_by
 
 
 def _row(simulator: WaySimulator, way: SimulatedWay) -> ComparedWay:

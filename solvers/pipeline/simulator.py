@@ -45,8 +45,9 @@ class PipelineSimulation:
     ``minibatch_s``: seconds per minibatch in steady state. ``is_periodic``: it repeats exactly, so that this is no
     mean. ``fill_s``: by how much longer all minibatches take than their number times that, at the beginning.
     ``makespan_s``: all of them, with the last ones drained. ``shares[s][q]``: of replica q of stage s. ``links``: the
-    busiest resources of the network with the share of time that their bytes take, the busiest first. ``timeline``: the
-    actions of all ranks, where that was asked for.
+    busiest resources of the network with the share of time that their bytes take, the busiest first. ``draining``: the
+    share of time in which the busiest rank waits for passes of other stages because each update fills and drains the
+    pipeline. ``timeline``: the actions of all ranks, where that was asked for.
     """
 
     minibatch_s: float
@@ -57,6 +58,7 @@ class PipelineSimulation:
     shares: tuple[tuple[RankShares, ...], ...]
     links: tuple[tuple[str, float], ...]
     timeline: tuple[TimedAction, ...] = ()
+    draining: float = 0.0
 
     @property
     def busiest(self) -> tuple[int, int, float]:
@@ -64,13 +66,19 @@ class PipelineSimulation:
         ranks = [(s, q, share.busy) for s, stage in enumerate(self.shares) for q, share in enumerate(stage)]
         return max(ranks, key=lambda rank: rank[2])
 
-    def limit(self, host_of: Callable[[int, int], str]) -> str | None:
-        """Name the rank or link that is busy most of the time, None where none is; ``host_of``: of (stage, replica)."""
+    def limit(self, host_of: Callable[[int, int], str]) -> str:
+        """Name the rank or link that is busy most of the time, or what the busiest rank waits for where none is.
+
+        :param host_of: of (stage, replica).
+        """
         stage, replica, busy = self.busiest
         link, used = self.links[0] if self.links else ("", 0.0)
-        if max(busy, used) < _LIMITING_SHARE:
-            return None
-        return f"compute of {host_of(stage, replica)}" if busy >= used else link
+        if max(busy, used) >= _LIMITING_SHARE:
+            return f"compute of {host_of(stage, replica)}" if busy >= used else link
+        if self.draining >= (1 - busy) / 2:
+            return "filling and draining"
+        waits = self.shares[stage][replica]
+        return "all-reduce" if waits.all_reduce > waits.activations + waits.gradients else "round trips"
 
 
 def default_minibatches(shape: PipelineShape) -> int:
@@ -137,6 +145,7 @@ def _simulated(pipeline: PlacedPipeline, count: int, with_timeline: bool, watch:
     shares = _shares(job, end_us, (float(done_us[begin]), float(done_us[end])))
     limited = np.isfinite(job.resources.capacity)
     load = np.where(limited, timeline.moved / np.where(limited, job.resources.capacity, 1.0), 0.0) / count / period_us
+    draining = _draining_s(pipeline, shares) / (shape.accumulate * period_us / 1e6) if shape.kind in FLUSHING else 0.0
     links = [(job.resources.name(k), float(load[k])) for k in np.argsort(-load, kind="stable")[:5] if load[k] > 0]
     return PipelineSimulation(
         period_us / 1e6,
@@ -147,6 +156,7 @@ def _simulated(pipeline: PlacedPipeline, count: int, with_timeline: bool, watch:
         shares,
         tuple(links),
         _timeline(job, end_us) if with_timeline else (),
+        draining,
     )
 
 
@@ -251,6 +261,16 @@ def _shares(job: TrainingJob, end_us: Vector, window: tuple[float, float]) -> tu
             ranks.append(RankShares(**{name: value / length for name, value in spent.items()}))
         stages.append(tuple(ranks))
     return tuple(stages)
+
+
+def _draining_s(pipeline: PlacedPipeline, shares: Sequence[Sequence[RankShares]]) -> float:
+    """Return the seconds of both passes of a minibatch on all stages but the busiest one, on its fastest replicas."""
+    busiest = max(range(len(shares)), key=lambda stage: max(share.busy for share in shares[stage]))
+    return sum(
+        (costs.forward_s + costs.backward_s) * min(pipeline.slowness[host] for host in places)
+        for stage, (costs, places) in enumerate(zip(pipeline.costs, pipeline.places, strict=True))
+        if stage != busiest
+    )
 
 
 def _timeline(job: TrainingJob, end_us: Vector) -> tuple[TimedAction, ...]:

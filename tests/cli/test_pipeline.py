@@ -54,8 +54,8 @@ def test_plan_for_people(here: Path) -> None:
         "pipeline 15-1 on 16 hosts, 1f1b, 5 layers, minibatch 64: 26 ms a minibatch, 2,466 items/s "
         "(bound 21.9 ms, gap 18%)",
         "stage  layers    hosts         depth  delay     update  compute  network   memory",
-        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  24.7 MB",
-        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 us    31 MB",
+        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  8.11 ms  24.7 MB",
+        "    1  4-4 head  node-15           1      0   64 items     7 ms  6.64 ms    31 MB",
         "limited by: all-reduce",
         "on the network: 50.1 kB an item",
         "compared       a minibatch  the plan's gain  delay      update  memory",
@@ -210,10 +210,10 @@ def test_edited_plan_is_refused_by_verify(here: Path, plan: dict[str, Any]) -> N
     plan["stages"][0]["depth"] = 4
     (here / "plan.json").write_text(json.dumps(plan))
     assert (
-        "stages[0].delay: 2 follows from kind, replicas and depths" in run(here, "verify", "plan.json", code=2).stderr
+        "stages[0].delay: 3 follows from kind, replicas and depths" in run(here, "verify", "plan.json", code=2).stderr
     )
     plan["stages"][0]["delay"] = 3
-    plan["stages"][1] |= {"depth": 9, "delay": 8}
+    plan["stages"][1] |= {"depth": 19, "delay": 18}
     (here / "plan.json").write_text(json.dumps(plan))
     done = run(here, "verify", "plan.json", code=2)
     assert done.stdout.startswith("deadlock: rank ")

@@ -229,7 +229,8 @@ def simulate_pipeline(
     """
     if plan.actions is not None:
         raise InputError("actions", "a plan with actions of its own cannot be simulated; leave them out")
-    names = list(dict.fromkeys(plan.host_names()))
+    hosts = plan.host_names()
+    names = list(dict.fromkeys(hosts))
     if network is not None:
         check_hosts(names, network)
         fabric = rated_fabric(network, request.gbps)
@@ -254,22 +255,11 @@ def simulate_pipeline(
         periodic=result.is_periodic,
         fill_s=result.fill_s,
         job_s=result.makespan_s,
-        limited_by=_limit(plan, result),
+        limited_by=result.limit(lambda stage, replica: hosts[plan.stages[stage].ranks[replica]]),
         ranks=_ranks(plan, result),
         links=tuple(SimulatedLink(name=name, used=used) for name, used in result.links),
     )
     return SimulatedPlan(document, result.timeline)
-
-
-def _limit(plan: PipelinePlan, result: PipelineSimulation) -> str:
-    """Name the rank or link that is busy most of the time, or what all wait for where none is."""
-    names = plan.host_names()
-    if busiest := result.limit(lambda stage, replica: names[plan.stages[stage].ranks[replica]]):
-        return busiest
-    stage, replica, _ = result.busiest
-    shares = result.shares[stage][replica]
-    waits = {"activations": shares.activations, "gradients": shares.gradients, "the all-reduce": shares.all_reduce}
-    return f"waiting for {max(waits, key=lambda name: waits[name])} in stage {stage}"
 
 
 def _ranks(plan: PipelinePlan, result: PipelineSimulation) -> tuple[SimulatedRank, ...]:

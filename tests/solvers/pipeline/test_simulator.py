@@ -75,6 +75,7 @@ def test_two_updates_show_the_time_of_all(kind: Any) -> None:
     assert [few.minibatch_s, many.minibatch_s] == pytest.approx([0.04 * 15 / 12] * 2)
     assert few.is_periodic
     assert few.fill_s == many.fill_s == 0.0
+    assert few.limit(lambda stage, replica: "a") == "filling and draining"
     assert [stage[0].busy for stage in few.shares] == pytest.approx([12 / 15] * 4)
 
 
@@ -116,6 +117,7 @@ def test_equal_gaps_within_a_longer_cycle(minibatches: int | None) -> None:
     assert result.minibatch_s == pytest.approx(0.168 / 4)
     assert result.is_periodic
     assert result.fill_s == pytest.approx(0.12)
+    assert result.limit(lambda stage, replica: "a") == "round trips"
 
 
 def test_flows_share_an_uplink() -> None:
