@@ -21,7 +21,7 @@ _SAME_MEAN = 2e-4  # relative: a mean that changes no more with twice as many mi
 _MOST_MINIBATCHES = 4096
 MAX_SIMULATED_ACTIONS = 2_000_000
 """A million take half a minute."""
-_MAX_CONVERGENCE_ACTIONS = 100_000
+_MAX_CONVERGENCE_ACTIONS = 40_000
 """Up to which a job is made longer until its steady state repeats."""
 _ACTIONS_OF_MINIBATCH = 3  # both passes and an update, at each stage
 _LIMITING_SHARE = 0.9  # of the time, from which on a rank or a link is what limits
@@ -138,6 +138,9 @@ def _simulated(pipeline: PlacedPipeline, count: int, with_timeline: bool, watch:
     flushed = flushed_window(updated_us, shape.accumulate) if shape.kind in FLUSHING else None
     begin, end, is_periodic = flushed or steady_window(times_us, shape)
     period_us = float(done_us[end] - done_us[begin]) / (end - begin) if end > begin else timeline.makespan_us / count
+    if not is_periodic and (half := (end - begin) // (2 * shape.cycle) * shape.cycle):
+        halves_us = done_us[end - 2 * half + 1 : end + 1].reshape(2, half).mean(axis=1)
+        period_us = float(halves_us[1] - halves_us[0]) / half  # where in a longer cycle the ends are matters less
     rounds = np.arange(end, begin if end > begin else end - 1, -shape.cycle)
     fill_us = float(np.mean(updated_us[rounds] - (rounds + 1) * period_us))
     if abs(fill_us) <= _SAME_TIME * timeline.makespan_us:  # rounding: a flush ends as if nothing had been filled
