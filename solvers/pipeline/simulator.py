@@ -245,7 +245,10 @@ def _times_us(job: TrainingJob, end_us: Vector) -> Vector:
 
 
 def _shares(job: TrainingJob, end_us: Vector, window: tuple[float, float]) -> tuple[tuple[RankShares, ...], ...]:
-    """Return the shares of each rank's time between two moments."""
+    """Return the shares of each rank's time between two moments.
+
+    A rank that has done its last action waits as it would for those of the next minibatch.
+    """
     begin, end = window
     length = max(end - begin, 1e-12)
     shape, lead_us = job.pipeline.shape, job.tasks.lead_us
@@ -261,6 +264,7 @@ def _shares(job: TrainingJob, end_us: Vector, window: tuple[float, float]) -> tu
                 spent[_WAITS[action.kind]] += _overlap((previous, started), window)
                 spent["busy"] += _overlap((started, ended), window)
                 previous = ended
+            spent["activations" if stage else "gradients"] += _overlap((previous, end), window)
             ranks.append(RankShares(**{name: value / length for name, value in spent.items()}))
         stages.append(tuple(ranks))
     return tuple(stages)

@@ -220,6 +220,13 @@ def test_edited_plan_is_refused_by_verify(here: Path, plan: dict[str, Any]) -> N
     assert done.stderr == "plink: error: plan.json: its actions are not correct\n"
 
 
+def test_bytes_of_another_profile_are_refused_by_verify(here: Path, plan: dict[str, Any]) -> None:
+    plan["boundaries"][0]["forward_bytes"] = 7
+    (here / "plan.json").write_text(json.dumps(plan))
+    done = run(here, "verify", "plan.json", "--profile", "p.json", code=2)
+    assert "plan.json: boundaries[0]: 7 and " in done.stderr
+
+
 def test_own_actions_are_verified(here: Path, plan: dict[str, Any]) -> None:
     from plink.model.pipeline.actions import actions_of
 

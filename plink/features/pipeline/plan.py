@@ -174,7 +174,7 @@ def check_hosts(names: Sequence[str], network: Network) -> None:
 def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> None:
     """Refuse a plan that was made for another profile.
 
-    :raises InputError: naming both digests, or the layer that is not there.
+    :raises InputError: naming both digests, the layer that is not there, or the bytes that differ.
     """
     if plan.stages[-1].last != (last := len(profile.layers) - 1):
         reason = f"the plan ends with layer {plan.stages[-1].last}, the profile with {last}"
@@ -182,6 +182,14 @@ def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> N
     if plan.profile is not None and plan.profile != profile.digest():
         reason = f"the plan was made for {plan.profile[:19]}, this profile is {profile.digest()[:19]}"
         raise InputError(f"{location}: profile", reason)
+    for number, boundary in enumerate(plan.boundaries):
+        layer = profile.layers[boundary.after]
+        sizes = (layer.crossing_bytes, layer.crossing_back_bytes)
+        if (boundary.forward_bytes, boundary.backward_bytes) != sizes:
+            reason = (
+                f"{boundary.forward_bytes} and {boundary.backward_bytes} bytes cross forward and back, in the profile"
+            )
+            raise InputError(f"{location}: boundaries[{number}]", f"{reason} {sizes[0]} and {sizes[1]}")
 
 
 def verify_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> PipelineVerification:

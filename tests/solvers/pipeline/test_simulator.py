@@ -120,6 +120,14 @@ def test_equal_gaps_within_a_longer_cycle(minibatches: int | None) -> None:
     assert result.limit(lambda stage, replica: "a") == "round trips"
 
 
+@pytest.mark.parametrize("minibatches", [2, 3, 12])
+def test_shares_of_a_short_job_add_up(minibatches: int) -> None:
+    """The last stage ends before the first one does."""
+    result = simulated([(0.01, 0.02, 0), (0.001, 0.002, 0)], (2, 1), 1_000_000, gbps=1, minibatches=minibatches)
+    for shares in (share for stage in result.shares for share in stage):
+        assert shares.busy + shares.activations + shares.gradients + shares.all_reduce == pytest.approx(1)
+
+
 def test_flows_share_an_uplink() -> None:
     """Two senders of one rack share 0.2 Gbit/s: their activations of 1.25 MB take twice as long as one alone."""
     group_of = np.array([0, 0, 1, 1])
