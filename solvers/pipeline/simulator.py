@@ -43,7 +43,8 @@ class PipelineSimulation:
     """What a simulated job does.
 
     ``minibatch_s``: seconds per minibatch in steady state. ``is_periodic``: it repeats exactly, so that this is no
-    mean. ``fill_s``: by how much longer all minibatches take than their number times that, at the beginning.
+    mean. ``fill_s``: by how much longer all minibatches take than their number times that, at the beginning; 0 where
+    they are no slower there: messages may meet only later.
     ``makespan_s``: all of them, with the last ones drained. ``shares[s][q]``: of replica q of stage s. ``links``: the
     busiest resources of the network with the share of time that their bytes take, the busiest first. ``draining``: the
     share of time in which the busiest rank waits for passes of other stages because each update fills and drains the
@@ -143,7 +144,7 @@ def _simulated(pipeline: PlacedPipeline, count: int, with_timeline: bool, watch:
         period_us = float(halves_us[1] - halves_us[0]) / half  # where in a longer cycle the ends are matters less
     rounds = np.arange(end, begin if end > begin else end - 1, -shape.cycle)
     fill_us = float(np.mean(updated_us[rounds] - (rounds + 1) * period_us))
-    if abs(fill_us) <= _SAME_TIME * timeline.makespan_us:  # rounding: a flush ends as if nothing had been filled
+    if fill_us <= _SAME_TIME * timeline.makespan_us:  # rounding: a flush ends as if nothing had been filled
         fill_us = 0.0
     shares = _shares(job, end_us, (float(done_us[begin]), float(done_us[end])))
     limited = np.isfinite(job.resources.capacity)

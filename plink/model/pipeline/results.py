@@ -78,7 +78,8 @@ class SimulatedPipeline(Document, frozen=True, kw_only=True, tag="plink.pipeline
     periodic: bool
     """Whether the job repeats exactly; else the seconds are a mean."""
     fill_s: NonNegative
-    """By how much longer the job takes than its minibatches times that, until it is full."""
+    """By how much longer the job takes than its minibatches times that, until it is full; 0 where it is no slower at
+    first."""
     job_s: Positive
     """Seconds of all minibatches, with the last ones drained."""
     limited_by: Name
