@@ -122,8 +122,8 @@ class PipelinePrediction(Part, frozen=True, kw_only=True):
     items_per_s: Positive
     """Items per second."""
     fill_s: Seconds | Unset = UNSET
-    """By how much longer a job takes than its minibatches times that, until the pipeline is full; 0 where it is no slower at
-    first."""
+    """By how much longer a job takes than its minibatches times that, until the pipeline is full; 0 where it is no
+    slower at first."""
     bytes_per_item: NonNegative | Unset = UNSET
     """Bytes that all hosts send, per item."""
     limited_by: str | Unset = UNSET
