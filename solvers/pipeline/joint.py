@@ -29,7 +29,7 @@ from solvers.pipeline.joint_search import (
     search_partitions,
 )
 from solvers.pipeline.period import PeriodModel, PlacedPartition
-from solvers.pipeline.period_kernels import EXPOSED_ROW, MESSAGES_ROW, WORK_ROWS
+from solvers.pipeline.period_kernels import EXPOSED_ROW, WORK_ROWS
 from solvers.pipeline.search_kernels import FIXED, FREE, ONE_STAGE, STRAIGHT
 from solvers.pipeline.simulated_ways import (
     MAX_SIMULATED_WORKERS,
@@ -44,6 +44,7 @@ from solvers.pipeline.thesis import LayerCosts, best_level_partition
 _MAX_SIMULATED = 5
 _FLUSHED_ROUNDS = 4  # minibatches of a compared flushing kind, over stages times replicas
 _MAX_FLUSHED = 256
+_MAX_FURTHER = 24  # candidates that are simulated only if those before turn out slower than by formulas
 _MAX_WAYS = _MAX_SIMULATED + 7  # simulated: candidates with one stage, one worker, the thesis's, then depths
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
@@ -73,7 +74,7 @@ class _Planner:
     def _show(self, searched: int, steps: int) -> bool:
         """Show progress of the search; return whether to stop."""
         self._searched = searched
-        if self._watch is not None and self._watch(searched + self._simulations, steps + _MAX_WAYS):
+        if self._watch is not None and self._watch(searched + min(self._simulations, _MAX_WAYS), steps + _MAX_WAYS):
             self._stopped = True
         return self._stopped
 
@@ -164,12 +165,12 @@ class _Planner:
         if not fitting:
             least = min(self._refused(search), key=lambda item: model.period(item.partition).excess_bytes)
             raise NoAnswer(self._misses(least, search))
-        simulated = self._simulated(self._worth_simulating(fitting, seeds))
+        candidates = self._worth_simulating(fitting, seeds)
+        simulated = self._with_tried_depths(self._simulated(candidates))
+        simulated += self._further(fitting, candidates, min(way.minibatch_s for way in simulated))
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
         best = min(ties, key=self._preference)
-        if self._request.depths is None and best.plan.kind == "1f1b" and best.is_simulated:
-            best = self._with_tried_depth(best)
         prove_shape(best.plan.shape)
         has_bound = self._space.mode in (FREE, ONE_STAGE) and best.plan.kind in ("1f1b", "data-parallel")
         return _described(self._ways, best, self._compared(best, simulated), has_bound)
@@ -283,6 +284,33 @@ class _Planner:
                 text += "; --kind model-parallel, one minibatch in flight, fits"
         return text
 
+    def _with_tried_depths(self, ways: Sequence[SimulatedWay], best_s: float = math.inf) -> list[SimulatedWay]:
+        """Return the ways, those that may be faster than the best one, and than ``best_s``, with the depths that suit
+        them: at any depths none is faster than its busiest host and link."""
+        if self._request.depths is not None:
+            return list(ways)
+        tried = []
+        for way in sorted(ways, key=lambda way: way.minibatch_s):
+            least_s = max(self._ways.model_of(way).period(way.partition).terms[:2])
+            is_tuned = way.plan.kind == "1f1b" and way.is_simulated and least_s < best_s * (1 - _TIE)
+            tried.append(self._with_tried_depth(way) if is_tuned else way)
+            best_s = min(best_s, tried[-1].minibatch_s)
+        return tried
+
+    def _further(
+        self, fitting: Sequence[PartitionCandidate], simulated: Sequence[PartitionCandidate], best_s: float
+    ) -> list[SimulatedWay]:
+        """Return the next ways that are faster than the best simulated one by formulas."""
+        model, chosen = self._ways.model(), {id(item) for item in simulated}
+        rest = [item for item in fitting[:_MAX_FURTHER] if id(item) not in chosen]
+        ways: list[SimulatedWay] = []
+        for item in rest:
+            if self._stopped or model.period(item.partition).minibatch_s >= best_s * (1 - _WORTH):
+                break
+            ways += self._with_tried_depths(self._simulated([item]), best_s)
+            best_s = min(best_s, ways[-1].minibatch_s)
+        return ways
+
     def _with_tried_depth(self, best: SimulatedWay) -> SimulatedWay:
         """Return it with the thesis's depths, halfway to them, its own, one more, or half as many more, the least that
         is as fast."""
@@ -366,20 +394,20 @@ def _described(
 ) -> PipelinePlan:
     """Return the plan of a way, with what is predicted of it and of other ways; ``has_bound``: also the least seconds
     that any plan could take."""
-    request, plan, result = simulator.request, best.plan, best.result
+    request, plan, result, names = simulator.request, best.plan, best.result, simulator.measured.fabric.names
     model = simulator.model_of(best)
     bound_s = lower_bound_s(model, simulator.measured.workers) if has_bound else None
     needed = model.memory_of(best.partition, plan.shape.depths)
     model.period(best.partition)
     terms = model.scratch.stage[:, : best.partition.stages].copy()
+    links_s = np.maximum(model.scratch.sending / model.arrays.out, model.scratch.receiving / model.arrays.into)
     stages = []
     for number, stage in enumerate(plan.stages):
         replicas = len(stage.ranks)
         compute_s = float(terms[WORK_ROWS, number].sum()) / replicas
-        network_s = float(terms[EXPOSED_ROW, number] + terms[MESSAGES_ROW, number]) / replicas
         predicted = StagePrediction(
             compute_s=compute_s,
-            network_s=network_s,
+            network_s=float(links_s[best.partition.hosts(number)].max()),
             reduce_exposed_s=float(terms[EXPOSED_ROW, number]),
             busy_share=min(1.0, max(share.busy for share in result.shares[number])),
         )
@@ -399,7 +427,7 @@ def _described(
             items_per_s=plan.minibatch / result.minibatch_s,
             fill_s=result.fill_s,
             bytes_per_item=simulator.sent(best) / plan.minibatch,
-            limited_by=_limit(simulator, best),
+            limited_by=result.limit(lambda stage, replica: names[best.partition.hosts(stage)[replica]]),
             by="simulator" if best.is_simulated else "model",
         ),
         lower_bound_s=bound_s,
@@ -408,12 +436,6 @@ def _described(
         compared=tuple(_row(simulator, way) for way in ways),
         constraints=PipelineConstraints(straight=request.straight, stages=UNSET if text is None else text),
     )
-
-
-def _limit(simulator: WaySimulator, best: SimulatedWay) -> str:
-    names = simulator.measured.fabric.names
-    busiest = best.result.limit(lambda stage, replica: names[best.partition.hosts(stage)[replica]])
-    return busiest or simulator.model_of(best).period(best.partition).limited_by
 
 
 def _row(simulator: WaySimulator, way: SimulatedWay) -> ComparedWay:

@@ -49,7 +49,6 @@ Integers = npt.NDArray[np.int64]
 BYTES_PER_S_OF_GBPS = 1.25e8
 _UNMEASURED_S = 1e3  # of a round trip: plans that need it are worse than any other
 UNLIMITED = 1e18
-TERMS = ("compute", "network", "all-reduce", "messages of a minibatch in turn")
 
 
 @dataclass(frozen=True)
@@ -132,11 +131,6 @@ class PlanPeriod:
     def minibatch_s(self) -> float:
         """Return the greatest term."""
         return max(self.terms)
-
-    @property
-    def limited_by(self) -> str:
-        """Name it."""
-        return TERMS[int(np.argmax(self.terms))]
 
 
 class PeriodModel:

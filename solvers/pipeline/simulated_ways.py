@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from plink.errors import UsageError
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts
@@ -24,7 +26,7 @@ from plink.model.pipeline.shape import (
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import traffic_of
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
-from solvers.pipeline.period_kernels import MAX_DEPTH, ROUND_TRIP_ROW, WORK_ROWS
+from solvers.pipeline.period_kernels import LOOP, MAX_DEPTH, NETWORK, ROUND, ROUND_TRIP_ROW, WORK_ROWS
 from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline, simulated_actions
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
@@ -201,14 +203,24 @@ class WaySimulator:
 
     def _estimated(self, model: PeriodModel, partition: PlacedPartition) -> PipelineSimulation:
         """Return what the formulas say instead of a simulation."""
-        seconds = model.period(partition).minibatch_s
-        stage = model.scratch.stage
+        period = model.period(partition)
+        seconds, stage = period.minibatch_s, model.scratch.stage
+        waits = int(np.argmax(period.terms))  # what is waited for where nobody is busy all the time
         shares = []
         for number, replicas in enumerate(partition.replicas):
             busy = min(1.0, float(stage[WORK_ROWS, number].sum()) / replicas / seconds)
-            shares.append((RankShares(busy, 0.0, 0.0, 0.0),) * replicas)
-        fill_s = float(stage[ROUND_TRIP_ROW, 0])
-        return PipelineSimulation(seconds, False, fill_s, fill_s + seconds, 1, tuple(shares), ())
+            idle = 1 - busy
+            shares.append((RankShares(busy, 0.0, idle * (waits == LOOP), idle * (waits == ROUND)),) * replicas)
+        is_flushing = model.options.flush
+        # The first minibatch takes a round trip; the others in flight follow it as fast as hosts and links can.
+        in_flight = partition.replicas[0] * period.depths[0]
+        round_trip_s = float(stage[ROUND_TRIP_ROW, 0])
+        fill_s = max(0.0, round_trip_s + (in_flight - 1) * max(period.terms[:LOOP]) - in_flight * seconds)
+        if is_flushing or partition.stages == 1:
+            fill_s = 0.0
+        links = (("the network", period.terms[NETWORK] / seconds),)
+        draining = float(is_flushing and waits == LOOP)
+        return PipelineSimulation(seconds, False, fill_s, fill_s + seconds, 1, tuple(shares), links, (), draining)
 
     def has_room(self, partition: PlacedPartition, depths: tuple[int, ...], mode: TrainingMode | None = None) -> bool:
         """Return whether a partition with these depths fits in the memory of its hosts."""

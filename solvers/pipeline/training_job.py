@@ -105,8 +105,9 @@ class PlacedPipeline:
 
 @dataclass
 class TrainingJob:
-    """The tasks of a job of some minibatches; ``steps[s, q]``: actions of a replica, each with its tasks. ``watch``:
-    called with how many parts are built, and how many there are."""
+    """The tasks of a job of some minibatches; ``steps[s, q]``: actions of a replica, each with its tasks.
+    ``messages``: the task of each, by kind, the stage that receives it, and minibatch. ``watch``: called with how many
+    parts are built, and how many there are."""
 
     pipeline: PlacedPipeline
     minibatches: int
@@ -114,11 +115,12 @@ class TrainingJob:
     resources: Resources = field(init=False)
     tasks: Tasks = field(init=False)
     steps: dict[tuple[int, int], list[tuple[PipelineAction, StepTimes]]] = field(init=False, default_factory=dict)
+    messages: dict[tuple[str, int, int], int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         builder = _Builder(self.pipeline, self.minibatches)
         builder.build(self.watch or (lambda done, total: None))
-        self.steps = builder.steps
+        self.steps, self.messages = builder.steps, builder.messages
         self.resources, self.tasks = builder.finish()
 
 
@@ -128,6 +130,7 @@ class _Builder:
     def __init__(self, pipeline: PlacedPipeline, minibatches: int) -> None:
         self._pipeline, self._shape, self._minibatches = pipeline, pipeline.shape, minibatches
         self.steps: dict[tuple[int, int], list[tuple[PipelineAction, StepTimes]]] = {}
+        self.messages: dict[tuple[str, int, int], int] = {}
         self._single: list[tuple[float, ...]] = []  # number, then the columns, of tasks added alone
         self._blocks: list[tuple[int, int, dict[str, object]]] = []
         self._count = 0
@@ -135,7 +138,6 @@ class _Builder:
         self._sooner: list[Integers] = []
         self._pairs: list[tuple[int, int]] = []
         self._queues: dict[tuple[int, int, int], int] = {}
-        self._messages: dict[tuple[str, int, int], int] = {}
         self._ready: dict[tuple[int, int, int], list[int]] = {}
 
     def build(self, watch: Watch) -> None:
@@ -264,14 +266,14 @@ class _Builder:
         self._wait(number, sender)
         receiver = self._pass(peer, action)
         self._wait(receiver[1].first, number)
-        self._messages[action.kind, peer[0], action.number] = number
+        self.messages[action.kind, peer[0], action.number] = number
 
     def _wait_for_receives(self) -> None:
         """Have each message wait until its receiver takes the one of three own minibatches before."""
-        for (kind, stage, minibatch), number in self._messages.items():
+        for (kind, stage, minibatch), number in self.messages.items():
             replica = replica_of(self._shape, stage, minibatch)
             earlier = minibatch - POSTED_RECEIVES * self._shape.replicas[stage]
-            if (taken := self._messages.get((kind, stage, earlier))) is not None:
+            if (taken := self.messages.get((kind, stage, earlier))) is not None:
                 self._wait(number, taken)
                 position = self._positions[kind, stage, earlier]
                 if position > 0:

@@ -54,8 +54,8 @@ def test_plan_for_people(here: Path) -> None:
         "pipeline 15-1 on 16 hosts, 1f1b, 5 layers, minibatch 64: 26 ms a minibatch, 2,466 items/s "
         "(bound 21.9 ms, gap 18%)",
         "stage  layers    hosts         depth  delay     update  compute  network   memory",
-        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  4.91 ms  24.7 MB",
-        "    1  4-4 head  node-15           1      0   64 items     7 ms     0 us    31 MB",
+        "    0  0-3 f0    node-[00-14]      2      1  960 items  21.9 ms  8.11 ms  24.7 MB",
+        "    1  4-4 head  node-15           1      0   64 items     7 ms  6.64 ms    31 MB",
         "limited by: all-reduce",
         "on the network: 50.1 kB an item",
         "compared       a minibatch  the plan's gain  delay      update  memory",
@@ -65,7 +65,7 @@ def test_plan_for_people(here: Path) -> None:
 
 
 def test_plan_then_show_then_verify(here: Path) -> None:
-    run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2")
+    run(here, "plan", "p.json", "--hosts", "4", "--gbps", "0.2", "--depth", "noam")
     shown = run(here, "show").stdout.splitlines()
     assert shown[-4] == "rank 0 stage 0: 0 3 (0) + 6 (3) + 9 (6) + 12 (9) + 15 (12) + 18 (15) ..."
     assert shown[-1].startswith("rank 3 stage 1: 0 (0) + 1 (1) + 2 (2) +")
@@ -207,17 +207,24 @@ def plan(here: Path) -> dict[str, Any]:
 
 
 def test_edited_plan_is_refused_by_verify(here: Path, plan: dict[str, Any]) -> None:
-    plan["stages"][0]["depth"] = 3
+    plan["stages"][0]["depth"] = 4
     (here / "plan.json").write_text(json.dumps(plan))
     assert (
-        "stages[0].delay: 2 follows from kind, replicas and depths" in run(here, "verify", "plan.json", code=2).stderr
+        "stages[0].delay: 3 follows from kind, replicas and depths" in run(here, "verify", "plan.json", code=2).stderr
     )
-    plan["stages"][0]["delay"] = 2
-    plan["stages"][1] |= {"depth": 9, "delay": 8}
+    plan["stages"][0]["delay"] = 3
+    plan["stages"][1] |= {"depth": 19, "delay": 18}
     (here / "plan.json").write_text(json.dumps(plan))
     done = run(here, "verify", "plan.json", code=2)
     assert done.stdout.startswith("deadlock: rank ")
     assert done.stderr == "plink: error: plan.json: its actions are not correct\n"
+
+
+def test_bytes_of_another_profile_are_refused_by_verify(here: Path, plan: dict[str, Any]) -> None:
+    plan["boundaries"][0]["forward_bytes"] = 7
+    (here / "plan.json").write_text(json.dumps(plan))
+    done = run(here, "verify", "plan.json", "--profile", "p.json", code=2)
+    assert "plan.json: boundaries[0]: 7 and " in done.stderr
 
 
 def test_own_actions_are_verified(here: Path, plan: dict[str, Any]) -> None:

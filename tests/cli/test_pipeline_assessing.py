@@ -87,6 +87,14 @@ def test_slow_computing_is_named() -> None:
     assert verdict.startswith("stage 0 computes 2 times as long as profiled")
 
 
+def test_a_stage_that_hardly_waits_is_named() -> None:
+    """Stage 0 waits for 4 % of the time, so messages cannot be what costs a third of it; medians are as profiled."""
+    (verdict,) = assessed({"wait_reduce_s": 0.4}, period_s=0.15)["verdict"]
+    assert verdict.startswith("stage 0 is busy 96% of the time")
+    (verdict,) = assessed({"backward_s": 0.17, "wait_reduce_s": 0.4}, period_s=0.25)["verdict"]
+    assert verdict.startswith("stage 0 computes 1.2 times as long as profiled")
+
+
 def test_slow_messages_are_named() -> None:
     """Computing is as profiled, so it is the network."""
     (verdict,) = assessed({"wait_reduce_s": 7.0}, period_s=0.15)["verdict"]

@@ -199,10 +199,16 @@ def _verdict(stages: Sequence[AssessedStage], period: PredictedFigure, link: str
     if predicted and measured and measured > predicted * (1 + _TOLERANCE):
         lost = measured - predicted
         explained = max((cost for cost, _ in findings), default=0.0)
+        busiest = max(stages, key=lambda stage: stage.busy.measured or 0.0)
+        hardly_waits = (1 - (busiest.busy.measured or 0.0)) * measured < (lost - explained) / 2
         if explained > lost / 2:
             if link and lost - explained > predicted * _TOLERANCE:
                 text = f"{link} wait for each other's messages too: probe the network again"
                 findings.append((lost - explained, text))
+        elif hardly_waits:
+            if not any(text.startswith(f"stage {busiest.stage} computes") for _, text in findings):
+                text = f"stage {busiest.stage} is busy {busiest.busy.measured or 0:.0%} of the time, longer than the "
+                findings.append((lost, f"{text}medians of its passes say: check what else runs there"))
         else:
             idle = min(stages, key=lambda stage: stage.busy.measured or 1.0)
             waits = f"; stage {idle.stage} waits for {idle.waits_for}" if idle.waits_for is not UNSET else ""

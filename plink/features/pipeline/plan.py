@@ -174,7 +174,7 @@ def check_hosts(names: Sequence[str], network: Network) -> None:
 def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> None:
     """Refuse a plan that was made for another profile.
 
-    :raises InputError: naming both digests, or the layer that is not there.
+    :raises InputError: naming both digests, the layer that is not there, or the bytes that differ.
     """
     if plan.stages[-1].last != (last := len(profile.layers) - 1):
         reason = f"the plan ends with layer {plan.stages[-1].last}, the profile with {last}"
@@ -182,6 +182,14 @@ def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> N
     if plan.profile is not None and plan.profile != profile.digest():
         reason = f"the plan was made for {plan.profile[:19]}, this profile is {profile.digest()[:19]}"
         raise InputError(f"{location}: profile", reason)
+    for number, boundary in enumerate(plan.boundaries):
+        layer = profile.layers[boundary.after]
+        sizes = (layer.crossing_bytes, layer.crossing_back_bytes)
+        if (boundary.forward_bytes, boundary.backward_bytes) != sizes:
+            reason = (
+                f"{boundary.forward_bytes} and {boundary.backward_bytes} bytes cross forward and back, in the profile"
+            )
+            raise InputError(f"{location}: boundaries[{number}]", f"{reason} {sizes[0]} and {sizes[1]}")
 
 
 def verify_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> PipelineVerification:
@@ -229,7 +237,8 @@ def simulate_pipeline(
     """
     if plan.actions is not None:
         raise InputError("actions", "a plan with actions of its own cannot be simulated; leave them out")
-    names = list(dict.fromkeys(plan.host_names()))
+    hosts = plan.host_names()
+    names = list(dict.fromkeys(hosts))
     if network is not None:
         check_hosts(names, network)
         fabric = rated_fabric(network, request.gbps)
@@ -254,22 +263,11 @@ def simulate_pipeline(
         periodic=result.is_periodic,
         fill_s=result.fill_s,
         job_s=result.makespan_s,
-        limited_by=_limit(plan, result),
+        limited_by=result.limit(lambda stage, replica: hosts[plan.stages[stage].ranks[replica]]),
         ranks=_ranks(plan, result),
         links=tuple(SimulatedLink(name=name, used=used) for name, used in result.links),
     )
     return SimulatedPlan(document, result.timeline)
-
-
-def _limit(plan: PipelinePlan, result: PipelineSimulation) -> str:
-    """Name the rank or link that is busy most of the time, or what all wait for where none is."""
-    names = plan.host_names()
-    if busiest := result.limit(lambda stage, replica: names[plan.stages[stage].ranks[replica]]):
-        return busiest
-    stage, replica, _ = result.busiest
-    shares = result.shares[stage][replica]
-    waits = {"activations": shares.activations, "gradients": shares.gradients, "the all-reduce": shares.all_reduce}
-    return f"waiting for {max(waits, key=lambda name: waits[name])} in stage {stage}"
 
 
 def _ranks(plan: PipelinePlan, result: PipelineSimulation) -> tuple[SimulatedRank, ...]:

@@ -51,7 +51,8 @@ def _head(plan: PipelinePlan) -> str:
     text += f"minibatch {plan.minibatch}"
     predicted = plan.predicted
     if predicted:
-        text += f": {format_time(predicted.minibatch_s)} a minibatch, {predicted.items_per_s:,.0f} items/s"
+        formulas = " by formulas" if predicted.by == "model" else ""
+        text += f": {format_time(predicted.minibatch_s)} a minibatch{formulas}, {predicted.items_per_s:,.0f} items/s"
         if plan.lower_bound_s:
             text += f" (bound {format_time(plan.lower_bound_s)}, gap {plan.gap or 0:.0%})"
     return text

@@ -55,7 +55,7 @@ class StagePrediction(Part, frozen=True, kw_only=True):
     compute_s: NonNegative
     """Computing, divided by the replicas."""
     network_s: NonNegative
-    """Sending and receiving."""
+    """Bytes on the busiest of its hosts' links, either way, over its rate: messages and all-reduces added up."""
     reduce_exposed_s: NonNegative | Unset = UNSET
     """The part of the all-reduce that its own backward pass does not hide."""
     busy_share: Share | Unset = UNSET
@@ -122,7 +122,8 @@ class PipelinePrediction(Part, frozen=True, kw_only=True):
     items_per_s: Positive
     """Items per second."""
     fill_s: Seconds | Unset = UNSET
-    """Seconds until the pipeline is full."""
+    """By how much longer a job takes than its minibatches times that, until the pipeline is full; 0 where it is no
+    slower at first."""
     bytes_per_item: NonNegative | Unset = UNSET
     """Bytes that all hosts send, per item."""
     limited_by: str | Unset = UNSET

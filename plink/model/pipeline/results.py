@@ -78,7 +78,8 @@ class SimulatedPipeline(Document, frozen=True, kw_only=True, tag="plink.pipeline
     periodic: bool
     """Whether the job repeats exactly; else the seconds are a mean."""
     fill_s: NonNegative
-    """By how much longer the job takes than its minibatches times that, until it is full."""
+    """By how much longer the job takes than its minibatches times that, until it is full; 0 where it is no slower at
+    first."""
     job_s: Positive
     """Seconds of all minibatches, with the last ones drained."""
     limited_by: Name
@@ -128,9 +129,9 @@ class AssessedStage(Part, frozen=True, kw_only=True):
     stage: Count
     """Its number."""
     compute_s: PredictedFigure
-    """Both passes and the update, divided by the replicas."""
+    """Both passes and the update, divided by the replicas: medians of the whole run."""
     busy: PredictedFigure
-    """The share of time in which a replica computes."""
+    """The share of the whole run in which a replica does not wait."""
     sent_bytes: PredictedFigure
     """Bytes of messages to other stages, per minibatch; null where nothing is sent."""
     versions: PositiveInt
@@ -152,7 +153,7 @@ class PipelineAssessment(Document, frozen=True, kw_only=True, tag="plink.pipelin
     minibatches: Count
     """How many were trained."""
     minibatch_s: PredictedFigure
-    """Seconds per minibatch of the whole pipeline."""
+    """Seconds per minibatch of the whole pipeline, of the run in its last three quarters."""
     stages: Annotated[tuple[AssessedStage, ...], Meta(min_length=1)]
     """The stages."""
     verdict: Annotated[tuple[Name, ...], Meta(min_length=1)]

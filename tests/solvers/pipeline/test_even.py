@@ -11,7 +11,7 @@ from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from plink.model.storage import render_document
 from solvers.pipeline.joint import plan_measured
-from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, requested_stages
+from solvers.pipeline.joint_request import JointRequest, MeasuredHosts, StageRange, requested_stages
 from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.verifier import verify_actions
 from tests.model.schemas import complaints
@@ -66,11 +66,32 @@ def seconds(plan: PipelinePlan) -> float:
 
 
 def test_vgg_like_is_3_1() -> None:
+    """Cut before f3, which takes 119 ms at the thesis's depths and 93 ms one deeper; before the head, 119 ms at any."""
     plan = planned(VGG, 4)
     assert (plan.label, plan.kind) == ("3-1", "1f1b")
-    assert [(stage.first, stage.last, stage.ranks) for stage in plan.stages] == [(0, 3, (0, 1, 2)), (4, 4, (3,))]
+    assert [(stage.first, stage.last, stage.ranks) for stage in plan.stages] == [(0, 2, (0, 1, 2)), (3, 4, (3,))]
+    assert seconds(plan) == pytest.approx(0.093)
     assert [way.what for way in plan.compared] == ["data-parallel"]
     assert [stage.lr_scale for stage in plan.stages] == [1.0, 1 / 3]
+
+
+def test_network_is_the_busiest_link() -> None:
+    """The head's host gets 166 kB of each minibatch and sends as much back, 6.64 ms at 25 MB/s."""
+    stages = (StageRange(0, 3, 3), StageRange(4, 4, 1))
+    plan = planned(VGG, 4, stages=stages)
+    network_s = [stage.predicted.network_s for stage in plan.stages if stage.predicted]
+    # Three replicas each send a third of it, and 4/3 of 1.54 MB of gradients for each round of three.
+    assert network_s == pytest.approx([(166e3 + 4 * 1.54e6 / 3) / 3 / LAB, 166e3 / LAB])
+
+
+@pytest.mark.parametrize("most", [0, 64])
+def test_fill_by_formulas_is_that_of_a_simulation(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes of 20 ms on each host, messages of 2.48 ms: the first minibatch is 3 passes and 6 messages late."""
+    monkeypatch.setattr("solvers.pipeline.simulated_ways.MAX_SIMULATED_WORKERS", most)
+    plan = planned(GNMT, 4, straight=True, all_workers=True)
+    assert plan.predicted is not None
+    assert (plan.predicted.by, plan.predicted.minibatch_s) == ("simulator" if most else "model", pytest.approx(0.04))
+    assert plan.predicted.fill_s == pytest.approx(3 * 0.04 + 6 * 62e3 / LAB, rel=0.1)
 
 
 def test_slow_link_leaves_hosts_idle() -> None:

@@ -75,6 +75,7 @@ def test_two_updates_show_the_time_of_all(kind: Any) -> None:
     assert [few.minibatch_s, many.minibatch_s] == pytest.approx([0.04 * 15 / 12] * 2)
     assert few.is_periodic
     assert few.fill_s == many.fill_s == 0.0
+    assert few.limit(lambda stage, replica: "a") == "filling and draining"
     assert [stage[0].busy for stage in few.shares] == pytest.approx([12 / 15] * 4)
 
 
@@ -107,6 +108,24 @@ def test_depth_hides_slow_messages() -> None:
     assert waiting.minibatch_s == pytest.approx(0.06)
     assert waiting.shares[0][0].gradients == pytest.approx(1 / 3)
     assert hidden.minibatch_s == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize("minibatches", [None, 20, 200])
+def test_equal_gaps_within_a_longer_cycle(minibatches: int | None) -> None:
+    """Four minibatches in flight return after 168 ms: gaps of 46, 46, 46 and 30 ms."""
+    result = simulated([(0.01, 0.02, 0)] * 4, (1,) * 4, 1_000_000, gbps=1, minibatches=minibatches)
+    assert result.minibatch_s == pytest.approx(0.168 / 4)
+    assert result.is_periodic
+    assert result.fill_s == pytest.approx(0.12)
+    assert result.limit(lambda stage, replica: "a") == "round trips"
+
+
+@pytest.mark.parametrize("minibatches", [2, 3, 12])
+def test_shares_of_a_short_job_add_up(minibatches: int) -> None:
+    """The last stage ends before the first one does."""
+    result = simulated([(0.01, 0.02, 0), (0.001, 0.002, 0)], (2, 1), 1_000_000, gbps=1, minibatches=minibatches)
+    for shares in (share for stage in result.shares for share in stage):
+        assert shares.busy + shares.activations + shares.gradients + shares.all_reduce == pytest.approx(1)
 
 
 def test_flows_share_an_uplink() -> None:
