@@ -105,7 +105,7 @@ def test_a_host_that_is_lost_ends_the_job(jobs: ChildJobs) -> None:
     result = jobs.launch(jobs.job(sys.executable, "-c", STAY), on_line=lambda: jobs.connector.started[0].kill())
     assert result.failure is not None
     assert (result.exit_code, result.failure.host) == (1, "here")
-    assert "its agent is gone" in result.failure.last_lines[0]
+    assert "its agent is gone" in (result.failure.cause or "")
     assert ends(int(jobs.lines(0)[0]))
 
 
