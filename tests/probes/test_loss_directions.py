@@ -88,14 +88,17 @@ def peer_of(address: str) -> bytes:
     return socket.inet_aton(address) + PORT.to_bytes(2, "big")
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, link: Link) -> dict[str, Any]:
-    """What a finds out."""
+def measured(monkeypatch: pytest.MonkeyPatch, link: Link, late_s: float = 0.0) -> dict[str, Any]:
+    """What a finds out; b begins so much later."""
     clock = SimpleNamespace(monotonic=lambda: link.now_s, time_ns=link.time_ns)
     monkeypatch.setattr(echo, "time", clock)
     monkeypatch.setattr(echo, "timestamps", SimpleNamespace(enable=lambda *_, **__: True))
     inbox = cast(Inbox, SimpleNamespace(sent_at=lambda sock: []))
     ends: list[Session] = []
     for own, peer, of_a, (out, back) in ((HERE, THERE, True, (5, 6)), (THERE, HERE, False, (6, 5))):
+        while not of_a and link.now_s < 1000 + late_s:
+            ends[0].send(KEY)
+            link.until(link.now_s + max(1e-6, ends[0].poll_timeout_s()))
         request = task((peer, PORT), ssid_out=out, ssid_in=back, count=COUNT, window=32, timeout_s=0.25)
         ends.append(Session(request, [link.sends(own, of_a, ends)], inbox))
     while not all(end.is_over() for end in ends):
@@ -143,6 +146,14 @@ def test_a_way_that_is_down_at_first_has_lost_probes(monkeypatch: pytest.MonkeyP
     result = measured(monkeypatch, back)
     assert result["sent"] == result["reflected"]  # only answers were lost
     assert result["sent"] - result["received"] == pytest.approx(max(0.0, down_s - 0.5) / 0.05, abs=2)
+
+
+@pytest.mark.parametrize("late_s", [0.4, 1.2, 2.5])
+def test_a_host_that_begins_late_has_lost_nothing(monkeypatch: pytest.MonkeyPatch, late_s: float) -> None:
+    """Its own greetings tell when it began: those that came before nobody was there to answer."""
+    link = Link(50e-6, lambda *_: link.now_s < 1000 + late_s, lambda *_: 0.0)
+    result = measured(monkeypatch, link, late_s)
+    assert (result["sent"], result["reflected"], result["received"]) == (COUNT, COUNT, COUNT)
 
 
 @pytest.mark.parametrize("back", [False, True])
