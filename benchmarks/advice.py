@@ -32,24 +32,24 @@ class Fault:
     hosts: Callable[[BenchLab], set[str]]
 
 
-def _suspect(bench: BenchLab) -> str:
+def suspect(bench: BenchLab) -> str:
     """Return the host that every fault of one host has."""
     return bench.names[4]
 
 
-def _rack(bench: BenchLab) -> set[str]:
+def suspects_rack(bench: BenchLab) -> set[str]:
     """Return the hosts of the suspect's rack."""
-    rack = bench.racks[bench.names.index(_suspect(bench))]
+    rack = bench.racks[bench.names.index(suspect(bench))]
     return {name for name, number in zip(bench.names, bench.racks, strict=True) if number == rack}
 
 
 @contextlib.contextmanager
-def _healthy(bench: BenchLab) -> Iterator[str]:
+def healthy_lab(bench: BenchLab) -> Iterator[str]:
     yield bench.hosts_file
 
 
 @contextlib.contextmanager
-def _shaped(bench: BenchLab, target: str, rate: str) -> Iterator[str]:
+def shaped(bench: BenchLab, target: str, rate: str) -> Iterator[str]:
     if bench.plink("lab", "shape", target, "--rate", rate, "--name", bench.name).code:
         raise SystemExit(f"{target} could not be shaped")
     try:
@@ -61,7 +61,7 @@ def _shaped(bench: BenchLab, target: str, rate: str) -> Iterator[str]:
 @contextlib.contextmanager
 def _changed(bench: BenchLab, commands: list[str], back: list[str], ip: bool = False) -> Iterator[str]:
     """Run commands of tc (or ip) in the suspect's namespace, and undo them."""
-    namespace = bench.blueprint.namespace(_suspect(bench))
+    namespace = bench.blueprint.namespace(suspect(bench))
     run = kernel.ip if ip else kernel.tc
     run(commands, namespace)
     try:
@@ -76,7 +76,7 @@ def _lossy(bench: BenchLab) -> Iterator[str]:
 
     The 125th byte of a packet is of its signature, so it is random; a device that is down drops what it gets.
     """
-    namespace = bench.blueprint.namespace(_suspect(bench))
+    namespace = bench.blueprint.namespace(suspect(bench))
     kernel.ip(["link add sink0 type ifb"], namespace)
     one_in_32_of_udp = "u32 match ip protocol 17 0xff match u32 0x0 0x1f000000 at 124"
     redirect = "action mirred egress redirect dev sink0"
@@ -89,7 +89,7 @@ def _lossy(bench: BenchLab) -> Iterator[str]:
 @contextlib.contextmanager
 def _half_duplex(bench: BenchLab) -> Iterator[str]:
     """Send both directions of the suspect through one shaper of its rate."""
-    namespace = bench.blueprint.namespace(_suspect(bench))
+    namespace = bench.blueprint.namespace(suspect(bench))
     kernel.ip(["link add ifb0 type ifb", "link set ifb0 mtu 9000 up"], namespace)
     redirect = "protocol all u32 match u32 0 0 action mirred egress redirect dev ifb0"
     shaper = f"qdisc add dev ifb0 root tbf rate {_HOST_RATE} burst 64kb limit 1mb"
@@ -104,7 +104,7 @@ def _skewed(bench: BenchLab) -> Iterator[str]:
     """Put the clock of the suspect's Python 90 s ahead: hosts of a lab share the kernel's clock."""
     (bench.folder / "sitecustomize.py").write_text("import time\n_now = time.time\ntime.time = lambda: _now() + 90\n")
     state = LabState(bench.name)
-    configuration = state.file(_suspect(bench), "sshd.conf")
+    configuration = state.file(suspect(bench), "sshd.conf")
     text = configuration.read_text()
     _configure(bench, text.replace("SetEnv ", f"SetEnv PYTHONPATH={bench.folder} "))
     try:
@@ -116,30 +116,30 @@ def _skewed(bench: BenchLab) -> Iterator[str]:
 def _configure(bench: BenchLab, text: str) -> None:
     """Restart the suspect's sshd with another configuration."""
     state = LabState(bench.name)
-    state.file(_suspect(bench), "sshd.conf").write_text(text)
-    pid = sshd.required_process(bench.blueprint, _suspect(bench), state)
+    state.file(suspect(bench), "sshd.conf").write_text(text)
+    pid = sshd.required_process(bench.blueprint, suspect(bench), state)
     os.kill(pid, signal.SIGHUP)
     time.sleep(1)
 
 
 FAULTS = {
-    "healthy": Fault(_healthy, (), lambda bench: set()),
+    "healthy": Fault(healthy_lab, (), lambda bench: set()),
     "slow host": Fault(
-        lambda bench: _shaped(bench, _suspect(bench), "20mbit"), ("slow host (bandwidth)",), lambda b: {_suspect(b)}
+        lambda bench: shaped(bench, suspect(bench), "20mbit"), ("slow host (bandwidth)",), lambda b: {suspect(b)}
     ),
     "slow uplink": Fault(
-        lambda bench: _shaped(bench, f"rack{bench.racks[bench.names.index(_suspect(bench))]}", "40mbit"),
+        lambda bench: shaped(bench, f"rack{bench.racks[bench.names.index(suspect(bench))]}", "40mbit"),
         ("slow shared link",),
-        _rack,
+        suspects_rack,
     ),
-    "lossy link": Fault(_lossy, ("loss",), lambda bench: {_suspect(bench)}),
+    "lossy link": Fault(_lossy, ("loss",), lambda bench: {suspect(bench)}),
     "small MTU": Fault(
         lambda bench: _changed(bench, ["link set eth0 mtu 1400"], ["link set eth0 mtu 9000"], ip=True),
         ("MTU mismatch",),
-        lambda bench: {_suspect(bench)},
+        lambda bench: {suspect(bench)},
     ),
-    "half duplex": Fault(_half_duplex, ("half duplex",), lambda bench: {_suspect(bench)}),
-    "skewed clock": Fault(_skewed, ("clock offset",), lambda bench: {_suspect(bench)}),
+    "half duplex": Fault(_half_duplex, ("half duplex",), lambda bench: {suspect(bench)}),
+    "skewed clock": Fault(_skewed, ("clock offset",), lambda bench: {suspect(bench)}),
 }
 
 

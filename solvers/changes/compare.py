@@ -10,15 +10,13 @@ from plink.model.network import Network, symmetrised
 from solvers.changes.differences import (
     WORSE,
     ChangeThresholds,
-    capacities,
     hops,
-    host_rates,
     losses,
     missing,
-    pair_rates,
     round_trips,
 )
 from solvers.changes.noise import Aligned, Labels, align, otherwise
+from solvers.changes.rates import capacities, host_rates, pair_rates
 from solvers.hierarchy.tiers import completed_far, groupings
 
 _MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used

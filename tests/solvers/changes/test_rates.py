@@ -11,8 +11,9 @@ from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
-from solvers.changes.differences import ChangeThresholds, capacities, host_rates, pair_rates
+from solvers.changes.differences import ChangeThresholds
 from solvers.changes.noise import Labels, align
+from solvers.changes.rates import capacities, host_rates, pair_rates
 from tests.solvers.changes.files import named
 
 HOSTS = "abcdefgh"
