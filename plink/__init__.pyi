@@ -20,8 +20,10 @@ from plink.features.check.request import CheckRequest as CheckRequest
 from plink.features.check.run import check as check
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
+from plink.features.diagnose.request import DiffRequest as DiffRequest
 from plink.features.diagnose.request import DoctorRequest as DoctorRequest
 from plink.features.diagnose.run import diagnose as diagnose
+from plink.features.diagnose.run import diff as diff
 from plink.features.diagnose.run import examine as examine
 from plink.features.elastic.request import ElasticRequest as ElasticRequest
 from plink.features.elastic.run import ElasticObserver as ElasticObserver
@@ -64,6 +66,7 @@ from plink.features.spot.simulate import simulate_spot as simulate_spot
 from plink.model.check import BenchmarkRun as BenchmarkRun
 from plink.model.check import Check as Check
 from plink.model.check import read_benchmark_runs as read_benchmark_runs
+from plink.model.comparison import NetworkComparison as NetworkComparison
 from plink.model.cost import CollectiveCost as CollectiveCost
 from plink.model.diagnosis import Examination as Examination
 from plink.model.diagnosis import Finding as Finding

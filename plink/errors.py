@@ -13,7 +13,9 @@
 The message is one line: what, why, and what to type next where there is something to type.
 """
 
+import copyreg
 from collections.abc import Iterable
+from typing import Any
 
 _MAX_QUOTED_CHARS = 400  # characters of what a file's author, or a host, can make as long as they like
 
@@ -30,6 +32,10 @@ class PlinkError(Exception):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(printable(message))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As pools of processes pass it on: with its message, which is made of what the constructor takes."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class UsageError(PlinkError):

@@ -30,6 +30,7 @@ ROLES = ("rank", HUB)
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}")
 _PRICE = re.compile(r"\d{1,12}(\.\d{1,30})?", re.ASCII)
+_EXAMPLES = {"price": "0.35 (money per hour)", "gbps": "25 (Gbit/s each way)"}
 _LAB_LINE = re.compile(r"#\s*plink-lab:\s*(\S+)\s*")
 _log = logging.getLogger("plink.hosts")
 
@@ -66,7 +67,10 @@ HostEntries = Annotated[tuple[HostEntry, ...], Meta(min_length=1)]
 class Host:
     """One machine. ``slots``: ranks it takes, 0 for a hub; ``user``, ``port`` and ``key`` are for SSH (None: its
     defaults); ``price``: money per hour; ``gbps``: what a hub's link carries each way, Gbit/s; None where nobody
-    said."""
+    said.
+
+    :raises InputError: for what no hosts file may say.
+    """
 
     name: str
     address: str
@@ -78,6 +82,29 @@ class Host:
     price: float | None = None
     role: str = "rank"
     gbps: float | None = None
+
+    def __post_init__(self) -> None:
+        location = check_name(self.name, "host")
+        check_name(self.address, location, "an address")
+        for field, value, choices in (("tier", self.tier, TIERS), ("role", self.role, ROLES)):
+            if value not in choices:
+                raise InputError(location, f"{field}={value} is neither {' nor '.join(choices)}")
+        if self.role == HUB and self.slots:
+            raise InputError(location, f"role=hub takes no ranks; omit slots={self.slots}")
+        if self.role != HUB:
+            _whole_number(self.slots, 1, 65536, "slots", location)
+        if self.port is not None:
+            _whole_number(self.port, 1, 65535, "port", location)
+        for number in _EXAMPLES:
+            _number(getattr(self, number), number, location)
+        if self.gbps == 0:
+            raise InputError(location, "gbps=0: a link carries more than 0")
+        user, key = self.user, self.key
+        if user is not None and not (isinstance(user, str) and _USER.fullmatch(user)):
+            raise InputError(location, f"{user!r} cannot be a user name")
+        # A space or '#' would end it in a hosts file.
+        if key is not None and not (isinstance(key, str) and key and key.isprintable() and not set(" #") & set(key)):
+            raise InputError(location, f"{key!r} cannot be a key file's name")
 
     def entry(self) -> HostEntry:
         """Return it as it stands in the ``hosts`` list of a file; SSH settings and the price only where given."""
@@ -139,47 +166,38 @@ def _whole_number(value: object, low: int, high: int, key: str, location: str) -
     return value
 
 
-def _number(value: object, key: str, example: str, location: str) -> float | None:
+def _number(value: object, key: str, location: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, str) and _PRICE.fullmatch(value):
         return float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
         return float(value)
-    raise InputError(location, f"{key}={value} is not a plain number from 0 up, like {example}")
+    raise InputError(location, f"{key}={value} is not a plain number from 0 up, like {_EXAMPLES[key]}")
 
 
 def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
-    gbps = _number(fields.get("gbps"), "gbps", "25 (Gbit/s each way)", location)
-    if gbps is not None and (gbps == 0 or fields.get("role") != HUB):
-        raise InputError(location, f"gbps={gbps:g}: a hub's link carries more than 0; other hosts are measured")
-    tier = fields.get("tier", "reliable")
-    if tier not in TIERS:
-        raise InputError(location, f"tier={tier} is neither {' nor '.join(TIERS)}")
-    role, slots = fields.get("role", ROLES[0]), fields.get("slots")
-    if role not in ROLES:
-        raise InputError(location, f"role={role} is neither {' nor '.join(ROLES)}")
+    role, slots, port = fields.get("role", ROLES[0]), fields.get("slots"), fields.get("port")
+    gbps = _number(fields.get("gbps"), "gbps", location)
+    if gbps is not None and role != HUB:
+        raise InputError(location, f"gbps={gbps:g} is for hubs; other hosts are measured")
     if role == HUB and slots is not None:
         raise InputError(location, f"role=hub takes no ranks; omit slots={slots}")
-    user, key = fields.get("user"), fields.get("key")
-    if user is not None and not (isinstance(user, str) and _USER.fullmatch(user)):
-        raise InputError(location, f"{user!r} cannot be a user name")
-    # A space or '#' would end it in a hosts file.
-    if key is not None and not (isinstance(key, str) and key and key.isprintable() and not set(" #") & set(key)):
-        raise InputError(location, f"{key!r} cannot be a key file's name")
-    port = fields.get("port")
-    return Host(
-        name=check_name(name, location),
-        address=check_name(fields.get("address", name), location, "an address"),
-        slots=0 if role == HUB else _whole_number(fields.get("slots", 1), 1, 65536, "slots", location),
-        tier=tier,
-        user=user,
-        port=None if port is None else _whole_number(port, 1, 65535, "port", location),
-        key=key,
-        price=_number(fields.get("price"), "price", "0.35 (money per hour)", location),
-        role=role,
-        gbps=gbps,
-    )
+    try:
+        return Host(
+            name=name,
+            address=fields.get("address", name),
+            slots=0 if role == HUB else _whole_number(fields.get("slots", 1), 1, 65536, "slots", location),
+            tier=fields.get("tier", TIERS[0]),
+            user=fields.get("user"),
+            port=None if port is None else _whole_number(port, 1, 65535, "port", location),
+            key=fields.get("key"),
+            price=_number(fields.get("price"), "price", location),
+            role=role,
+            gbps=gbps,
+        )
+    except InputError as error:
+        raise InputError(location, error.reason) from None
 
 
 def parse_hosts(text: str, source: str) -> Hosts:

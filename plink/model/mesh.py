@@ -99,8 +99,16 @@ class Mesh:
         return math.prod(size for _, size in self.axes)
 
     def groups(self, axes: Sequence[str]) -> npt.NDArray[np.intp]:
-        """Return the ranks of every group along these axes, ascending in each, shape (G, n)."""
+        """Return the ranks of every group along these axes, ascending in each, shape (G, n).
+
+        :param axes: names, or one name.
+        :raises UsageError: for an axis that is not there.
+        """
         names = [name for name, _ in self.axes]
+        axes = (axes,) if isinstance(axes, str) else axes
+        for name in axes:
+            if name not in names:
+                raise no_choice("axis", name, names)
         moved = [k for k, name in enumerate(names) if name in axes]
         outer = [k for k in range(len(names)) if k not in moved]
         ranks = np.arange(self.ranks).reshape([size for _, size in self.axes]).transpose(outer + moved)

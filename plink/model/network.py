@@ -3,9 +3,10 @@
 import hashlib
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,9 +64,13 @@ class Network:
     others: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "latency_us", _read_only(self.latency_us))
-        if self.bandwidth_gbps is not None:
-            object.__setattr__(self, "bandwidth_gbps", _read_only(self.bandwidth_gbps))
+        for key in ("latency_us", "bandwidth_gbps"):
+            if (matrix := getattr(self, key)) is not None:
+                object.__setattr__(self, key, _checked(matrix, len(self.hosts), f"{self.location}: {key}"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is copied, and passed to other processes: without what follows from its fields."""
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
     def rtt_us(self) -> Matrix:
@@ -249,11 +254,29 @@ def symmetrised(latency_us: Matrix) -> Matrix:
 
 
 def _read_only(matrix: Matrix) -> Matrix:
-    if not matrix.flags.writeable:
+    if not matrix.flags.writeable and matrix.flags.owndata:
         return matrix
     own = matrix.copy()
     own.setflags(write=False)
     return own
+
+
+def _checked(values: npt.ArrayLike, n: int, location: str) -> Matrix:
+    """Return a read-only matrix of numbers from 0 to below :data:`MAX_QUANTITY`, NaN where unknown.
+
+    :raises InputError: naming the entry that is wrong.
+    """
+    try:
+        matrix = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(location, "no matrix of numbers") from None
+    if matrix.shape != (n, n):
+        raise InputError(location, f"the shape is {matrix.shape}, {n} hosts need ({n}, {n})")
+    wrong = (matrix < 0) | (matrix >= MAX_QUANTITY)
+    if wrong.any():
+        i, j = np.argwhere(wrong)[0].tolist()
+        raise InputError(f"{location}[{i}][{j}]", f"{matrix[i, j]:g} is no number from 0 to below {MAX_QUANTITY:g}")
+    return _read_only(matrix)
 
 
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:

@@ -170,8 +170,9 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     def arrange(self, hosts: Hosts, location: str) -> Hosts:
         """Return the hosts in this order, without hubs, which take no ranks.
 
-        :raises InputError: when the order leaves a host out, or names a hub or one that is not among them.
+        :raises InputError: when the order leaves a host out, or names one twice, a hub or one that is not among them.
         """
+        check_order(self, location)
         hosts_by_name, order_names = hosts.by_name(), set(self.hosts)
         for problem, names in (
             ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in hosts_by_name]),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
-from numbers import Real
+from numbers import Number, Real
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -81,28 +81,37 @@ class Field:
         """Names of the option as they are typed."""
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
-    def items(self, value: Any) -> Sequence[Any]:
-        """Return what the option checks of a value: itself, or each of a sequence of numbers.
+    def checked(self, value: Any) -> Any:
+        """Return a value that the option takes, numbers as Python's own (numpy has others), mappings copied.
 
-        :raises UsageError: for what is no number where one is needed.
+        :raises UsageError: for one that is out of range, no choice or of another kind.
         """
-        kinds = set(_kinds(self.type))
-        if {get_origin(kind) for kind in kinds} == {Mapping} and not isinstance(value, Mapping):
-            raise UsageError(f"{self.names[0]} {value!r}: give a dict")
+        name, kinds = self.names[0], set(_kinds(self.type))
+        if {get_origin(kind) for kind in kinds} == {Mapping}:
+            if not isinstance(value, Mapping):
+                raise UsageError(f"{name} {value!r}: give a dict")
+            return {key: _own_number(item) for key, item in value.items()}
         of = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
-        items = (value,)
         if of and of <= _NUMBERS.keys():
             if isinstance(value, str) or not hasattr(value, "__iter__"):
-                raise UsageError(f"{self.names[0]} {value!r}: give a tuple of numbers")
-            items, kinds = tuple(value), of
+                raise UsageError(f"{name} {value!r}: give a tuple of numbers")
+            return tuple(self._checked(_own_number(item), of) for item in value)
+        return self._checked(_own_number(value), kinds)
+
+    def _checked(self, value: Any, kinds: set[Any]) -> Any:
+        """:param kinds: the types that it can have."""
+        if kinds == {bool} and not isinstance(value, bool):
+            raise UsageError(f"{self.names[0]} {value!r}: True or False is needed")
         if kinds and kinds <= _NUMBERS.keys():
-            for item in items:
-                is_unlimited_nan = item != item and (self.option.least, self.option.most) == (None, None)
-                is_fraction = float not in kinds and isinstance(item, Real) and item % 1 != 0
-                if not isinstance(item, Real) or is_unlimited_nan or is_fraction:
-                    name = _NUMBERS[float if float in kinds else int]
-                    raise UsageError(f"{self.names[0]} {item!r}: {name} is needed")
-        return items
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            is_unlimited_nan = value != value and (self.option.least, self.option.most) == (None, None)
+            is_fraction = is_number and float not in kinds and value % 1 != 0
+            if not is_number or is_unlimited_nan or is_fraction:
+                raise UsageError(f"{self.names[0]} {value!r}: {_NUMBERS[float if float in kinds else int]} is needed")
+            if float not in kinds:
+                value = int(value)
+        self.option.check(self.names[0], value)
+        return value
 
     @property
     def metavar(self) -> str | None:
@@ -132,8 +141,7 @@ class FeatureRequest:
             if isinstance(value, str) and all(get_origin(kind) in (tuple, list) for kind in _kinds(field.type)):
                 raise UsageError(f"{field.names[0]} {value}: give a tuple of texts, not one text")
             if value is not None:
-                for item in field.items(value):
-                    field.option.check(field.names[0], item)
+                object.__setattr__(self, field.name, field.checked(value))
 
 
 def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
@@ -146,6 +154,11 @@ def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
             text = next((note for note in notes if isinstance(note, Text)), None)
             fields.append(Field(field.name, get_args(field.type)[0], option, text))
     return tuple(fields)
+
+
+def _own_number(value: Any) -> Any:
+    """Return a number of numpy as Python's own, and anything else as it is."""
+    return value.item() if isinstance(value, Number) and hasattr(value, "item") else value
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:

@@ -206,9 +206,12 @@ def misranking_warning(algo: str, model: str) -> str | None:
     return f"--model latency ranks orders of {algo} {how} from about 1 MB on: it ignores shared links; omit --model"
 
 
-def search_model_for(model: str) -> str:
-    """Return the model that a search goes by: a closed form, for ``simulated`` that which sees shared links."""
-    return CONTENTION if model == SIMULATED else model
+def search_model_for(model: str, fabric: Fabric) -> str:
+    """Return the model that a search goes by: a closed form, for ``simulated`` that which sees shared links, or where
+    only rates of pairs were measured that which sees these."""
+    if model != SIMULATED:
+        return model
+    return CONTENTION if fabric.measured or fabric.pair_gbps is None else "alpha-beta"
 
 
 class ModelError(NamedTuple):

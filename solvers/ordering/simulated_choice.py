@@ -116,7 +116,8 @@ class SimulatedChoice:
 def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int, budget: SearchBudget) -> list[Order]:
     """Return up to 8 different feasible orders.
 
-    The result, the baseline, the results of another seed and of the model ``latency``, then the start orders.
+    The result, the baseline, the results of another seed, of measured rates of pairs, which ``contention`` leaves out,
+    and of the model ``latency``, then the start orders.
 
     :param problem: by the model that the search went by, ``result``: of that search. :param budget: of the
         first search.
@@ -127,7 +128,8 @@ def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int
         orders.append(problem.baseline)
     other_budget = replace(budget, max_moves=max(1, budget.max_moves // _OTHER_SEARCH_SHARE), exhaustive=False)
     orders.append(search(problem, seed + 1, other_budget).order)
-    orders.append(search(replace(problem, model="latency"), seed, other_budget).order)
+    models = ("latency",) if problem.fabric.pair_gbps is None else ("alpha-beta", "latency")
+    orders += [search(replace(problem, model=model), seed, other_budget).order for model in models]
     for start in initial_orders(problem.fabric, problem.baseline):
         orders.append(feasible.materialise(list(dict.fromkeys(start.tolist()))))
     limit = MAX_CANDIDATES
@@ -146,13 +148,14 @@ def improved_candidates(
 ) -> list[Order]:
     """Return the orders to choose among.
 
-    With measured capacities: the cheapest ones after a descent, and all; of up to 7 hosts the cheapest of every order.
-    Without, but for meshes: the one that is cheapest on average over capacities that groups' links may have
-    (:mod:`solvers.ordering.simulated_choice`), then the baseline.
+    With measured capacities, or rates of pairs: the cheapest ones after a descent, and all; of up to 7 hosts the
+    cheapest of every order. Without, but for meshes: the one that is cheapest on average over capacities that groups'
+    links may have (:mod:`solvers.ordering.simulated_choice`), then the baseline.
 
     :param keep_going: whether there is time for one more simulation.
     """
-    if not problem.fabric.measured and problem.options.mesh is None:
+    fabric = problem.fabric
+    if not fabric.measured and fabric.pair_gbps is None and problem.options.mesh is None:
         cheapest = cheapest_on_average(problem, orders, seed, keep_going)
         return [cheapest, *(order for order in orders if np.array_equal(order, problem.baseline))]
     if len(problem.hosts) <= _TRIED_MAX_HOSTS and cost_of.transfers <= _TRIED_MAX_TRANSFERS:

@@ -3,8 +3,10 @@
 import ast
 import contextlib
 import dataclasses
+import itertools
 import json
 import logging
+import pickle
 import subprocess
 import sys
 import threading
@@ -390,3 +392,115 @@ def test_requests_of_the_page_are_understood(network: plink.Network) -> None:
     for example in examples[1:]:
         exec("\n".join(example.lines), {})
     assert plink.read_pipeline("pipeline.json").minibatch == 8
+
+
+def _own(latency_us: Any, names: tuple[str, ...] = ("a", "b", "c")) -> plink.Network:
+    return plink.Network(plink.Hosts(tuple(plink.Host(name, name) for name in names)), latency_us)
+
+
+@pytest.mark.parametrize("matrix", [-np.ones((3, 3)), np.full((3, 3), np.inf), np.ones((2, 3)), [["a"] * 3] * 3])
+def test_a_network_of_ones_own_is_checked_as_a_file_is(matrix: Any) -> None:
+    with pytest.raises(plink.InputError, match="network: latency_us"):
+        _own(matrix)
+
+
+def test_a_network_is_a_copy_of_its_arrays() -> None:
+    latency_us = np.ones((3, 3))
+    view = latency_us.view()
+    view.setflags(write=False)
+    network = _own(view)
+    latency_us[0, 1] = 9.0
+    assert network.latency_us[0, 1] == 1
+    assert _own([[0, 1, 2]] * 3).latency_us.dtype == np.float64
+    again = pickle.loads(pickle.dumps(network))
+    assert not again.latency_us.flags.writeable
+    assert again.fingerprint() == network.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"slots": -1}, {"slots": 1.5}, {"tier": "gold"}, {"role": "boss"}, {"gbps": 0.0}, {"port": 0}, {"name": "a b"}],
+)
+def test_a_host_of_ones_own_is_checked_as_a_file_is(wrong: dict[str, Any]) -> None:
+    with pytest.raises(plink.InputError):
+        plink.Host(**{"name": "a", "address": "10.0.0.1", **wrong})
+
+
+def test_errors_pass_between_processes() -> None:
+    for error in (
+        plink.UsageError("wrong"),
+        plink.InputError("file:3", "wrong"),
+        plink.HostError("a", "gone"),
+        plink.PlacementError([plink.RankLocation(0, "a", "b", "b", 0, "elsewhere")]),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+def test_numbers_of_numpy_are_numbers(network: plink.Network, tmp_path: Path) -> None:
+    request = plink.OrderRequest(
+        algo="bcube",
+        size_bytes=np.float64(1e6),
+        options={"base": cast(int, np.int64(2))},
+        pins={network.hosts.names[0]: cast(int, np.int64(0))},
+        max_moves=cast(int, 1e3),
+        seed=cast(int, np.int64(3)),
+        groups=cast(int, np.int64(2)),
+    )
+    order = plink.reorder(network, request)
+    order.write(tmp_path / "order.json")
+    assert plink.read_order(tmp_path / "order.json") == order
+    for wrong in ({"seed": True}, {"smooth_latencies": "no"}, {"groups": 2.0}):
+        with pytest.raises(plink.UsageError):
+            plink.reorder(network, plink.OrderRequest(max_moves=10, **wrong))  # type: ignore[arg-type]
+
+
+def test_what_a_request_was_given_may_change() -> None:
+    options = {"base": 2}
+    request = plink.OrderRequest(algo="bcube", options=options)
+    options["base"] = 3
+    assert request.options == {"base": 2}
+
+
+def test_groups_of_a_clustering_are_groups_of_an_order(network: plink.Network) -> None:
+    groups = plink.cluster(network, plink.ClusterRequest(groups=4))
+    order, same = (
+        plink.reorder(network, plink.OrderRequest(groups=each, max_moves=1000)) for each in (groups, groups.groups)
+    )
+    assert order == same
+
+
+def test_an_order_has_no_host_twice(network: plink.Network) -> None:
+    names = network.hosts.names
+    with pytest.raises(plink.InputError, match="twice"):
+        plink.cost(network, plink.RankOrder(hosts=(*names, names[0])))
+
+
+def test_groups_of_a_mesh_are_by_whole_names() -> None:
+    mesh = plink.make_mesh("p=2,pp=3", ["pp=1MB", "p=all-reduce:1MB"])
+    assert mesh.groups("pp").shape == mesh.groups(["pp"]).shape == (2, 3)
+    with pytest.raises(plink.UsageError, match="axis dp"):
+        mesh.groups("dp")
+
+
+def test_two_measurements_are_compared(network: plink.Network) -> None:
+    slow = network.latency_us.copy()
+    slow[3], slow[:, 3] = 3 * slow[3], 3 * slow[:, 3]
+    comparison = plink.diff(network, dataclasses.replace(network, latency_us=slow))
+    assert [finding.hosts for finding in comparison.findings] == [(network.hosts.names[3],)]
+    assert plink.diff(network, network).ok
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_simulated_orders_heed_rates_of_pairs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hosts = plink.Hosts(tuple(plink.Host(f"h{i}", f"h{i}") for i in range(5)))
+    network = plink.Network(hosts, rng.uniform(50, 500, (5, 5)), rng.uniform(1, 10, (5, 5)))
+    request = plink.CostRequest(model="simulated", random=0)
+    first, *others = hosts.names
+    least = min(
+        plink.cost(network, plink.RankOrder(hosts=(first, *rest)), request).cost_us
+        for rest in itertools.permutations(others)
+    )
+    assert plink.reorder(network, plink.OrderRequest(model="simulated")).cost == pytest.approx(least)

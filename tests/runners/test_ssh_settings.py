@@ -249,7 +249,7 @@ def test_an_account_without_a_name(home: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_host_is_never_an_option(home: Path) -> None:
     """A jump host that begins with a dash, in whatever way it got into the file."""
     written(home, "Host a\n ProxyCommand none\n")
-    with pytest.raises(ValueError, match="invalid"):
+    with pytest.raises(InputError, match="cannot be a host name"):
         jump_settings(f"-oProxyCommand=touch {home}/ran", load_config())
     assert not (home / "ran").exists()
 

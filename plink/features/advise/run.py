@@ -139,7 +139,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if stated_model == "latency":
         stated_model = CONTENTION
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
-    model = search_model_for(stated_model)
+    model = search_model_for(stated_model, fabric)
     cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None

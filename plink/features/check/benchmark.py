@@ -115,7 +115,7 @@ def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBe
     ranks = len(task.baseline)
     fabric = fabric_of_algorithm(network, fabric_from(network), algo)
     model = model_for(asked_model, fabric, algo=algo)
-    cost_of = cost_function_for(algo, ranks, task.options, fabric, size_bytes, search_model_for(model))
+    cost_of = cost_function_for(algo, ranks, task.options, fabric, size_bytes, search_model_for(model, fabric))
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
     orders = orders_between(solved.result.order, slots, cost_of, request.orders, request.seed)
     accurate_cost = cost_by_model(algo, ranks, task.options, fabric, size_bytes, model)

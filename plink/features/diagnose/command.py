@@ -16,8 +16,6 @@ from plink.terminal.inputs import hosts_file_from
 from plink.terminal.junit import Case, write_junit
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, print_result, progress, say
-from solvers.changes.compare import compare
-from solvers.changes.differences import ChangeThresholds
 
 
 @takes(DoctorRequest)
@@ -80,9 +78,8 @@ def diff(
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
     workspace.check_output(junit, None, (old, new))
-    limits = ChangeThresholds(share=request.threshold, floor_us=request.floor_us)
     try:
-        comparison = compare(plink.read_network(old), plink.read_network(new), limits)
+        comparison = plink.diff(plink.read_network(old), plink.read_network(new), request)
     except PlinkError as error:
         if junit is not None:  # else that of another day might stand there
             write_junit(junit, [Case("diff", "diff", None, str(error))])

