@@ -8,7 +8,7 @@ import math
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +71,16 @@ class Traffic:
     times: float = 1.0
     overlap: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise no_choice(f"traffic of {'+'.join(self.axes)}: kind", self.kind, KINDS)
+        if not 0 <= self.overlap <= 1:
+            raise UsageError(f"traffic of {self.label}: an overlap is a share, 0 to 1")
+        if not 0 < self.times <= _MAX_TIMES:
+            raise UsageError(f"traffic of {self.label}: give how often in a step, more than 0, {_MAX_TIMES:g} at most")
+        if not self.sizes or not all(0 < size <= _MAX_BYTES for size in self.sizes):
+            raise UsageError(f"traffic of {self.label}: give more than 0 bytes, 10^18 at most")
+
     @property
     def label(self) -> str:
         """Return axes and kind in words, for tables."""
@@ -92,6 +102,10 @@ class Mesh:
 
     axes: tuple[tuple[str, int], ...]
     traffic: tuple[Traffic, ...]
+
+    def __post_init__(self) -> None:
+        for each in self.traffic:
+            self.groups(each.axes)  # refuses axes that are not there
 
     @property
     def ranks(self) -> int:
@@ -132,6 +146,12 @@ class ModelShape:
     microbatches: int = 1
     experts_per_token: int = 1
     dtype_bytes: int = 2
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0 < value <= _MAX_BYTES:
+                raise UsageError(f"--{field.name.replace('_', '-')} {value:g}: give more than 0, 10^18 at most")
 
     def traffic_of(self, axis: str, sizes: dict[str, int]) -> list[Traffic]:
         """Return what groups along an axis send in a step.
@@ -228,24 +248,16 @@ def _operations(word: str, group: tuple[str, ...], text: str) -> list[Traffic]:
     if not separator and (len(group) > 1 or group[0] not in DEFAULT_KINDS):
         raise UsageError(f"--traffic {text}: name the kind, {'+'.join(group)}=KIND:BYTES; kinds: {', '.join(KINDS)}")
     kinds = (kind,) if separator else DEFAULT_KINDS[group[0]]
-    if kinds[0] not in KINDS:
-        raise no_choice(f"--traffic {text}: kind", kinds[0], KINDS)
     if algorithm and kinds[0] != "all-reduce":
         raise UsageError(f"--traffic {text}: only an all-reduce takes an algorithm")
     amount, _, overlap_text = amount.partition("@")
     size_text, _, times_text = amount.partition("*")
     times, overlap = _number(times_text or "1", text), _number(overlap_text or "0", text)
-    if not 0 <= overlap <= 1:
-        raise UsageError(f"--traffic {text}: an overlap is a share, 0 to 1")
-    if not 0 < times <= _MAX_TIMES:
-        raise UsageError(f"--traffic {text}: give how often in a step, more than 0, {_MAX_TIMES:g} at most")
     try:
         sizes = tuple(float(parse_bytes(size)) for size in size_text.split("/"))
+        return [Traffic(group, each, sizes, algorithm or "ring", times, overlap) for each in kinds]
     except UsageError as error:
         raise UsageError(f"--traffic {text}: {error}") from None
-    if not all(0 < size <= _MAX_BYTES for size in sizes):
-        raise UsageError(f"--traffic {text}: give more than 0 bytes, 10^18 at most")
-    return [Traffic(group, each, sizes, algorithm or "ring", times, overlap) for each in kinds]
 
 
 def _number(text: str, traffic: str) -> float:

@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -133,20 +132,21 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 @contextlib.contextmanager
 def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
-    """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap."""
+    """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap, and the time."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
-    from rich.status import Status
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    started = time.monotonic()
-    with Status("searching", console=Console(stderr=True)) as status:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as status:
+        task = status.add_task("searching")
 
         def show(progress: "SearchProgress") -> None:
             text = f"searching: {format_us(progress.cost)}"
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)
                 text += f", no order costs less than {format_us(progress.lower_bound)} ({above:.2%} apart)"
-            status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - started:.0f} s")
+            status.update(task, description=f"{text}, {progress.moves:,} moves")
 
         yield show

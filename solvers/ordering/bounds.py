@@ -9,6 +9,7 @@ not added up: bytes of one message may flow in the latency of another.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -132,17 +133,21 @@ def _depth(pattern: Pattern) -> int:
     return max(depth.values(), default=0)
 
 
-def with_link_bound(result: OrderingResult, problem: OrderingProblem) -> OrderingResult:
+def with_link_bound(
+    result: OrderingResult, problem: OrderingProblem, keep_going: Callable[[], bool] = lambda: True
+) -> OrderingResult:
     """Return the result with :func:`link_bound` where that is greater than its own bound."""
-    return result.with_bound(link_bound(problem), CUTS if problem.algo == MESH else LINKS)
+    return result.with_bound(link_bound(problem, keep_going), CUTS if problem.algo == MESH else LINKS)
 
 
-def link_bound(problem: OrderingProblem) -> float | None:
+def link_bound(problem: OrderingProblem, keep_going: Callable[[], bool] = lambda: True) -> float | None:
     """Return a lower bound of the time of every order, microseconds; None under ``latency``, which knows no bytes.
 
     The model says what limits transfers: the pairs (``alpha-beta``), links of hosts and groups (``contention`` by
     rounds), or both (``simulated``, by which also orders under ``contention`` are chosen). Constraints of the orders
     are left out.
+
+    :param keep_going: whether there is time for a better bound.
     """
     if problem.model == "latency" or len(problem.hosts) < 2:
         return None
@@ -151,12 +156,12 @@ def link_bound(problem: OrderingProblem) -> float | None:
 
         return cut_bound(problem) * _ROUNDED_DOWN
     return sum(
-        weight * problem.fabric.with_library_us(name, problem.size_bytes, _bound(problem, name))
+        weight * problem.fabric.with_library_us(name, problem.size_bytes, _bound(problem, name, keep_going))
         for weight, name in parts_of(problem.algo, problem.size_bytes, problem.fabric)
     )
 
 
-def _bound(problem: OrderingProblem, name: str) -> float:
+def _bound(problem: OrderingProblem, name: str, keep_going: Callable[[], bool]) -> float:
     fabric = problem.fabric
     least = least_time_on(fabric, problem.baseline) if problem.options.tree is not None else None
     if least is not None:  # masters are made for each order
@@ -164,12 +169,13 @@ def _bound(problem: OrderingProblem, name: str) -> float:
     pattern = pattern_for(name, len(problem.baseline), problem.priced_options)
     traffic_us = _traffic_bound(problem, pattern)
     if name in RINGS and problem.model == "contention":  # rounds take what links need and the mean latency
-        mean_us = ring_bound(fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)] / 2) / pattern.ranks
+        rtt_us = fabric.rtt_us[np.ix_(problem.hosts, problem.hosts)]
+        mean_us = ring_bound(rtt_us / 2, keep_going) / pattern.ranks
         traffic_us += float(pattern.repeat.sum()) * mean_us
     if name in RINGS:
         traffic_us = max(traffic_us, _slowest_hop(problem, pattern.ranks))
     slices = 1 if problem.model == "alpha-beta" else engine_slices(name, problem.options, fabric, problem.size_bytes)
-    return time_in_slices(_chain_bound(problem, name, pattern), traffic_us, 0.0, slices) * _ROUNDED_DOWN
+    return time_in_slices(_chain_bound(problem, name, pattern, keep_going), traffic_us, 0.0, slices) * _ROUNDED_DOWN
 
 
 def _traffic_bound(problem: OrderingProblem, pattern: Pattern) -> float:
@@ -251,7 +257,7 @@ def _slowest_hop(problem: OrderingProblem, ranks: int) -> float:
     return two_connected_threshold(whole) if len(problem.hosts) > 2 else float(whole[0, 1])
 
 
-def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float:
+def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern, keep_going: Callable[[], bool]) -> float:
     """Return what messages that wait for each other need at least, microseconds."""
     fabric, hosts, ranks = problem.fabric, problem.hosts, pattern.ranks
     apart = ~np.eye(len(hosts), dtype=bool)
@@ -262,7 +268,7 @@ def _chain_bound(problem: OrderingProblem, name: str, pattern: Pattern) -> float
         # of so many mean hops.
         hops, share = 2 * (ranks - 1), float(pattern.share.min())
         block = np.minimum(*(each := latency + share * problem.size_bytes * us_per_byte, each.T))
-        return hops / ranks * ring_bound(np.where(apart, block, 0.0))
+        return hops / ranks * ring_bound(np.where(apart, block, 0.0), keep_going)
     if problem.model == "contention" and pattern.timing == "pipeline" and len(hosts) < ranks:
         return 0.0  # a mean of hops, of which some are within hosts
     shortest, fastest = float(latency[apart].min()), float(us_per_byte[apart].min())

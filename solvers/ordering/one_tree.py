@@ -9,6 +9,7 @@ leaves a lower one). The penalties also tell which edges good rings use: alpha(i
 Lower bound of a ring's longest hop: every ring is 2-connected, so the pairs up to this length must be.
 """
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from solvers.latency import ring_cost
 
 _ROUNDING = 1e-12  # relative error; a sum of thousands of hops has a few parts in 10^13
 _MAX_EVALUATED_PAIRS = 1.2e9  # at 4,096 hosts 70 trees, a few seconds
+_MAX_BOUNDS = 16
+_BOUNDS: dict[bytes, float] = {}  # of ring_bound, by the costs
 _BATCH_PAIRS = 20_000_000  # between two calls of keep_going
 
 
@@ -158,14 +161,21 @@ def one_tree(cost: Matrix, keep_going: Callable[[], bool]) -> OneTree:
     return OneTree(max(float(state[0]) - rounding, 0.0), best, parent, joined)
 
 
-def ring_bound(cost: Matrix) -> float:
+def ring_bound(cost: Matrix, keep_going: Callable[[], bool] = lambda: True) -> float:
     """Return a lower bound of every ring's cost; shape (N, N) as in :func:`one_tree`, any N.
 
-    Three hosts and fewer have one ring only.
+    Three hosts and fewer have one ring only. A bound is kept: several searches of one network need it.
     """
     if len(cost) < 4:
         return ring_cost(cost, np.arange(len(cost)))
-    return one_tree(cost, lambda: True).bound
+    key = hashlib.blake2b(np.ascontiguousarray(cost).data).digest()
+    if (bound := _BOUNDS.get(key)) is None:
+        bound = one_tree(cost, keep_going).bound
+        if keep_going():
+            if len(_BOUNDS) >= _MAX_BOUNDS:
+                _BOUNDS.clear()
+            _BOUNDS[key] = bound
+    return bound
 
 
 @njit(cache=True)

@@ -6,6 +6,8 @@ bound where there is one.
 """
 
 import itertools
+import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +53,7 @@ _TRIED_MAX_RANKS = 64  # with more of them on few hosts one evaluation takes lon
 _MAX_EXCHANGES, _EXCHANGES_BETWEEN_CHECKS = 20_000, 256
 _MIN_EVALUATED_ROTATIONS = 1024  # even after the deadline
 _START_PERTURBATIONS_PER_HOST = 100  # for a ring that only is a start order
+_BOUND_SHARE = 0.25  # of the time with a deadline: what the bounds before the search may take
 _EPSILON = 1e-9
 _SAME_COST = "all orders cost the same"
 _MAX_SIZE_SEQUENCES = 12  # of groups of different sizes, tried by a short search each
@@ -135,7 +138,7 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
         result = _search_exhaustively(problem, start, cost_of)
         if result is not None:
             return result
-    start = with_link_bound(start, problem)
+    start = with_link_bound(start, problem, _share_of(budget.deadline, _BOUND_SHARE))
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
     pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
@@ -152,6 +155,13 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
             "--objective bottleneck: allows at most one --pin, and none where hosts have different numbers of slots"
         )
     return _anneal(problem, pattern, start, cost_of, seed, budget)
+
+
+def _share_of(deadline: float | None, share: float) -> Callable[[], bool]:
+    """Return whether there is time, of which only so much may be used; always where there is no deadline."""
+    now = time.monotonic()
+    end = np.inf if deadline is None else now + share * (deadline - now)
+    return lambda: time.monotonic() < end
 
 
 def _search_exhaustively(

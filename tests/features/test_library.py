@@ -484,6 +484,17 @@ def test_groups_of_a_mesh_are_by_whole_names() -> None:
         mesh.groups("dp")
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"kind": "push"}, {"times": -1.0}, {"overlap": 2.0}, {"sizes": ()}, {"sizes": (-1.0,)}, {"axes": ("dp",)}]
+)
+def test_traffic_of_ones_own_is_checked(wrong: dict[str, Any]) -> None:
+    mesh = plink.make_mesh("pp=3", ["pp=1MB"])
+    with pytest.raises(plink.UsageError):
+        dataclasses.replace(mesh, traffic=(dataclasses.replace(mesh.traffic[0], **wrong),))
+    with pytest.raises(plink.UsageError, match="--parameters"):
+        plink.ModelShape(float("nan"), 24, 2048, 2048)
+
+
 def test_two_measurements_are_compared(network: plink.Network) -> None:
     slow = network.latency_us.copy()
     slow[3], slow[:, 3] = 3 * slow[3], 3 * slow[:, 3]
