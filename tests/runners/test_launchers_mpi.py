@@ -31,6 +31,22 @@ def test_open_mpi_5_and_later(connector: SshConnector, tmp_path: Path) -> None:
         assert "--tag-output" not in argv
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_open_mpi_keeps_whole_names(version: int, connector: SshConnector, tmp_path: Path) -> None:
+    """The ssh_config has settings under them; version 4 would pass the first part."""
+    hosts = Hosts((Host("c", "c.x.org"), Host("a", "127.0.0.1")))
+    assert "orte_keep_fqdn_hostnames" in OpenMpi(connector, version).command(hosts, JOB, tmp_path, ("x",)).argv
+    assert "orte_keep_fqdn_hostnames" not in OpenMpi(connector, version).command(HOSTS, JOB, tmp_path, ("x",)).argv
+
+
+def test_hosts_of_one_address_are_refused_by_the_runner(connector: SshConnector) -> None:
+    hosts = Hosts((Host("c", "127.0.0.1"), Host("a", "127.0.0.1")))
+    with pytest.raises(UsageError, match=r"^--runner mpirun: hosts c and a are both 127\.0\.0\.1"):
+        OpenMpi(connector, 5).files(hosts, JOB)
+    with pytest.raises(UsageError, match=r"^--runner mpich: hosts c and a are both 127\.0\.0\.1"):
+        Mpich(connector).files(hosts, JOB)
+
+
 def test_the_ssh_settings(connector: SshConnector, tmp_path: Path) -> None:
     """What the hosts file says, keys that are known already, and no questions."""
     text = OpenMpi(connector, 4).files(HOSTS, JOB)["ssh_config"]
