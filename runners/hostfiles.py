@@ -144,8 +144,8 @@ def hydra_machinefile(hosts: Hosts, option: str) -> str:
     return "".join(f"{host.address}:{host.slots}\n" for host in hosts)
 
 
-def node_per_task(hosts: Hosts, option: str) -> str:
-    """Return Slurm's node names, one a line, a host's slots in a block. Slurm knows nodes by their NodeName.
+def check_slurm_names(hosts: Hosts, option: str) -> None:
+    """Check that hosts have names that Slurm's nodes can have: it knows them by their NodeName.
 
     :param option: of plink, for the error. :raises UsageError: for a host whose name is an address.
     """
@@ -155,6 +155,14 @@ def node_per_task(hosts: Hosts, option: str) -> str:
                 f"{option}: {host.name} is an address, and Slurm takes node names: write `NODENAME "
                 f"address={host.name}` in the hosts file"
             )
+
+
+def node_per_task(hosts: Hosts, option: str) -> str:
+    """Return Slurm's node names, one a line, a host's slots in a block.
+
+    :raises UsageError: as :func:`check_slurm_names`.
+    """
+    check_slurm_names(hosts, option)
     return "".join(f"{host.name}\n" for _, host, _ in _ranks(hosts))
 
 
@@ -224,13 +232,21 @@ def _pod_index_map(hosts: Hosts, order: RankOrder) -> str:
     An Indexed Job numbers its pods and lets the scheduler put them anywhere, so the map has to be applied: pods that
     wait behind a scheduling gate are given their node and released (docs/launchers.md; Kueue's ungater does the same).
     """
+    check_node_names(hosts, "--format kubernetes")
+    return "".join(f"{index} {host.name}\n" for index, (_, host, _) in enumerate(_ranks(hosts)))
+
+
+def check_node_names(hosts: Hosts, option: str) -> None:
+    """Check that hosts have names that Kubernetes' nodes can have.
+
+    :param option: of plink, for the error. :raises UsageError: for a host that has none.
+    """
     for host in hosts:
         if not _NODE.fullmatch(host.name):
             raise UsageError(
-                f"--format kubernetes: {host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
+                f"{option}: {host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
                 f"write `NODE address={host.address}` in the hosts file"
             )
-    return "".join(f"{index} {host.name}\n" for index, (_, host, _) in enumerate(_ranks(hosts)))
 
 
 FORMATS: dict[str, Format] = {
