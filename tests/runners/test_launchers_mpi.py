@@ -1,13 +1,16 @@
 """mpirun and its like: what is typed, how their output is told apart, what they say of failures. None is started."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from plink.errors import UsageError
+from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
-from runners.job.runner import Job
+from runners.job.runner import Job, RunContext, RunObserver
+from runners.launchers import external_runner
+from runners.launchers.external_runner import ExternalLauncherRunner
 from runners.launchers.launcher import Launcher
 from runners.launchers.mpi import Mpich, OpenMpi, mpich, mpirun
 from runners.ssh.connector import SshConnector
@@ -129,6 +132,22 @@ def test_no_mpirun_or_an_unknown_one(tmp_path: Path, connector: SshConnector, mo
     program(tmp_path, "echo mpirun of somebody else")
     with pytest.raises(UsageError, match="somebody else"):
         mpirun(connector)
+
+
+@pytest.mark.parametrize("then", ["exec sleep 60", "exit 1"])
+def test_ssh_error_ends_a_launcher_and_is_shown(
+    then: str, connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hydra waits for a host that is not reached, and others print more about it."""
+    error = "ssh: connect to host 127.0.0.3 port 2222: Connection refused"
+    noise = "".join(f"echo advice {number} >&2\n" for number in range(4))
+    program(tmp_path, f"echo '{error}' >&2\n{noise}{then}")
+    monkeypatch.setattr(external_runner, "STOP_TIMEOUT_S", 0.5)
+    context = RunContext(RunObserver(), time.monotonic, folder=tmp_path)
+    began = time.monotonic()
+    with pytest.raises(PlinkError, match=rf"3 of 3 ranks did not report \(first: rank 0 on c\): {error}; nothing"):
+        ExternalLauncherRunner(Mpich(connector, str(tmp_path / "mpirun"))).run(JOB, HOSTS, context)
+    assert time.monotonic() - began < external_runner.REPORT_TIMEOUT_S / 4
 
 
 def program(folder: Path, script: str) -> None:
