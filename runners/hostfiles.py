@@ -25,8 +25,8 @@ class Format:
     """A file format of rank orders.
 
     :param render: gets the hosts in rank order; raises a UsageError where the launcher could not keep it.
-    :param command: the command line for the file, with ``{file}`` and ``{ranks}`` (their number) to be filled in; None
-        where no launcher reads it.
+    :param command: the command line for the file, with ``{file}``, ``{ranks}`` (their number) and ``{names}`` (an
+        option that Open MPI needs for these hosts, or nothing) to be filled in; None where no launcher reads it.
     """
 
     name: str
@@ -56,20 +56,22 @@ def render(name: str, hosts: Hosts, order: RankOrder) -> str:
 def command(name: str, file: str, hosts: Hosts) -> str | None:
     """Return the command line for a file of that format, None where no launcher reads it."""
     template = format_named(name).command
-    return template and template.format(file=file, ranks=sum(host.slots for host in hosts))
+    names = "".join(f"{word} " for word in openmpi_name_options(hosts))
+    return template and template.format(file=file, ranks=sum(host.slots for host in hosts), names=names)
 
 
-def check_spelling(form: str, hosts: Hosts, allowed: str, takes: str) -> None:
+def check_spelling(option: str, hosts: Hosts, allowed: str, takes: str) -> None:
     """Check that the launcher can read every host's address.
 
+    :param option: of plink, for the error.
     :raises UsageError: naming the first host whose address does not match ``allowed``; ``takes`` says what would.
     """
     for host in hosts:
         if not re.fullmatch(allowed, host.address, re.ASCII):
-            raise UsageError(f"--format {form}: host {host.name} has the address {host.address}, but {takes}")
+            raise UsageError(f"{option}: host {host.name} has the address {host.address}, but {takes}")
 
 
-def check_distinct(form: str, hosts: Hosts, identity_of: Callable[[Host], str], consequence: str) -> None:
+def check_distinct(option: str, hosts: Hosts, identity_of: Callable[[Host], str], consequence: str) -> None:
     """Check that no two hosts are the same to the launcher.
 
     :raises UsageError: naming the first two that do; ``consequence`` says what the launcher makes of it.
@@ -78,9 +80,7 @@ def check_distinct(form: str, hosts: Hosts, identity_of: Callable[[Host], str], 
     for host in hosts:
         text = identity_of(host)
         if text in first:
-            raise UsageError(
-                f"--format {form}: hosts {first[text].name} and {host.name} are both {text}, and {consequence}"
-            )
+            raise UsageError(f"{option}: hosts {first[text].name} and {host.name} are both {text}, and {consequence}")
         first[text] = host
 
 
@@ -100,42 +100,52 @@ def _lines(hosts: Hosts, order: RankOrder) -> str:
 
 
 def _openmpi_name(host: Host) -> str:
-    """What Open MPI knows the host by: it cuts names at their first dot."""
-    try:
-        return str(ipaddress.IPv4Address(host.address))
-    except ValueError:
-        return host.address.split(".")[0]
+    """What Open MPI knows the host by: it cuts names at their first dot, and version 5 mixes up those that it keeps."""
+    return host.address if _is_address(host.address) else host.address.split(".")[0]
 
 
-def _check_openmpi(form: str, hosts: Hosts) -> None:
+def openmpi_name_options(hosts: Hosts) -> tuple[str, ...]:
+    """Return mpirun's options for hosts with names of several labels: version 4 would pass only the first to ssh."""
+    is_cut = any(_openmpi_name(host) != host.address for host in hosts)
+    return ("--mca", "orte_keep_fqdn_hostnames", "1") if is_cut else ()
+
+
+def _check_openmpi(option: str, hosts: Hosts) -> None:
     takes = "Open MPI takes letters, digits, '.' and '-' only (no IPv6): give it address=..."
-    check_spelling(form, hosts, r"[A-Za-z0-9.-]+", takes)
+    check_spelling(option, hosts, r"[A-Za-z0-9.-]+", takes)
     consequence = "Open MPI would take them for one machine: give them address=... with IPs"
-    check_distinct(form, hosts, _openmpi_name, consequence)
+    check_distinct(option, hosts, _openmpi_name, consequence)
 
 
-def openmpi_hostfile(hosts: Hosts, order: RankOrder) -> str:
-    """Return a hostfile for Open MPI's sequential mapper: a line a rank. To its usual mappers a hostfile is a set."""
-    _check_openmpi("openmpi", hosts)
+def openmpi_hostfile(hosts: Hosts, option: str) -> str:
+    """Return a hostfile for Open MPI's sequential mapper: a line a rank. To its usual mappers a hostfile is a set.
+
+    :param option: of plink, for the error. :raises UsageError: for hosts that Open MPI cannot name or tell apart.
+    """
+    _check_openmpi(option, hosts)
     return "".join(f"{host.address}\n" for _, host, _ in _ranks(hosts))
 
 
 def _openmpi_rankfile(hosts: Hosts, order: RankOrder) -> str:
     """A rankfile binds: its ``slot=K`` is the core that the rank is bound to, whatever ``--bind-to`` says."""
-    _check_openmpi("openmpi-rankfile", hosts)
+    _check_openmpi("--format openmpi-rankfile", hosts)
     ranks = enumerate(_ranks(hosts))
     return "".join(f"rank {rank}={host.address} slot={core}\n" for rank, (_, host, core) in ranks)
 
 
-def hydra_machinefile(hosts: Hosts, order: RankOrder) -> str:
-    """Return a machinefile of MPICH's Hydra, ``host:ranks`` a line, filled in the order of its lines."""
+def hydra_machinefile(hosts: Hosts, option: str) -> str:
+    """Return a machinefile of MPICH's Hydra, ``host:ranks`` a line, filled in the order of its lines.
+
+    :param option: of plink, for the error. :raises UsageError: for hosts that Hydra cannot name or tell apart.
+    """
     takes = "Hydra reads what follows a ':' as a number of ranks: give it address=..."
-    check_spelling("mpich", hosts, r"[^:]+", takes)
+    check_spelling(option, hosts, r"[^:]+", takes)
+    check_distinct(option, hosts, _address, "Hydra would take them for one machine")
     return "".join(f"{host.address}:{host.slots}\n" for host in hosts)
 
 
-def node_per_task(hosts: Hosts, option: str) -> str:
-    """Return Slurm's node names, one a line, a host's slots in a block. Slurm knows nodes by their NodeName.
+def check_slurm_names(hosts: Hosts, option: str) -> None:
+    """Check that hosts have names that Slurm's nodes can have: it knows them by their NodeName.
 
     :param option: of plink, for the error. :raises UsageError: for a host whose name is an address.
     """
@@ -145,6 +155,14 @@ def node_per_task(hosts: Hosts, option: str) -> str:
                 f"{option}: {host.name} is an address, and Slurm takes node names: write `NODENAME "
                 f"address={host.name}` in the hosts file"
             )
+
+
+def node_per_task(hosts: Hosts, option: str) -> str:
+    """Return Slurm's node names, one a line, a host's slots in a block.
+
+    :raises UsageError: as :func:`check_slurm_names`.
+    """
+    check_slurm_names(hosts, option)
     return "".join(f"{host.name}\n" for _, host, _ in _ranks(hosts))
 
 
@@ -176,13 +194,14 @@ def _torchrun_environments(hosts: Hosts, order: RankOrder) -> str:
 
 
 def _deepspeed_hostfile(hosts: Hosts, order: RankOrder) -> str:
-    check_distinct("deepspeed", hosts, _address, "DeepSpeed refuses a host that is listed twice")
+    check_distinct("--format deepspeed", hosts, _address, "DeepSpeed refuses a host that is listed twice")
     return "".join(f"{host.address} slots={host.slots}\n" for host in hosts)
 
 
 def _horovod_option(hosts: Hosts, order: RankOrder) -> str:
-    check_spelling("horovod", hosts, r"[\w.-]+", "Horovod takes names and IPv4 addresses only: give it address=...")
-    check_distinct("horovod", hosts, _address, "Horovod counts the ranks of a host by its name")
+    option, takes = "--format horovod", "Horovod takes names and IPv4 addresses only: give it address=..."
+    check_spelling(option, hosts, r"[\w.-]+", takes)
+    check_distinct(option, hosts, _address, "Horovod counts the ranks of a host by its name")
     return ",".join(f"{host.address}:{host.slots}" for host in hosts) + "\n"
 
 
@@ -200,7 +219,7 @@ def _lightgbm_machine_list(hosts: Hosts, order: RankOrder) -> str:
                 f"--format lightgbm: LightGBM's machine list takes IPv4 addresses, and {host.name} is known as "
                 f"{host.address}: write `{host.name} address=IP` in the hosts file"
             ) from None
-    check_distinct("lightgbm", hosts, _address, "their processes would listen on the same ports")
+    check_distinct("--format lightgbm", hosts, _address, "their processes would listen on the same ports")
     limit = 65536 - _LIGHTGBM_PORT
     if max(host.slots for host in hosts) > limit:
         raise UsageError(f"--format lightgbm: a port a process, and there are {limit} from {_LIGHTGBM_PORT} on")
@@ -213,13 +232,21 @@ def _pod_index_map(hosts: Hosts, order: RankOrder) -> str:
     An Indexed Job numbers its pods and lets the scheduler put them anywhere, so the map has to be applied: pods that
     wait behind a scheduling gate are given their node and released (docs/launchers.md; Kueue's ungater does the same).
     """
+    check_node_names(hosts, "--format kubernetes")
+    return "".join(f"{index} {host.name}\n" for index, (_, host, _) in enumerate(_ranks(hosts)))
+
+
+def check_node_names(hosts: Hosts, option: str) -> None:
+    """Check that hosts have names that Kubernetes' nodes can have.
+
+    :param option: of plink, for the error. :raises UsageError: for a host that has none.
+    """
     for host in hosts:
         if not _NODE.fullmatch(host.name):
             raise UsageError(
-                f"--format kubernetes: {host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
+                f"{option}: {host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
                 f"write `NODE address={host.address}` in the hosts file"
             )
-    return "".join(f"{index} {host.name}\n" for index, (_, host, _) in enumerate(_ranks(hosts)))
 
 
 FORMATS: dict[str, Format] = {
@@ -235,16 +262,22 @@ FORMATS: dict[str, Format] = {
         Format(
             "openmpi",
             "Open MPI hostfile for the sequential mapper",
-            openmpi_hostfile,
-            "mpirun --hostfile {file} --mca rmaps seq -n {ranks} PROGRAM",  # version 5: --map-by seq
+            lambda hosts, order: openmpi_hostfile(hosts, "--format openmpi"),
+            "mpirun --hostfile {file} --map-by seq {names}-n {ranks} PROGRAM",
         ),
         Format(
             "openmpi-rankfile",
             "Open MPI rankfile, a core a rank",
             _openmpi_rankfile,
-            "mpirun --rankfile {file} -n {ranks} PROGRAM",
+            "mpirun --rankfile {file} {names}-n {ranks} PROGRAM   (Open MPI 5: mpirun --hostfile HOSTFILE --map-by "
+            "rankfile:file={file} -n {ranks} PROGRAM, with HOSTFILE of --format openmpi)",
         ),
-        Format("mpich", "MPICH (Hydra) machinefile", hydra_machinefile, "mpiexec.hydra -f {file} -n {ranks} PROGRAM"),
+        Format(
+            "mpich",
+            "MPICH (Hydra) machinefile",
+            lambda hosts, order: hydra_machinefile(hosts, "--format mpich"),
+            "mpiexec.hydra -f {file} -n {ranks} PROGRAM",
+        ),
         Format(
             "slurm",
             "SLURM_HOSTFILE, a node a task",

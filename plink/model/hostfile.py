@@ -12,8 +12,8 @@ from plink.errors import InputError
 from plink.model.hostlist import expand_hostlist
 
 KEYS = ("slots", "role", "tier", "address", "user", "port", "key", "price", "gbps")
-# Numbers from here on are ports: of LightGBM's machine list, or of SSH where a user or slots= are on the line, too.
-_FIRST_PORT = 1024
+_FIRST_PORT = 1024  # numbers from here on are ports: of LightGBM's machine list where nothing makes them SSH's
+_SSH_PORT = "22"
 _ALIASES = {
     **dict.fromkeys(("cpu", "cpus", "count", "np", "ppn"), "slots"),  # Open MPI's and Torque's
     **dict.fromkeys(("username", "user_name", "user-name"), "user"),
@@ -22,20 +22,23 @@ _ALIASES = {
 _UPPER_BOUND = re.compile(r"max[-_](cpus?|count|slots)|(cpus?|count|slots)[-_]max")
 # What launchers know of processors and bindings, which plink leaves to them.
 _UNUSED = re.compile(r"slot_list|cpu[-_]set|boards|(sockets|cores)([-_]per[-_](board|socket))?|binding|ifhn")
-# Lines whose host is not their first word; a slot a line where they do not tell more.
+# Other names of the same, which are too vague to be read.
+_LIKE_SLOTS = re.compile(r"slots?|cpus?|n?gpus?(-per-node)?|procs|n?tasks(-per-node)?|ranks", re.IGNORECASE)
+# Lines whose host is not their first word, with a rank (or that of a node); a slot a line where they do not tell more.
 _LINES = tuple(
     re.compile(pattern)
     for pattern in (
-        r"rank\s+\d+\s*=\s*(?P<host>\S+)\s+slots?\s*=.*",  # Open MPI's rankfile
-        r"torchrun\s(?>[^#]*?--nproc[-_]per[-_]node[= ](?P<slots>\d+))\s[^#]*+#\s*(?P<host>\S+)",
-        r"RANK=\d+\s[^#]*+#\s*(?P<host>\S+)",
-        r"\d+\s+(?P<host>(?!\d+\s*(#|$))[^\s=#]+)\s*(#.*)?",  # the node of a pod index
+        r"rank\s+(?P<rank>\d{1,9})\s*=\s*(?P<host>\S+)\s+slots?\s*=.*",  # Open MPI's rankfile
+        r"torchrun\s(?=([^#]*?--node[-_]rank[= ](?P<rank>\d{1,9})\s)?)"
+        r"(?>[^#]*?--nproc[-_]per[-_]node[= ](?P<slots>\d+))\s[^#]*+#\s*(?P<host>\S+)",
+        r"RANK=(?P<rank>\d{1,9})\s[^#]*+#\s*(?P<host>\S+)",
+        r"(?P<rank>\d{1,9})\s+(?P<host>(?!\d+\s*(#|$))[^\s=#]+)\s*(#.*)?",  # the node of a pod index
     )
 )
 _SETTING = re.compile(r"(?P<key>[^\s=]+)\s*=\s*(?P<value>\S+)|\S+")
 _COMMENT = re.compile(r"#.*|(^|\s)//.*")  # the second is Open MPI's
 _IPV6 = re.compile(r"\[([^\[\],]*:[^\[\],]*)\](?::(\d{1,9}))?")
-_NUMBERED = re.compile(r"([^:]+):(\d{1,9})")
+_NUMBERED = re.compile(r"([^:]+):(\d{0,9})")
 _COLUMN = re.compile(r"(\d{1,9})(\s+[^\s=]*(@|\.q)[^\s=]*\s+[^\s=]+)?")  # Grid Engine adds a queue and processors
 
 
@@ -50,14 +53,40 @@ class HostLine:
     notes: tuple[str, ...] = ()
 
 
+def lines_by_rank(text: str, source: str) -> list[tuple[int, str]]:
+    """Return number and text of each line; lines that have a rank are last, in the order of ranks.
+
+    :raises InputError: for ranks that are not 0, 1, 2, ..., and for a host without one among them, with the line.
+    """
+    others, ranked = [], []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        match = _match(raw)
+        if match and match["rank"]:
+            ranked.append((int(match["rank"]), number, raw))
+        else:
+            others.append((number, raw))
+    for expected, (rank, number, _) in enumerate(sorted(ranked)):
+        if rank != expected:
+            problem = "is given twice" if rank < expected else f"is there, and rank {expected} is not"
+            raise InputError(f"{source}:{number}", f"rank {rank} {problem}; the ranks of a file are 0, 1, 2, ...")
+    for number, raw in others if ranked else []:
+        if _COMMENT.sub("", raw).strip():
+            raise InputError(f"{source}:{number}", "no rank is on this line, other lines have one")
+    return [*others, *((number, raw) for _, number, raw in sorted(ranked))]
+
+
+def _match(raw: str) -> re.Match[str] | None:
+    """Return the match of a line whose host is not its first word."""
+    return next(filter(None, (pattern.fullmatch(raw.strip()) for pattern in _LINES)), None)
+
+
 def parse_line(raw: str, location: str) -> list[HostLine]:
     """Return the hosts of a line, none of one that is empty or a comment.
 
     :raises InputError: for a setting that plink does not know, or that is given twice.
     """
-    for pattern in _LINES:
-        if match := pattern.fullmatch(raw.strip()):
-            return [HostLine(match["host"], {}, match.groupdict().get("slots", "1"))]
+    if match := _match(raw):
+        return [HostLine(match["host"], {}, match.groupdict().get("slots", "1"))]
     first, *rest = _COMMENT.sub("", raw).split(None, 1) or [""]
     if not first:
         return []
@@ -68,7 +97,12 @@ def parse_line(raw: str, location: str) -> list[HostLine]:
     for host, number in _listed(listed, location):
         if number is not None and column:
             raise InputError(location, f"slots are given twice, {number} and {column[1]}")
-        lines.append(_host_line(host, column[1] if column else number, fields, notes, location))
+        if number is not None and not {"slots", "user", "key"}.isdisjoint(fields):  # it is SSH's
+            if "port" in fields:
+                raise InputError(location, f"ports are given twice, {number} and {fields['port']}")
+            lines.append(HostLine(host, fields | {"port": number}, None if "slots" in fields else "1", notes))
+        else:
+            lines.append(_host_line(host, column[1] if column else number, fields, notes))
     return lines
 
 
@@ -83,7 +117,8 @@ def _settings(text: str, fields: dict[str, str], location: str) -> tuple[dict[st
             notes.append(f"{key}= is for another launcher, and plink does not follow it")
         elif not _UPPER_BOUND.fullmatch(key):
             if key not in KEYS:
-                raise InputError(location, f"unknown key {key!r}; known are {', '.join(KEYS)}")
+                hint = "did you mean slots=?" if _LIKE_SLOTS.fullmatch(key) else f"known are {', '.join(KEYS)}"
+                raise InputError(location, f"unknown key {key!r}; {hint}")
             if key in fields:
                 raise InputError(location, f"{key} is given twice")
             fields[key] = value
@@ -95,23 +130,15 @@ def _listed(text: str, location: str) -> list[tuple[str, str | None]]:
     if match := _IPV6.fullmatch(text):
         return [(match[1], match[2])]
     names = expand_hostlist(text, location) if "[" in text or "," in text else [text]
-    return [(match[1], match[2]) if (match := _NUMBERED.fullmatch(name)) else (name, None) for name in names]
+    return [(match[1], match[2] or None) if (match := _NUMBERED.fullmatch(name)) else (name, None) for name in names]
 
 
-def _host_line(
-    host: str, number: str | None, fields: dict[str, str], notes: tuple[str, ...], location: str
-) -> HostLine:
-    """Return the line of a host with ``number`` behind its name: slots, a port of SSH, or one of LightGBM."""
-    count = None if "slots" in fields else "1"
+def _host_line(host: str, number: str | None, fields: dict[str, str], notes: tuple[str, ...]) -> HostLine:
+    """Return the line of a host with ``number`` behind its name: slots, or a port of LightGBM."""
     if number is None:
-        return HostLine(host, fields, count, notes)
-    if int(number) < _FIRST_PORT:
-        if count is None:
-            raise InputError(location, f"slots are given twice, {number} and {fields['slots']}")
-        return HostLine(host, fields, number, notes)
-    if count is None or "user" in fields:
-        if "port" in fields:
-            raise InputError(location, f"ports are given twice, {number} and {fields['port']}")
-        return HostLine(host, fields | {"port": number}, count, notes)
-    note = "the number is taken for a port of LightGBM's, a slot a line; if it is SSH's, write port=N"
-    return HostLine(host, fields, count, (*notes, note))
+        return HostLine(host, fields, None if "slots" in fields else "1", notes)
+    is_port = int(number) >= _FIRST_PORT
+    if is_port or number == _SSH_PORT:
+        meaning = "a port of LightGBM's, a slot a line" if is_port else "slots"
+        notes = (*notes, f"the number is taken for {meaning}; if it is SSH's, write port=N")
+    return HostLine(host, fields, "1" if is_port else number, notes)

@@ -52,11 +52,12 @@ def expand_hostlist(text: str, location: str) -> list[str]:
     return [check_name(name, location) for name in names]
 
 
-def fold_hostlist(names: Sequence[str], separator: str = ",") -> str:
+def fold_hostlist(names: Sequence[str], separator: str = ",", suffixes: bool = True) -> str:
     """Return the list that stands for these names: those that differ by a number of the same width only are put
     together.
 
     :param separator: a space where the text is to be broken into lines; such a list cannot be read again.
+    :param suffixes: whether a name may go on behind its numbers, which Slurm refuses (slurm.conf(5), ``NodeName``).
 
     >>> fold_hostlist(["node09", "node10", "node1"])
     'node[09-10],node1'
@@ -64,6 +65,8 @@ def fold_hostlist(names: Sequence[str], separator: str = ",") -> str:
     families: dict[tuple[str, str, int], list[str]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(name)
+        if match and not suffixes and match[3]:
+            match = None
         key = (match[1], match[3], len(match[2])) if match else (name, "", 0)
         families.setdefault(key, []).append(match[2] if match else "")
     return separator.join(

@@ -19,7 +19,7 @@ from msgspec import Meta, to_builtins
 from plink.errors import InputError, UsageError
 from plink.model.codec import convert
 from plink.model.document import Part, Unset
-from plink.model.hostfile import KEYS, HostLine, parse_line
+from plink.model.hostfile import KEYS, HostLine, lines_by_rank, parse_line
 from plink.model.hostlist import MAX_HOSTS, check_lab_name, check_name
 from plink.model.storage import name_of, read_text
 from plink.model.types import HostName, Name, NonNegative, Positive
@@ -211,7 +211,7 @@ def parse_hosts(text: str, source: str) -> Hosts:
     first: dict[str, tuple[int, HostLine]] = {}
     notes: dict[str, str] = {}
     lab, last = None, None
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in lines_by_rank(text, source):
         location = f"{source}:{number}"
         if marker := _LAB_LINE.fullmatch(raw.strip()):
             lab = check_lab_name(marker.group(1), location)

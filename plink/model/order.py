@@ -208,12 +208,19 @@ def check_order(order: RankOrder, location: str) -> None:
         raise InputError(f"{location}: hosts", f"{repeated[0]!r} is listed twice")
 
 
-def read_order(path: str | Path) -> RankOrder:
+def read_order(path: str | Path, hosts: Hosts | None = None) -> RankOrder:
     """Return an order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
 
-    :raises InputError: when the file cannot be read or is neither.
+    :param hosts: of the job.
+    :raises InputError: when the file cannot be read or is neither, or has more than one slot of a host, and not those
+        of ``hosts``.
     """
     location, text = name_of(path), read_text(path)
     if location.endswith((".json", ".json.gz")) or text.lstrip().startswith("{"):
         return order_from_json(parse_document(text, location), location)
-    return RankOrder(algo="given", hosts=tuple(parse_hosts(text, location).names))
+    listed, by_name = parse_hosts(text, location), {} if hosts is None else hosts.by_name()
+    for host in listed:
+        if host.name in by_name and host.slots > 1 and host.slots != by_name[host.name].slots:
+            expected = by_name[host.name].slots
+            raise InputError(location, f"the order gives {host.name} {host.slots} slots, the hosts list {expected}")
+    return RankOrder(algo="given", hosts=tuple(listed.names))

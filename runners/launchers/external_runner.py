@@ -34,6 +34,7 @@ from runners.launchers.launcher import Launcher, LauncherProcess
 from runners.launchers.monitor import (
     MAX_LAUNCHER_LINES,
     REPORT_TIMEOUT_S,
+    SSH_ERROR,
     LauncherMonitor,
     OutputParser,
     ShimReport,
@@ -161,7 +162,7 @@ class _Launch:
         clock, parser = self._context.clock, OutputParser(self._launcher)
         reports = parser.reports
         other_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
-        deadline, ending = clock() + REPORT_TIMEOUT_S, False
+        deadline, ending, is_unreached = clock() + REPORT_TIMEOUT_S, False, False
         with LauncherProcess(command) as process:
             while process.open and clock() < deadline:
                 for stream, line in process.lines(clock, deadline):
@@ -170,7 +171,8 @@ class _Launch:
                             self._context.observer.progress("connecting", len(reports), len(self.assignments))
                         elif text.strip():
                             other_lines.append(text)
-                    if earlier and not ending and _is_stuck(reports):
+                            is_unreached = is_unreached or SSH_ERROR.match(text) is not None
+                    if not ending and (is_unreached or (earlier and _is_stuck(reports))):
                         deadline, ending = clock() + STOP_TIMEOUT_S, True
                         break
             code = process.end(STOP_TIMEOUT_S)
@@ -187,7 +189,9 @@ class _Launch:
         check_hosts(invalid, {host: None if report is None else report.versions for host, report in by_host}, self._job)
         missing = [rank for rank in self.assignments if rank.rank not in reports]
         if missing:
-            last = "; ".join([text.strip() for text in lines if text.strip(" -=")][-3:]) or f"exit code {code}"
+            shown = [text.strip() for text in lines if text.strip(" -=")]
+            causes = list(dict.fromkeys(text for text in shown if SSH_ERROR.match(text)))
+            last = "; ".join(causes[:3] or shown[-3:]) or f"exit code {code}"
             raise PlinkError(
                 f"{self._launcher.name}: {len(missing)} of {len(self.assignments)} ranks did not report (first: rank "
                 f"{missing[0].rank} on {missing[0].host}): {last}; {consequence}"

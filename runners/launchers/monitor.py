@@ -1,6 +1,7 @@
 """Monitor of a job under an external launcher, from its start to its end, by what ranks write through its output."""
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +30,11 @@ MAX_LAUNCHER_LINES = 10_000
 # Ranks that ran out of time show their stacks and are held for 3 s (rank_supervisor.py).
 _STACKS_TIMEOUT_S = 10.0
 _MAX_LAST_LINES = 10
+# By which ssh ends: a host is not reached then, and Hydra waits for it all the same.
+SSH_ERROR = re.compile(
+    r"ssh: |Host key verification failed|kex_exchange_identification: |Connection (closed|reset) by |"
+    r"(\S+: )?Permission denied( \(|,|$)"
+)
 Message = TypeVar("Message")
 
 
@@ -180,6 +186,8 @@ class LauncherMonitor(JobMonitor):
         if rank is None:
             self.launcher_lines.append(text)
             self._on_line(None, stream, text)
+            if SSH_ERROR.match(text) and not self._all_reported():
+                self._await_others()
         elif kind == REPORT:
             self._on_report(rank)
         elif kind == EXIT:
@@ -197,14 +205,19 @@ class LauncherMonitor(JobMonitor):
         if report.moved:
             # Its program does not run, and the launcher ends the others'; they may still report.
             self._moved, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
-        elif report.problems and not self._has_problems:
-            # The others would wait for it at the start barrier: Hydra does not end them.
-            self._has_problems, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
+        elif report.problems:
+            self._await_others()
         if self._moved or self._has_problems or not self._all_reported():
             return
         self.locations, self.began = verified_locations(self.assignments, self.parser.reports), self.clock()
         if not self.is_stopping:
             self.stop_at = None if self._timeout_s is None else self.began + self._timeout_s
+
+    def _await_others(self) -> None:
+        """End the job soon: the others would wait at the start barrier for a rank that does not start the program, and
+        Hydra does not end them."""
+        if not self._has_problems:
+            self._has_problems, self.stop_at = True, self.clock() + STOP_TIMEOUT_S
 
     def _on_timeout(self) -> None:
         if not self.timed_out:

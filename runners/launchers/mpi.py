@@ -1,8 +1,7 @@
 """Launchers of MPI, which start ``ssh`` themselves: Open MPI's mpirun and MPICH's Hydra, told apart by their versions.
 
 Checked: Open MPI 4.1.4 and 5.0.11, MPICH 4.0.2. Open MPI 4 calls its runtime ORTE and takes ``--mca``; version 5 calls
-it PRRTE and takes ``--prtemca``; its ``seq:FILE=`` crashes, ``--hostfile`` beside ``seq`` does not. Daemons start no
-further daemons: only this machine has the keys.
+it PRRTE and takes ``--prtemca``. Daemons start no further daemons: only this machine has the keys.
 """
 
 import contextlib
@@ -19,10 +18,9 @@ from types import MappingProxyType
 from plink.errors import PlinkError, UsageError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
-from plink.model.order import RankOrder
 from plink.transport.addresses import source_address_for
 from plink.transport.command_output import run_to_end
-from runners.hostfiles import hydra_machinefile, openmpi_hostfile
+from runners.hostfiles import hydra_machinefile, openmpi_hostfile, openmpi_name_options
 from runners.job.runner import Job, RunContext
 from runners.launchers.launcher import Launcher
 from runners.ssh.connector import SshConnector
@@ -33,8 +31,8 @@ _OPEN_MPI = re.compile(r"Open(?: |-)?MPI\)? v?(\d+)\.", re.IGNORECASE)
 _HOSTFILE, _SSH_CONFIG = "hostfile", "ssh_config"
 _AGENT = f"ssh -F {_SSH_CONFIG}"
 _OPTIONS = {  # split at blanks, but for _AGENT
-    4: ("--mca rmaps seq --mca plm_rsh_agent", "--mca plm_rsh_no_tree_spawn 1 --tag-output"),
-    5: ("--map-by seq --prtemca plm_ssh_agent", "--prtemca plm_ssh_no_tree_spawn 1 --output tag"),
+    4: ("--mca plm_rsh_agent", "--mca plm_rsh_no_tree_spawn 1 --tag-output"),
+    5: ("--prtemca plm_ssh_agent", "--prtemca plm_ssh_no_tree_spawn 1 --output tag"),
 }
 # [JOB,RANK]<stdout>: and in version 5 a blank
 _MARKS = {
@@ -71,7 +69,8 @@ class OpenMpi(_SshLauncher):
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the hostfile, and the SSH settings of its hosts."""
-        return {_HOSTFILE: openmpi_hostfile(hosts, _order(hosts)), _SSH_CONFIG: ssh_config(hosts, self._connector)}
+        hostfile = openmpi_hostfile(hosts, f"--runner {self.name}")
+        return {_HOSTFILE: hostfile, _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(
         self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
@@ -81,7 +80,8 @@ class OpenMpi(_SshLauncher):
         argv = [
             self._program,
             *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
-            *("--hostfile", _HOSTFILE, *agent.split(), _AGENT, *options.split()),
+            *("--hostfile", _HOSTFILE, "--map-by", "seq", *openmpi_name_options(hosts)),
+            *(*agent.split(), _AGENT, *options.split()),
             *("--bind-to", "none", "-n", str(sum(host.slots for host in hosts))),
             *(word for name in forwarded for word in ("-x", name)),
             *job.launcher_args,
@@ -122,7 +122,8 @@ class Mpich(_SshLauncher):
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the machinefile, and the SSH settings of its hosts."""
-        return {"machinefile": hydra_machinefile(hosts, _order(hosts)), _SSH_CONFIG: ssh_config(hosts, self._connector)}
+        machinefile = hydra_machinefile(hosts, f"--runner {self.name}")
+        return {"machinefile": machinefile, _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(
         self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
@@ -187,10 +188,6 @@ def _version(program: str) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"`{program} --version` does not answer: {error}") from None
     return done.stdout + done.stderr
-
-
-def _order(hosts: Hosts) -> RankOrder:
-    return RankOrder(algo="hosts", hosts=tuple(hosts.names))
 
 
 def _local_address(hosts: Hosts) -> str:

@@ -156,7 +156,12 @@ def test_metrics(pattern: str, lines: list[str], expected: float | None) -> None
 
 @pytest.mark.parametrize(
     ("pattern", "complaint"),
-    [("(a", "no regular expression"), ("(a)(b)", "has 2 groups"), ("in (.*)", "'soon' is no number")],
+    [
+        ("(a", "no regular expression"),
+        ("(a)(b)", "has 2 groups"),
+        ("in [0-9.]+", "it has no group"),
+        ("in (.*)", "'soon' is no number"),
+    ],
 )
 def test_metrics_that_cannot_be_read(pattern: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):

@@ -69,6 +69,7 @@ def test_the_order_and_the_options_reach_the_pods(tmp_path: Path) -> None:
     assert container["args"] == ["train.py", "$$(A)"]
     assert container["resources"]["requests"] == {"cpu": "4", "nvidia.com/gpu": "2"}
     assert "kubectl logs -n team" in done.stderr
+    assert "every pod requests nvidia.com/gpu=2, and hosts have 1 to 2 slots" in done.stderr
 
 
 def test_a_dry_run_prints_the_objects(tmp_path: Path) -> None:

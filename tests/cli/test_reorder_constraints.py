@@ -99,7 +99,8 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --max-moves 5 --time-limit 1", "--max-moves replaces the time limit; "),
     (2, "one.json --objective fastest", "--objective fastest: choose one of "),
     (2, "n.json --topology topo.conf", "--topology replaces a network; "),
-    (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
+    (2, "n.json --hosts four.txt", "four.txt: 'e' is not both here and in n.json"),
+    (2, "n.json --format openmpi -o hostfile.gz", "-o hostfile.gz: launchers read no compressed file"),
     (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
     (4, "--topology topo.conf --hosts half.txt", "topo.conf says of no two hosts how far apart they are; "),
     (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: choose one of "),
@@ -184,9 +185,18 @@ def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureF
     assert printed.err.startswith("plink: 5 pairs that were not measured are taken to be as far as others that topo")
 
 
+def test_hosts_file_supplies_slots(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the network's hosts, in any order."""
+    (here / "two.txt").write_text("".join(f"{name} slots=2 address=10.1.0.1{name}\n" for name in NAMES[::-1]))
+    assert run("n.json", "--hosts", "two.txt", "--format", "slurm", "--max-moves", "20") == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted([*NAMES, *NAMES])
+
+
 def test_an_order_without_probing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--topology", "topo.conf", "--hosts", "four.txt", "--format", "hosts", "-o", "out") == 0
-    assert capsys.readouterr().err.startswith("plink: round trips are assumed from topo.conf, none was measured; ")
+    printed = capsys.readouterr().err
+    assert printed.startswith("plink: round trips are assumed from topo.conf, none was measured; ")
+    assert "\nplink: 4 hosts in 2 groups\n" in printed
     assert (here / "out").read_text() in ("a\nc\nb\nd\n", "a\nc\nd\nb\n", "a\nb\nd\nc\n")
     assert not (here / ".plink").exists()
     assert order(capsys, "--topology", "topo.conf")["cost"] == 270

@@ -13,7 +13,7 @@ from plink.model.hostlist import check_name
 from plink.model.hosts import Host, Hosts, hosts_from_json, parse_hosts, read_hosts, render_hosts
 
 NAMES = st.from_regex(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,30}", fullmatch=True).filter(
-    lambda name: not re.fullmatch(r"[^:]+:[0-9]+", name)  # host:slots
+    lambda name: not re.fullmatch(r"[^:]+:[0-9]*", name)  # host:slots
 )
 HOST = st.builds(
     Host,
@@ -61,6 +61,12 @@ def test_hubs_take_no_ranks() -> None:
         ("aa:2\nbb:3 # MPICH\ncc:1\n", [2, 3, 1]),
         ("aa:1 binding=map=[0]\nbb:2 ifhn=bb-ib\naa:1\nbb\ncc\n", [2, 3, 1]),  # Intel MPI, Hydra
         ("aa:2,bb:3,cc\n", [2, 3, 1]),  # Horovod's -H
+        ("aa: 2\nbb: 3\ncc:\n", [2, 3, 1]),
+        ("0 aa\n1 aa\n5 cc\n2 bb\n3 bb\n4 bb\n", [2, 3, 1]),  # pods, sorted as text
+        ("RANK=1 A=1  # bb\nRANK=0 A=1  # aa\nRANK=2 A=1  # cc\n", [1, 1, 1]),
+        ("rank 1=bb slot=0\nrank 2=cc slot=0\nrank 0=aa slot=0\n", [1, 1, 1]),
+        ("".join(f"torchrun --node-rank={rank} --nproc-per-node=2 X  # {host}\n" for rank, host in
+                 ((2, "cc"), (0, "aa"), (1, "bb"))), [2, 2, 2]),
         ("aa 2\nbb 3\ncc 1\n", [2, 3, 1]),
         ("aa 2 all.q@aa UNDEFINED\nbb 3 all.q@bb <NULL>\ncc 1 all.q@cc 0,1:0,2\n", [2, 3, 1]),  # Grid Engine
         ("aa np=2\nbb ppn=3\ncc\n", [2, 3, 1]),  # Torque
@@ -92,16 +98,17 @@ def test_lists_and_ipv6_addresses(text: str, hosts: dict[str, int]) -> None:
     assert {host.name: host.slots for host in parse_hosts(text, "h")} == hosts
 
 
-@pytest.mark.parametrize("text", ["ubuntu@a:2222", "a:2222 user=ubuntu", "a:2222 slots=4", "[a::1]:2222 slots=4"])
-def test_port_of_ssh_where_it_can_be_no_other(text: str) -> None:
-    (host,) = parse_hosts(text, "h")
-    assert host.port == 2222
-    assert ":2222" not in host.name
+@pytest.mark.parametrize("port", [22, 2222])
+@pytest.mark.parametrize("text", ["ubuntu@a:{}", "a:{} user=ubuntu", "a:{} slots=4", "[a::1]:{} slots=4", "a:{} key=k"])
+def test_port_of_ssh_where_it_can_be_no_other(text: str, port: int) -> None:
+    (host,) = parse_hosts(text.format(port), "h")
+    assert (host.port, host.slots) == (port, 4 if "slots" in text else 1)
+    assert f":{port}" not in host.name
 
 
 def test_what_is_not_followed_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    parse_hosts("a:1 binding=map\nb:1 binding=map\na:1 sockets=2\nc 12400\nd 12401\n", "h")
-    assert sorted(record.getMessage().split(":")[1] for record in caplog.records) == ["1", "3", "3", "4"]
+    parse_hosts("a:1 binding=map\nb:1 binding=map\na:1 sockets=2\nc 12400\nd 12401\ne:22\n", "h")
+    assert sorted(record.getMessage().split(":")[1] for record in caplog.records) == ["1", "3", "3", "4", "6"]
 
 
 def test_the_lab_is_named_in_a_comment() -> None:
@@ -116,7 +123,12 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("a\nb\n\na slots=2\n", "h.txt:4", "'a' is listed twice (first on line 1)"),
         ("a slots=2\nb\na slots=2\n", "h.txt:3", "'a' is listed twice (first on line 1)"),
         ("a user=ann\na user=bob\n", "h.txt:2", "'a' is listed twice (first on line 1)"),
-        ("a:2 slots=2\n", "h.txt:1", "slots are given twice"),
+        ("a:2 3\n", "h.txt:1", "slots are given twice"),
+        ("a SLOTS=2\n", "h.txt:1", "unknown key 'SLOTS'; did you mean slots=?"),
+        ("a gpus=8\n", "h.txt:1", "unknown key 'gpus'; did you mean slots=?"),
+        ("0 a\n2 b\n", "h.txt:2", "rank 2 is there, and rank 1 is not"),
+        ("rank 0=a slot=0\nrank 0=b slot=0\n", "h.txt:2", "rank 0 is given twice"),
+        ("RANK=0 X=1  # a\nb\n", "h.txt:2", "no rank is on this line"),
         ("a 2 b 2\n", "h.txt:1", "write one host a line"),
         ("a slots=\n", "h.txt:1", "not of the form key=value"),
         ("a key== =\n", "h.txt:1", "not of the form key=value"),

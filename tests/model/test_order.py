@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plink.errors import InputError
 from plink.model.document import UNSET
-from plink.model.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts, parse_hosts
 from plink.model.order import RankOrder, order_from_json, read_order
 
 NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
@@ -95,6 +95,10 @@ def test_names_one_a_line_are_an_order(tmp_path: Path) -> None:
     path = tmp_path / "order.txt"
     path.write_text("# ours\nb slots=2\na\n")
     assert read_order(path).hosts == ("b", "a")
+    two = parse_hosts("a slots=2\nb slots=2\n", "hosts.txt")
+    assert read_order(path, two).hosts == ("b", "a")
+    with pytest.raises(InputError, match="gives b 2 slots, the hosts list 1"):
+        read_order(path, parse_hosts("a\nb\n", "hosts.txt"))
 
 
 def test_a_list_in_a_json_file_is_no_order(tmp_path: Path) -> None:

@@ -183,6 +183,21 @@ def test_google_says_it_in_two_ways_or_not_at_all() -> None:
     assert topology.aliases["vm-1"] == ("3141592653589793238", "10.128.0.5", "203.0.113.7")
 
 
+def test_google_name_in_two_zones_has_its_zone() -> None:
+    listed = [{"name": "vm", "id": k, "zone": f"z/{k}", "resourceStatus": {}} for k in "ab"]
+    topology = read(json.dumps([*listed, *json.loads(GCP)]))
+    assert list(topology.paths) == ["vm.a", "vm.b", "vm-1", "vm-2", "vm-3"]
+    assert paths_for(topology, hosts("vm.b", "vm", x="a")) == [("b", None), None, ("a", None)]
+
+
+def test_amazon_names_of_instances_stand_in_another_file() -> None:
+    names = {"PrivateDnsName": "ip-10-0-0-5.ec2.internal", "PrivateIpAddress": "10.0.0.5", "PublicDnsName": ""}
+    described = {"Reservations": [{"Instances": [{"InstanceId": "i-1111111111example", **names}]}]}
+    topology = read(AWS + json.dumps(described))
+    assert topology.paths == read(AWS).paths
+    assert None not in paths_for(topology, hosts("ip-10-0-0-5", x="10.0.0.5"))
+
+
 def test_google_topology_without_a_cluster_and_of_one_instance() -> None:
     instance = {"name": "vm-1", "zone": "z", "resourceStatus": {"physicalHost": "/b/s/h"}}
     assert read(json.dumps(instance)).paths == {"vm-1": ("z", "b", "s", "h")}
@@ -338,6 +353,12 @@ def test_labels_of_ones_own(tmp_path: Path) -> None:
     nodes = [node("n1", dict(zip(labels, "ab", strict=True)) | REGION), node("n2", {labels[0]: "a"}), node("n3", {})]
     file.write_text(json.dumps(nodes))
     assert read_topology(file, labels=labels).paths == {"n1": ("a", "b"), "n2": ("a",), "n3": (None,)}
+    racks = [
+        node(f"n{k}", {"topology.kubernetes.io/rack": f"r{k}", "kubernetes.io/os": "linux"} | REGION) for k in "12"
+    ]
+    (tmp_path / "racks.json").write_text(json.dumps(racks))
+    with pytest.raises(InputError, match=r"outermost first \(--labels A,B\), of topology.kubernetes.io/rack$"):
+        read_topology(tmp_path / "racks.json", labels=["rack"])
     with pytest.raises(InputError, match=r"'x.org/row'.*x.org/block, x.org/rack"):
         read_topology(file, labels=["x.org/row", *labels])
     file.write_text(json.dumps(nodes[1:]))
@@ -468,7 +489,7 @@ BAD = [
     (
         json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": zone, "NetworkNodes": [zone]} for zone in "zy"]}),
         "t: Instances[1]",
-        "listed twice, below 'z' and 'y'",
+        "listed twice, below 'z/z' and 'y/y'",
     ),
     ('{"n1": "r1"} {"n1": "r2"}', "t (document 2)", "'n1' is listed twice, below 'r1' and 'r2'"),
     ('{"n1": "r1"}\n{"n1": NaN}', "t", "NaN"),
@@ -494,7 +515,15 @@ BAD = [
     ("SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n1", "t:3", "'n1' is listed twice, below 'a' and 'b'"),
     ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "t:2", "defined twice"),
     ("SwitchName=a Switches=b", "t:1", "'b' is not defined"),
-    ("SwitchName=a Switches=a Nodes=n1", "t:1", "below itself"),
+    ("SwitchName=b Nodes=n2\nSwitchName=a Switches=b Nodes=n1", "t:2", "both switches and nodes"),
+    ("n1 slots=2\nn2 slots=2", "t:1", "'slots=2' is no host and no rack"),
+    ("n1 10.0.0.1:22\nn2 10.0.0.2:22", "t:1", "'10.0.0.1:22' is no host and no rack"),
+    ("127.0.0.1 localhost\n10.0.0.1 n1", "t", "as in /etc/hosts"),
+    (
+        json.dumps({"Reservations": [{"Instances": [{"InstanceId": "i-1", "PrivateIpAddress": "10.0.0.1"}]}]}),
+        "t",
+        "names of instances only",
+    ),
     ("SwitchName=a Nodes=n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b", "t:1", "more than 16 switches above"),
     ("SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n", "t:2", "is below 'a' and 'b'"),
     ("SwitchName=a Hosts=n1", "t:1", "unknown key 'Hosts'"),
@@ -552,6 +581,11 @@ def test_a_host_is_found_by_name_address_alias_or_first_label() -> None:
 def test_a_first_label_that_two_share_is_nobodys() -> None:
     topology = Topology({"a.x": ("1",), "a.y": ("2",), "b": ("3",), "c": ("4",)}, "aws")
     assert paths_for(topology, hosts("a", "a.x", "b.x", "b.y", "c")) == [None, ("1",), None, None, ("4",)]
+
+
+def test_ipv6_addresses_have_several_spellings() -> None:
+    topology = Topology({"fd00:0:0::1": ("1",), "b": ("2",)}, "list", {"b": ("fd00::2",)})
+    assert paths_for(topology, hosts("fd00::1", b2="FD00:0::2")) == [("1",), ("2",)]
 
 
 def test_an_alias_that_two_machines_share_is_nobodys_but_a_name_stays_a_name() -> None:

@@ -1,13 +1,16 @@
 """mpirun and its like: what is typed, how their output is told apart, what they say of failures. None is started."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from plink.errors import UsageError
+from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
-from runners.job.runner import Job
+from runners.job.runner import Job, RunContext, RunObserver
+from runners.launchers import external_runner
+from runners.launchers.external_runner import ExternalLauncherRunner
 from runners.launchers.launcher import Launcher
 from runners.launchers.mpi import Mpich, OpenMpi, mpich, mpirun
 from runners.ssh.connector import SshConnector
@@ -29,6 +32,22 @@ def test_open_mpi_5_and_later(connector: SshConnector, tmp_path: Path) -> None:
         argv = OpenMpi(connector, version).command(HOSTS, JOB, tmp_path, ("x",)).argv
         assert "--prtemca" in argv
         assert "--tag-output" not in argv
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_open_mpi_keeps_whole_names(version: int, connector: SshConnector, tmp_path: Path) -> None:
+    """The ssh_config has settings under them; version 4 would pass the first part."""
+    hosts = Hosts((Host("c", "c.x.org"), Host("a", "127.0.0.1")))
+    assert "orte_keep_fqdn_hostnames" in OpenMpi(connector, version).command(hosts, JOB, tmp_path, ("x",)).argv
+    assert "orte_keep_fqdn_hostnames" not in OpenMpi(connector, version).command(HOSTS, JOB, tmp_path, ("x",)).argv
+
+
+def test_hosts_of_one_address_are_refused_by_the_runner(connector: SshConnector) -> None:
+    hosts = Hosts((Host("c", "127.0.0.1"), Host("a", "127.0.0.1")))
+    with pytest.raises(UsageError, match=r"^--runner mpirun: hosts c and a are both 127\.0\.0\.1"):
+        OpenMpi(connector, 5).files(hosts, JOB)
+    with pytest.raises(UsageError, match=r"^--runner mpich: hosts c and a are both 127\.0\.0\.1"):
+        Mpich(connector).files(hosts, JOB)
 
 
 def test_the_ssh_settings(connector: SshConnector, tmp_path: Path) -> None:
@@ -113,6 +132,22 @@ def test_no_mpirun_or_an_unknown_one(tmp_path: Path, connector: SshConnector, mo
     program(tmp_path, "echo mpirun of somebody else")
     with pytest.raises(UsageError, match="somebody else"):
         mpirun(connector)
+
+
+@pytest.mark.parametrize("then", ["exec sleep 60", "exit 1"])
+def test_ssh_error_ends_a_launcher_and_is_shown(
+    then: str, connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hydra waits for a host that is not reached, and others print more about it."""
+    error = "ssh: connect to host 127.0.0.3 port 2222: Connection refused"
+    noise = "".join(f"echo advice {number} >&2\n" for number in range(4))
+    program(tmp_path, f"echo '{error}' >&2\n{noise}{then}")
+    monkeypatch.setattr(external_runner, "STOP_TIMEOUT_S", 0.5)
+    context = RunContext(RunObserver(), time.monotonic, folder=tmp_path)
+    began = time.monotonic()
+    with pytest.raises(PlinkError, match=rf"3 of 3 ranks did not report \(first: rank 0 on c\): {error}; nothing"):
+        ExternalLauncherRunner(Mpich(connector, str(tmp_path / "mpirun"))).run(JOB, HOSTS, context)
+    assert time.monotonic() - began < external_runner.REPORT_TIMEOUT_S / 4
 
 
 def program(folder: Path, script: str) -> None:

@@ -32,6 +32,7 @@ _TIME_NAME = re.compile(rf"(?i:{_STEP_NAME}[ _]?(?:time|duration)?(?:[ _](s|sec|
 _TEXT = re.compile(
     rf"(?i:\b{_STEP_NAME}[ _](?:time|duration)(?:[ _](?:s|ms|us))?\s*[:=]\s*([0-9.e+-]+)\s*(s|sec|ms|us)?\b)"
 )
+_REGULAR = re.compile(r"[\[\]*+?\\|^$]")  # in a key of JSON they are rare
 _NUMBER_NAME = re.compile(rf"(?i:{_STEP_NAME})")
 _UNITS = {"s": "s", "sec": "s", "secs": "s", "seconds": "s", "ms": "ms", "us": "us"}
 
@@ -58,6 +59,8 @@ def metric_from(pattern: str) -> Metric:
 
     :raises UsageError: for a regular expression that is none, or has not one group.
     """
+    if "(" not in pattern and _REGULAR.search(pattern):
+        raise UsageError(f"--metric {pattern}: it has no group; one must hold the metric, like 'loss: ([0-9.]+)'")
     if "(" not in pattern:
         return Metric(pattern, _unit_of(pattern), lambda lines: _last(lines, lambda line: _from_json(line, pattern)))
     try:

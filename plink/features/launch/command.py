@@ -96,6 +96,10 @@ def manifests(options: JobRequest, request: ManifestsRequest, program: Program, 
         parse_resources(request.resources or []),
     )
     setup = new_job(program, args or [], options, KUBERNETES)
+    slots = {host.slots for host in setup.hosts}
+    devices = [f"{name}={quantity}" for name, quantity in pods.resources.items() if "/" in name]
+    if len(slots) > 1 and devices:
+        say(f"warning: every pod requests {', '.join(devices)}, and hosts have {min(slots)} to {max(slots)} slots")
     writer = ObjectWriter(pods, json=options.as_json)
     context = RunContext(RunObserver(), time.monotonic, host_identities=setup.request.identities)
     preview = writer.dry_run(setup.job, setup.hosts, context)

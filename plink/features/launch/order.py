@@ -72,7 +72,7 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
     ranked = baseline.ranked()
     order, location = None, str(workspace.ORDER)
     if sources.order_file is not None:
-        order, location = read_order(sources.order_file), str(sources.order_file)
+        order, location = read_order(sources.order_file, baseline), str(sources.order_file)
     elif not sources.keep_order and len(ranked) >= 3:
         network, order = _computed_order(sources, baseline, network, check)
     hosts = ranked if order is None else order.arrange(baseline, location)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from plink.errors import UsageError
+from plink.errors import InputError, UsageError
 from plink.features.order.request import MeshRequest, OrderRequest
-from plink.model.hosts import read_hosts
+from plink.model.hosts import Hosts, read_hosts
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.storage import STANDARD, name_of, write_text
@@ -60,7 +60,11 @@ def reorder(
     ] = None,
     hosts_file: Annotated[
         Path | None,
-        typer.Option("--hosts", help="With --topology: hosts to order; default: all in it.", rich_help_panel=_HOSTS),
+        typer.Option(
+            "--hosts",
+            help="Hosts to order of --topology, default: all in it; or slots and addresses of the network's hosts.",
+            rich_help_panel=_HOSTS,
+        ),
     ] = None,
     format: Annotated[
         str | None,
@@ -93,8 +97,8 @@ def reorder(
     topology, prior = topology or [], prior or []
     if topology and (network_file is not None or prior):
         raise UsageError("--topology replaces a network; omit NETWORK and --prior, or give the file as --prior")
-    if hosts_file is not None and not topology:
-        raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
+    if output is not None and output.suffix == ".gz" and chosen not in ("order", "hosts"):
+        raise UsageError(f"-o {output}: launchers read no compressed file; omit .gz")
     if request.smooth_latencies and topology:
         raise UsageError("--smooth-latencies goes with measured round trips; those of --topology are assumed")
     if labels is not None and not (topology or prior):
@@ -112,7 +116,10 @@ def reorder(
     if from_workspace:
         workspace.check_output(None, workspace.ORDER)
     label_names = parse_labels(labels)
-    network = _assumed(topology, hosts_file, label_names) if topology else network_from(network_file)
+    if topology:
+        network = _assumed(topology, hosts_file, label_names)
+    else:
+        network = _with_hosts(network_from(network_file), hosts_file)
     render(
         chosen, network.hosts, RankOrder(algo="given", hosts=tuple(network.hosts.ranked().names))
     )  # refused before a search, not after
@@ -157,5 +164,20 @@ def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence
     hosts = None if hosts_file is None else read_hosts(hosts_file)
     assumed = assumed_network(read_topology(*topology, hosts=hosts, labels=labels), hosts)
     say(f"round trips are assumed from {assumed.location}, none was measured; only their order counts")
+    groups = assumed.shared_links[0].groups if assumed.shared_links else []
+    alone = len(assumed.hosts) - sum(len(group.members) for group in groups)
+    contents = f"in {len(groups)} groups{f' and {alone} alone' if alone else ''}" if groups else "that form no groups"
+    say(f"{len(assumed.hosts)} hosts {contents}")
     say("capacities of shared links are not in it; `plink probe` measures them")
     return assumed
+
+
+def _with_hosts(network: Network, hosts_file: Path | None) -> Network:
+    """Return the network with the slots and addresses of a hosts file. :raises InputError: it has other hosts."""
+    if hosts_file is None:
+        return network
+    hosts = read_hosts(hosts_file)
+    by_name = hosts.by_name()
+    if others := sorted(by_name.keys() ^ set(network.hosts.names)):
+        raise InputError(name_of(hosts_file), f"{others[0]!r} is not both here and in {network.location}")
+    return replace(network, hosts=Hosts(tuple(by_name[name] for name in network.hosts.names), hosts.lab))

@@ -13,12 +13,14 @@ from plink.records import workspace
 from plink.terminal.inputs import network_from
 from plink.terminal.options import NetworkFile
 from plink.terminal.screen import say
+from runners.hostfiles import check_node_names, check_slurm_names
 from solvers.costs.fabric import fabric_of
 from solvers.simulation.job import SimulatedNetwork
 from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
 
 app = typer.Typer(no_args_is_help=True)
 _SIMGRID = "simgrid"
+_NAME_CHECKS = {"slurm-conf": check_slurm_names, "slurm-yaml": check_slurm_names, "kubectl": check_node_names}
 
 
 @app.callback()
@@ -76,6 +78,8 @@ def export(
             write_text(deployment, deployment_xml(names))
             say(f"{len(names)} actors -> {deployment}")
     else:
+        if check_names := _NAME_CHECKS.get(kind):
+            check_names(network.hosts, f"--format {kind}")
         switches = switches_of(network)
         text, contents = WRITERS[kind](switches), f"{len(switches)} switches"
     if output is None or str(output) == STANDARD:

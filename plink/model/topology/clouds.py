@@ -21,6 +21,7 @@ from plink.model.topology.paths import Path, Topology, TopologyBuilder, path_of
 
 _DOMAIN = "accelerator.topograph.run/domain"
 _PART = "accelerator.topograph.run/sub-domain"
+_NAME_KEYS = {"PrivateDnsName", "PrivateIpAddress", "PublicDnsName", "PublicIpAddress"}  # of describe-instances
 _LEVELS = ("cluster", "block", "subblock", "host")
 
 
@@ -46,27 +47,36 @@ def from_topograph(instances: Entries, location: str) -> Topology:
 
 def from_aws(instances: Entries, location: str) -> Topology:
     """Return hosts by instance id, under zone, network nodes, and the UltraServer (``CapacityBlockId``) where there is
-    one.
+    one. Entries of ``aws ec2 describe-instances`` beside them give their names and addresses.
 
     :raises InputError: naming the entry that is wrong.
     """
     builder = TopologyBuilder("aws", location)
+    aliases: dict[str, list[str | None]] = {}
+    topologies: list[tuple[str, JsonObject]] = []
     for entry_location, entry in instances:
         instance = object_of(entry, entry_location)
+        if "NetworkNodes" in instance or _NAME_KEYS.isdisjoint(instance):
+            topologies.append((entry_location, instance))
+        else:
+            names = [text_of(instance.get(key), f"{entry_location}.{key}") for key in sorted(_NAME_KEYS)]
+            aliases[str(instance.get("InstanceId"))] = names
+    if not topologies:
+        raise InputError(location, "it has names of instances only: add `aws ec2 describe-instance-topology`'s JSON")
+    for entry_location, instance in topologies:
         zone = text_of(instance.get("ZoneId"), f"{entry_location}.ZoneId")
         named_zone = text_of(instance.get("AvailabilityZone"), f"{entry_location}.AvailabilityZone")
         nodes = list_of(instance.get("NetworkNodes"), f"{entry_location}.NetworkNodes")
         levels = [text_of(node, f"{entry_location}.NetworkNodes[{level}]") for level, node in enumerate(nodes)]
         block = text_of(instance.get("CapacityBlockId"), f"{entry_location}.CapacityBlockId")
-        builder.add(
-            instance.get("InstanceId"), path_of([zone or named_zone], [*(levels or [None]), block]), entry_location
-        )
+        identity, path = instance.get("InstanceId"), path_of([zone or named_zone], [*(levels or [None]), block])
+        builder.add(identity, path, entry_location, aliases.get(str(identity), ()))
     return builder.topology()
 
 
 def from_gcp(instances: Entries, location: str) -> Topology:
     """Return hosts by instance name, under zone, cluster, block, subblock and physical host; ids and addresses are
-    aliases.
+    aliases. Names that are in several zones get their zone behind a dot.
 
     :raises InputError: naming the entry that is wrong.
     """
@@ -74,11 +84,18 @@ def from_gcp(instances: Entries, location: str) -> Topology:
     levels = [_levels(entry, entry_location) for entry_location, entry in entries]
     clusters = any(names[0] is not None for names in levels)
     builder = TopologyBuilder("gcp", location)
-    for (entry_location, entry), names in zip(entries, levels, strict=True):
-        zone = text_of(entry.get("zone"), f"{entry_location}.zone")
+    zones = [text_of(entry.get("zone"), f"{entry_location}.zone") for entry_location, entry in entries]
+    zones = [zone and zone.rsplit("/", 1)[-1] for zone in zones]
+    places: dict[object, set[str | None]] = {}
+    for (_, entry), zone in zip(entries, zones, strict=True):
+        places.setdefault(str(entry.get("name")), set()).add(zone)
+    for (entry_location, entry), zone, names in zip(entries, zones, levels, strict=True):
         # A cluster that no entry has is a level there is not; one that some have is unknown of the others.
-        path: Path = path_of([zone and zone.rsplit("/", 1)[-1]], names if clusters else names[1:])
-        builder.add(entry.get("name"), path, entry_location, _aliases(entry, entry_location))
+        path: Path = path_of([zone], names if clusters else names[1:])
+        name = entry.get("name")
+        full_name = f"{name}.{zone}" if zone and len(places[str(name)]) > 1 else name
+        aliases = [*_aliases(entry, entry_location), *([str(name)] if full_name != name else [])]
+        builder.add(full_name, path, entry_location, aliases)
     return builder.topology()
 
 

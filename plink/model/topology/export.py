@@ -65,16 +65,16 @@ def slurm_conf(switches: list[Switch]) -> str:
     lines = []
     for switch in switches:
         key, below = ("Nodes", switch.nodes) if switch.nodes else ("Switches", switch.children)
-        lines.append(f"SwitchName={switch.name} {key}={fold_hostlist(below)}\n")
+        lines.append(f"SwitchName={switch.name} {key}={fold_hostlist(below, suffixes=False)}\n")
     return "".join(lines)
 
 
 def slurm_yaml(switches: list[Switch]) -> str:
-    """Return the text of a topology.yaml with one topology."""
+    """Return the text of a topology.yaml with one topology; lists in quotes, for a name of digits is no number."""
     lines = ["- topology: plink\n", "  cluster_default: true\n", "  tree:\n", "    switches:\n"]
     for switch in switches:
         key, below = ("nodes", switch.nodes) if switch.nodes else ("children", switch.children)
-        lines += [f"    - switch: {switch.name}\n", f"      {key}: {fold_hostlist(below)}\n"]
+        lines += [f"    - switch: {switch.name}\n", f'      {key}: "{fold_hostlist(below, suffixes=False)}"\n']
     return "".join(lines)
 
 

@@ -1,6 +1,8 @@
 """Lists of hosts and what each hangs under: columns, JSON maps and objects, Hadoop's paths, ``plink.truth/1``."""
 
 import csv
+import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -42,6 +44,8 @@ _LEVEL_TITLES = (
 )  # fmt: skip
 _LARGE = {"region", "zone", "az"}
 _Row = tuple[int, list[str]]
+_NO_RACK = re.compile(r".*=.*|[^\s:]+:\d+")  # a setting of a hosts file, or an address with a port
+_HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def is_map(document: Any) -> bool:
@@ -111,9 +115,26 @@ def from_columns(text: str, location: str) -> Topology:
         if len(row) <= max(host, *levels):
             raise InputError(place, f"a host and where it is were expected, this is {' '.join(row)[:80]!r}")
         names = [row[level] for level in levels]
+        if not columns and (word := next(filter(_NO_RACK.fullmatch, row), None)):
+            raise InputError(
+                place, f"{word[:80]!r} is no host and no rack: this is no topology, but maybe a hosts file"
+            )
         if places.setdefault(row[host], (place, names))[1] != names:
             raise InputError(place, f"host {row[host]!r} is listed twice, below {places[row[host]][1]} and {names}")
+    if not columns and _are_addresses_of_names(places):
+        raise InputError(location, "each address has a name of its own, as in /etc/hosts, so nothing tells racks")
     return _topology(places, location)
+
+
+def _are_addresses_of_names(places: Mapping[str, tuple[str, list[str]]]) -> bool:
+    """Return whether several hosts are addresses, and what follows each could be the host's own name."""
+    above = [names[0] for _, names in places.values()]
+    try:
+        for host in places:
+            ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return 1 < len(above) == len(set(above)) and all(map(_HOST_NAME.fullmatch, above))
 
 
 def from_truth(document: JsonObject, location: str) -> Topology:

@@ -33,6 +33,11 @@ _PROVIDERS: tuple[tuple[str, ...], ...] = (
     tuple(f"topology.nebius.com/tier-{tier}" for tier in (3, 2, 1)),
 )
 _CLIQUE = "nvidia.com/gpu.clique"
+# Of Kubernetes itself and its node feature discovery, which say nothing of the network.
+_OTHER_DOMAINS = (
+    *("kubernetes.io", "beta.kubernetes.io", "node.kubernetes.io", "node-role.kubernetes.io"),
+    *("failure-domain.beta.kubernetes.io", "feature.node.kubernetes.io"),
+)
 _MAX_SHOWN_LABELS = 8
 _MAX_LABEL_CHARS = 80
 
@@ -72,7 +77,7 @@ def from_kubernetes(nodes: Entries, location: str, own_labels: Sequence[str] = (
 
 def _hint(values: dict[str, set[str]]) -> str:
     """Return which labels may be levels, those with the fewest values first, and how to name them; empty if none."""
-    labels = [label for label in values if not label.split("/")[0].endswith("kubernetes.io")]
+    labels = [label for label in values if label not in _OUTER and label.split("/")[0] not in _OTHER_DOMAINS]
     labels.sort(key=lambda label: (len(values[label]), label))
     shown = ", ".join(label[:_MAX_LABEL_CHARS] for label in labels[:_MAX_SHOWN_LABELS])
     return f"; name those of its network, outermost first (--labels A,B), of {shown}" if labels else ""

@@ -24,9 +24,11 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
     unknown = [name for name, path in zip(hosts.names, paths, strict=True) if path is None]
     if len(unknown) == len(hosts):
         example = next(iter(topology.paths))
+        advice = "; add the JSON of `aws ec2 describe-instances`, or name hosts by instance id"
         raise InputError(
             topology.location,
-            f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}",
+            f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}"
+            + advice * (topology.kind == "aws"),
         )
     warn_of_missing(topology.location, unknown, len(hosts))
     return paths
@@ -42,13 +44,14 @@ def warn_of_missing(location: str, unknown: list[str], host_count: int) -> None:
 def find_paths(topology: Topology, hosts: Hosts) -> list[Path | None]:
     """Return the path of each host, None for hosts the file does not have, as :func:`paths_for`."""
     names = {machine: (machine, *topology.aliases.get(machine, ())) for machine in topology.paths}
-    exact = _unshared(names) | {machine: machine for machine in names}
+    exact = _unshared({machine: map(_spelling, aliases) for machine, aliases in names.items()})
+    exact |= {_spelling(machine): machine for machine in names}
     short = _unshared({machine: [_short(name) for name in aliases] for machine, aliases in names.items()})
     label_counts = Counter(_short(host.name) for host in hosts)
     paths: list[Path | None] = []
     for host in hosts:
         label = _short(host.name)
-        aliases = exact.get(host.name) or exact.get(host.address)
+        aliases = exact.get(_spelling(host.name)) or exact.get(_spelling(host.address))
         if aliases is None and label is not None and label_counts[label] == 1:
             aliases = short.get(label)
         paths.append(None if aliases is None else topology.paths[aliases])
@@ -63,6 +66,14 @@ def _unshared(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
             if name is not None:
                 machines_of.setdefault(name, set()).add(machine)
     return {name: min(machines) for name, machines in machines_of.items() if len(machines) == 1}
+
+
+def _spelling(name: str) -> str:
+    """Return a name, or an address in its usual spelling: IPv6 has several (RFC 5952)."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
 
 
 def _short(name: str) -> str | None:

@@ -63,8 +63,11 @@ class TopologyBuilder:
         """
         checked = check_name(name, place)
         if self._paths.get(checked, path) != path:
-            below = " and ".join(repr(levels[-1]) if levels else "nothing" for levels in (self._paths[checked], path))
-            raise InputError(place, f"host {checked!r} is listed twice, below {below}")
+            below = [
+                repr("/".join(name or "?" for name in levels)) if levels else "nothing"
+                for levels in (self._paths[checked], path)
+            ]
+            raise InputError(place, f"host {checked!r} is listed twice, below {' and '.join(below)}")
         if len(self._paths) >= MAX_HOSTS:
             raise InputError(place, f"more than {MAX_HOSTS} hosts in one file")
         if len(path) > MAX_LEVELS:

@@ -22,7 +22,7 @@ _KNOWN_FORMATS = (
     "`kubectl get nodes -o json` and Topograph's graph engine, Slurm's topology.conf and topology.yaml, and lists of "
     "hosts and racks"
 )
-_LISTS = ("Instances", "instances", "items")
+_LISTS = ("Reservations", "Instances", "instances", "items")
 _TOKENS = ("NextToken", "nextToken", "nextPageToken")
 # The key that entries of one format have and those of the others have not.
 _READERS: tuple[tuple[str, Callable[[Entries, str], Topology]], ...] = (
@@ -123,8 +123,8 @@ def _list_key(document: Any) -> str | None:
 def _entries(document: Any, place: str) -> Entries:
     """Return the entries of a page, of a list of pages, or of a list; else the document, as `describe` prints one."""
     if key := _list_key(document):
-        entries = list_of(document[key], f"{place}: {key}")
-        return [(f"{place}: {key}[{index}]", entry) for index, entry in enumerate(entries)]
+        place = f"{place}: {key}"
+        document = list_of(document[key], place)
     if not isinstance(document, list):
         return [(place, document)]
     listed = [(f"{place}[{index}]", entry) for index, entry in enumerate(document)]

@@ -34,13 +34,17 @@ class Vertex:
 def from_switches(switches: Sequence[Vertex], location: str) -> Topology:
     """Return hosts by node name under their switches, the root first.
 
-    :raises InputError: for a switch that is not defined, defined twice, below two others or below itself, and for a
-        node under two switches.
+    :raises InputError: for a switch that is not defined, defined twice, below two others or below itself, or with both
+        switches and nodes, and for a node under two switches.
     """
     defined: dict[str, Vertex] = {}
     for switch in switches:
         if switch.name in defined:
             raise InputError(switch.location, f"switch {switch.name!r} is defined twice")
+        if switch.switches and switch.nodes:
+            raise InputError(
+                switch.location, f"switch {switch.name!r} has both switches and nodes, which Slurm refuses"
+            )
         defined[switch.name] = switch
     parent: dict[str, str] = {}
     for switch in switches:
@@ -63,8 +67,6 @@ def _upwards(switch: Vertex, parent: dict[str, str]) -> Path:
     path = [switch.name]
     while path[-1] in parent:
         path.append(parent[path[-1]])
-        if path[-1] == switch.name:
-            raise InputError(switch.location, f"switch {switch.name!r} is below itself")
         if len(path) > MAX_LEVELS:
             raise InputError(switch.location, f"more than {MAX_LEVELS} switches above its nodes")
     return tuple(reversed(path))

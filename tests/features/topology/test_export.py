@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from plink.errors import NoAnswer
 from plink.model.hosts import Host, Hosts
@@ -48,6 +49,27 @@ def test_topology_export_round_trip(writer: Any) -> None:
     assert paths["node03"] == ("root", "tier2-1", "leaf2")
     assert paths["node09"] == ("root", "leaf5")
     assert len(paths) == 9
+
+
+@pytest.mark.parametrize("writer", [slurm_conf, slurm_yaml])
+def test_ranges_are_at_the_end_of_names(writer: Any) -> None:
+    """Slurm reads no others; and topology.yaml has no numbers."""
+    names = ["gpu1-ib", "gpu2-ib", "n1", "n2"]
+    text = writer([Switch("leaf1", (), tuple(names)), Switch("leaf2", (), ("7",))])
+    assert "gpu1-ib,gpu2-ib,n[1-2]" in text
+    assert list(parse_topology(text, "a file").paths) == [*names, "7"]
+    assert writer is slurm_conf or yaml.safe_load(text)[0]["tree"]["switches"][1]["nodes"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("slurm-conf", "10.0.0.1"), ("slurm-yaml", "10.0.0.1"), ("kubectl", "Node_3")]
+)
+def test_names_that_no_node_has_are_refused(kind: str, name: str, tmp_path: Path) -> None:
+    hosts, links = Hosts((Host(name, name), Host("b", "b"))), [{"groups": [{"members": [name, "b"]}]}]
+    named = Network(hosts, 1 - np.eye(2), None, details_from({"shared_links": links}))
+    write(tmp_path / "n.json", named.to_json())
+    refused = refusal(typed("topology", "export", "n.json", "--format", kind, cwd=tmp_path))
+    assert refused.startswith(f"--format {kind}: {name} ")
 
 
 def test_kubernetes_labels_round_trip() -> None:

@@ -64,7 +64,7 @@ def lines(*words: str) -> list[str]:
 @needs_hosts
 @needs("mpirun.openmpi")
 @pytest.mark.parametrize(
-    ("name", "options"), [("openmpi", ["--mca", "rmaps", "seq", "--hostfile"]), ("openmpi-rankfile", ["--rankfile"])]
+    ("name", "options"), [("openmpi", ["--map-by", "seq", "--hostfile"]), ("openmpi-rankfile", ["--rankfile"])]
 )
 def test_open_mpi(name: str, options: list[str], tmp_path: Path) -> None:
     if name == "openmpi-rankfile" and (os.cpu_count() or 1) < 2:

@@ -30,7 +30,7 @@ while :; do
   case "$1" in -o) shift 2;; -*) shift;; *) break;; esac
 done
 host=${1%%.*}; shift
-exec env -i PATH="$PATH" unshare --uts sh -c 'hostname "$1"; shift; exec sh -c "$*"' sh "$host" "$@"
+exec env -i HOME="$HOME" PATH="$PATH" unshare --uts sh -c 'hostname "$1"; shift; exec sh -c "$*"' sh "$host" "$@"
 """
 
 
