@@ -4,7 +4,6 @@ A request is a frozen dataclass below :class:`FeatureRequest`. Its fields are an
 has the help text and says which values are refused; :mod:`plink.terminal.options` makes the command line of them.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,7 +186,7 @@ def _plain(number: float) -> str:
     """Return a number as one would type it, a whole one without ``.0``."""
     if isinstance(number, int):
         return str(number)
-    return f"{number:.0f}" if math.isfinite(number) and number == round(number) else f"{number:g}"
+    return f"{number:.0f}" if abs(number) < 1e15 and number == round(number) else f"{number:g}"
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, int | bool]:
@@ -231,7 +230,7 @@ Settings = Annotated[Mapping[str, int | bool], Text("NAME=VALUE", parse_settings
 # Variables of an environment: {"OMP_NUM_THREADS": "1"} is typed --env OMP_NUM_THREADS=1.
 Environment = Annotated[Mapping[str, str], Text("NAME=VALUE", parse_environment, repeated=True)]
 # Options that several commands take.
-SIZE = Option("Bytes to reduce (64KB, 100MB).", ("--size",))
+SIZE = Option("Bytes to reduce (64KB, 100MB).", ("--size",), least=1, most=1e18)
 MODEL = Option("Cost model.")
 SET = Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))
 ENV = Option("Set a variable in every rank's environment; repeatable.")

@@ -83,7 +83,7 @@ def test_refused_costs(words: str, message: str, here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("n.json --size 0", "--size 0: give more than 0 bytes"),
+        ("n.json --size 0", "--size 0: it takes 1 to 1e+18"),
         ("n.json --size many", "--size: 'many' is not a size"),
         ("n.json --algo butterfly", "--algo butterfly: choose one of ring, "),
         ("n.json --set base=2", "--set base=2: ring has no option base"),

@@ -251,7 +251,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: elastic(heartbeat_timeout_s=0.1), "--heartbeat-timeout 0.1s"),
         (lambda: elastic(checkpoint_every_s=1.0), "--checkpoint-every goes with"),
         (lambda: plink.CostRequest(size_bytes="100MB"), "--size '100MB': a number"),  # type: ignore[arg-type]
-        (lambda: plink.OrderRequest(size_bytes=float("nan")), "--size nan: a number"),
+        (lambda: plink.OrderRequest(size_bytes=float("nan")), "--size nan: it takes 1 to"),
         (lambda: plink.ScheduleRequest("ring", 2.5), "--ranks 2.5: a whole number"),  # type: ignore[arg-type]
         (lambda: plink.OrderRequest(pins=["h0"]), "--pin ['h0']: give a dict"),  # type: ignore[arg-type]
         (lambda: plink.PipelineRequest(hosts=0, gbps=[1.0]), "--hosts 0"),

@@ -45,6 +45,7 @@ def options_of(
     :param ranks: shape (N,), the host at each rank, of which algorithms need to know how many ranks a host has.
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
+    values = {name.replace("-", "_"): value for name, value in values.items()}
     kind_of = kinds()
     parts = [part for name in algorithms for part in MIXED.get(name, (name,)) if part in ALGORITHMS]
     accepted = {option for part in parts for option in ALGORITHMS[part].options}

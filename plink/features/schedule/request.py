@@ -37,8 +37,3 @@ class CountRequest(FeatureRequest):
 
     size_bytes: Annotated[Bytes, SIZE] = 100e6
     groups: Annotated[_Groups, Option("Groups of ranks, 0,1/2,3: also count bytes between groups.")] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size_bytes <= 0:
-            raise UsageError("--size 0: give more than 0 bytes")
