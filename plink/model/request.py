@@ -82,19 +82,23 @@ class Field:
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
     def items(self, value: Any) -> Sequence[Any]:
-        """Return what the option checks of a value: itself, or each of a sequence of numbers.
+        """Return what the option checks of a value: itself, or each number of a sequence or a dict.
 
-        :raises UsageError: for what is no number where one is needed.
+        :raises UsageError: for what is no number, text or dict where one is needed.
         """
         kinds = set(_kinds(self.type))
-        if {get_origin(kind) for kind in kinds} == {Mapping} and not isinstance(value, Mapping):
+        if kinds == {str} and not isinstance(value, str):
+            raise UsageError(f"{self.names[0]} {value!r}: a text is needed")
+        is_dict = {get_origin(kind) for kind in kinds} == {Mapping}
+        if is_dict and not isinstance(value, Mapping):
             raise UsageError(f"{self.names[0]} {value!r}: give a dict")
-        of = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
-        items = (value,)
+        sequences = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
+        of = {get_args(kind)[1] for kind in kinds} if is_dict else sequences
+        items: Sequence[Any] = (value,)
         if of and of <= _NUMBERS.keys():
             if isinstance(value, str) or not hasattr(value, "__iter__"):
                 raise UsageError(f"{self.names[0]} {value!r}: give a tuple of numbers")
-            items, kinds = tuple(value), of
+            items, kinds = tuple(value.values() if is_dict else value), of
         if kinds and kinds <= _NUMBERS.keys():
             for item in items:
                 is_unlimited_nan = item != item and (self.option.least, self.option.most) == (None, None)
@@ -131,7 +135,7 @@ class FeatureRequest:
             value = getattr(self, field.name)
             if isinstance(value, str) and all(get_origin(kind) in (tuple, list) for kind in _kinds(field.type)):
                 raise UsageError(f"{field.names[0]} {value}: give a tuple of texts, not one text")
-            if value is not None:
+            if value is not None or _kinds(field.type) == (field.type,):
                 for item in field.items(value):
                     field.option.check(field.names[0], item)
 
