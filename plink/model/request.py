@@ -89,7 +89,8 @@ class Field:
         if {get_origin(kind) for kind in kinds} == {Mapping}:
             if not isinstance(value, Mapping):
                 raise UsageError(f"{name} {value!r}: give a dict")
-            return {key: _own_number(item) for key, item in value.items()}
+            of = {get_args(kind)[1] for kind in kinds}
+            return {key: self._checked(_own_number(item), of) for key, item in value.items()}
         of = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
         if of and of <= _NUMBERS.keys():
             if isinstance(value, str) or not hasattr(value, "__iter__"):
@@ -99,8 +100,9 @@ class Field:
 
     def _checked(self, value: Any, kinds: set[Any]) -> Any:
         """:param kinds: the types that it can have."""
-        if kinds == {bool} and not isinstance(value, bool):
-            raise UsageError(f"{self.names[0]} {value!r}: True or False is needed")
+        for kind, what in ((bool, "True or False"), (str, "a text")):
+            if kinds == {kind} and not isinstance(value, kind):
+                raise UsageError(f"{self.names[0]} {value!r}: {what} is needed")
         if kinds and kinds <= _NUMBERS.keys():
             is_number = isinstance(value, Real) and not isinstance(value, bool)
             is_unlimited_nan = value != value and (self.option.least, self.option.most) == (None, None)
@@ -139,7 +141,7 @@ class FeatureRequest:
             value = getattr(self, field.name)
             if isinstance(value, str) and all(get_origin(kind) in (tuple, list) for kind in _kinds(field.type)):
                 raise UsageError(f"{field.names[0]} {value}: give a tuple of texts, not one text")
-            if value is not None:
+            if value is not None or _kinds(field.type) == (field.type,):
                 object.__setattr__(self, field.name, field.checked(value))
 
 

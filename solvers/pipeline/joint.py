@@ -36,7 +36,6 @@ from solvers.pipeline.simulated_ways import (
     SimulatedWay,
     TrainingMode,
     WaySimulator,
-    depths_from,
     prove_shape,
 )
 from solvers.pipeline.thesis import LayerCosts, best_level_partition
@@ -49,6 +48,7 @@ _MAX_WAYS = _MAX_SIMULATED + 7  # simulated: candidates with one stage, one work
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
 _MOVES = 60_000
+_TUNED: tuple[Kind, ...] = ("1f1b", "2bw", "1f1b-flush")  # kinds of any depth
 _MAX_SEED_STEPS = 1e9  # of the thesis's tables: about a second
 
 
@@ -291,9 +291,9 @@ class _Planner:
             return list(ways)
         tried = []
         for way in sorted(ways, key=lambda way: way.minibatch_s):
-            least_s = max(self._ways.model_of(way).period(way.partition).terms[:2])
-            is_tuned = way.plan.kind == "1f1b" and way.is_simulated and least_s < best_s * (1 - _TIE)
-            tried.append(self._with_tried_depth(way) if is_tuned else way)
+            least_s = self._ways.model_of(way).least_s(way.partition)
+            is_tuned = way.plan.kind in _TUNED and way.is_simulated and least_s < best_s * (1 - _TIE)
+            tried.append(self._with_tried_depth(way, least_s) if is_tuned else way)
             best_s = min(best_s, tried[-1].minibatch_s)
         return tried
 
@@ -311,23 +311,17 @@ class _Planner:
             best_s = min(best_s, ways[-1].minibatch_s)
         return ways
 
-    def _with_tried_depth(self, best: SimulatedWay) -> SimulatedWay:
-        """Return it with the thesis's depths, halfway to them, its own, one more, or half as many more, the least that
-        is as fast."""
-        replicas, deep = best.partition.replicas, best.plan.shape.depths
-        base = base_depths(replicas)
-        halfway = depths_from(
-            (base[0] + deep[0]) // 2, replicas, [(a + b) // 2 for a, b in zip(base, deep, strict=True)]
-        )
-        deeper, deepest = (
-            depths_from(depths[0], replicas, depths)
-            for depths in ([depth + 1 for depth in deep], [depth + (depth + 1) // 2 for depth in deep])
-        )
+    def _with_tried_depth(self, best: SimulatedWay, least_s: float) -> SimulatedWay:
+        """Return it with its own depths or others that may suit it, the least that are as fast; ``least_s``: none takes
+        less a minibatch."""
         ways = [best]
-        for depths in (base, halfway, deeper, deepest):
+        for depths in self._ways.other_depths(best):
             if self._stopped:
                 break
-            if depths not in {way.plan.shape.depths for way in ways} and self._ways.has_room(best.partition, depths):
+            is_beaten = any(
+                way.minibatch_s <= least_s * (1 + _WORTH) and sum(way.plan.shape.depths) <= sum(depths) for way in ways
+            )
+            if not is_beaten and self._ways.has_room(best.partition, depths):
                 ways.append(self._simulate(best.partition, depths))
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))

@@ -12,14 +12,21 @@ For stages s of r_s replicas with d_s minibatches in flight each, seconds are th
   buckets is chosen for each stage, so that e_s is least;
 - the loop: L_s / (r_s d_s), by Little's law, L_s the round trip of a minibatch from stage s on, messages included.
 
-Kinds that average m minibatches step, and reduce, once for m. Where the pipeline drains at each update, a batch takes
-L_0 more than its minibatches at the pace of the others, less one of them: tau + (L_0 - tau) / m.
+Kinds that average m minibatches step, and reduce, once for m. Any two of their stages s <= t are a loop: F of s follows
+B of the minibatch r_s d_s before, B of t follows F of the one r_t (d_t - 1) after. With P_s both passes and messages
+from stage s on, it takes (P_s - P_t + F_t + B_t) / (r_s d_s - r_t (d_t - 1)) a minibatch. Where the pipeline drains at
+each update, a batch takes L_0 more than its minibatches at the pace of the others, less one of them:
+tau + (L_0 - tau) / m.
 
 Depths are the thesis's (workers from the stage on over its replicas), or what hides all messages at the pace tau of the
 first three: r_s d_s >= r_(s+1) d_(s+1) + (F_s + B_s + e_s + X_s + Y_s) / tau, X and Y both messages. That is Little's
 law for each boundary by itself: passes of a stage alternate in a fixed sequence, so what one boundary needs cannot be
 had from another. It is taken as far as it cannot lock: d_s <= (r_(s-1) (d_(s-1) - 1) + 1) / r_s. What needs more than
 the memory gets the thesis's. Requested depths are taken as they are.
+
+An update of m minibatches bounds depths: r_s d_s <= m. With bounds, all depths are those of the least tau that they
+allow, the least for which an all-reduce holds up no loop, r_s (d_s - 1) + 1 - r_t (d_t - 1) >=
+(P_s - P_t + F_t + B_t + e_s) / tau.
 """
 
 from collections.abc import Sequence
@@ -35,8 +42,17 @@ from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import ACCUMULATING, FLUSHING, Kind
 from solvers.costs.fabric import Fabric
 from solvers.pipeline.period_kernels import (
+    BACKWARD_ROW,
     BUCKET_ROW,
     BUCKETS_ROW,
+    EXPOSED_ROW,
+    FORWARD_ROW,
+    LOOP,
+    MAX_DEPTH,
+    NETWORK,
+    PASSES_ROW,
+    ROUND,
+    WORK_ROWS,
     PlanModel,
     Scratch,
     evaluate,
@@ -49,6 +65,7 @@ Integers = npt.NDArray[np.int64]
 BYTES_PER_S_OF_GBPS = 1.25e8
 _UNMEASURED_S = 1e3  # of a round trip: plans that need it are worse than any other
 UNLIMITED = 1e18
+_SHORTEST_S, _ROUNDING = 1e-12, 1e-9
 
 
 @dataclass(frozen=True)
@@ -155,6 +172,29 @@ class PeriodModel:
         terms = evaluate(self.arrays, partition.cuts, partition.starts, partition.order, self._scratch)
         depths = tuple(self._scratch.depths[: partition.stages].tolist())
         return PlanPeriod(terms[:4], float(terms[4]), depths)
+
+    def least_s(self, partition: PlacedPartition) -> float:
+        """Return seconds that no depths are faster than: those of the busiest host and link; of kinds that accumulate
+        with its wait for all-reduces, and for stages before it where an update fills and drains the pipeline."""
+        terms, count = self.period(partition).terms, self.options.accumulate
+        if not count:
+            return max(terms[:ROUND])
+        if not self.options.flush:
+            return max(terms[:LOOP])
+        stage = self._scratch.stage[:, : partition.stages]
+        busy = stage[WORK_ROWS].sum(axis=0) / np.array(partition.replicas) + stage[EXPOSED_ROW] / count
+        before = np.cumsum([0.0, *(stage[FORWARD_ROW] + stage[BACKWARD_ROW])[:-1]]) / count
+        return max(terms[NETWORK], float((busy + before).max()))
+
+    def filling_depths(self, partition: PlacedPartition) -> tuple[int, ...]:
+        """Return the depths with which each replica goes forward until its first gradient comes, with no delay of
+        all-reduces: no time is lost where a pipeline fills."""
+        self.period(partition)
+        stage, replicas = self._scratch.stage[:, : partition.stages], np.array(partition.replicas)
+        first_gradient_s = stage[PASSES_ROW] - stage[BACKWARD_ROW]
+        arrival_s = np.maximum.accumulate(stage[FORWARD_ROW] / replicas)
+        depths = np.ceil(first_gradient_s / np.maximum(arrival_s, _SHORTEST_S) / replicas - _ROUNDING)
+        return tuple(int(depth) for depth in depths.clip(1, MAX_DEPTH))
 
     def bucket_bytes(self, partition: PlacedPartition) -> list[int]:
         """Return the size of each stage's buckets of gradients; 0 where nothing is added up."""

@@ -17,12 +17,14 @@ MAX_DEPTH = 4096
 POSTED = 3  # minibatches that receives are posted for
 COMPUTE, NETWORK, ROUND, LOOP, EXCESS = range(5)
 # Rows of ``Scratch.stage``. Seconds on the slowest replica: of the all-reduce what is exposed, of messages both ways,
-# and from a minibatch's forward pass until its gradient is applied. Bytes of the largest buckets, and of each one.
+# from a minibatch's forward pass until its backward pass has ended, and until its gradient is applied. Bytes of the
+# largest buckets, and of each one.
 FORWARD_ROW, BACKWARD_ROW, UPDATE_ROW, COPY_ROW, EXPOSED_ROW = range(5)
-BUCKETS_ROW, MESSAGES_ROW, ROUND_TRIP_ROW, BUCKET_ROW = range(5, 9)
-STAGE_ROWS, WORK_ROWS = 9, slice(FORWARD_ROW, UPDATE_ROW + 1)
+BUCKETS_ROW, MESSAGES_ROW, PASSES_ROW, ROUND_TRIP_ROW, BUCKET_ROW = range(5, 10)
+STAGE_ROWS, WORK_ROWS = 10, slice(FORWARD_ROW, UPDATE_ROW + 1)
 _TINY = 1e-12
 _BUCKET_STEP = 4.0
+_BISECTIONS = 16
 _MISFIT = 1e3  # replicas that do not divide the minibatches of an update: no such plan
 TRIFLE, TIE = 1e-4, 1e-9
 
@@ -398,11 +400,63 @@ def _take_requested(model: Any, replicas: Any, depths: Any) -> None:
 
 
 @njit_inner()
+def _depths_at(scratch: Any, replicas: Any, most: Any, interval: Any, depths: Any) -> Any:
+    """Set the least depths that hide all messages and all-reduces at so many seconds a minibatch and cannot lock;
+    return whether none is above ``most``."""
+    stages, is_possible = len(replicas), True
+    behind, waiting = -math.inf, 0.0  # r_t (d_t - 1): the most of all later stages, less what they are apart; the next
+    for s in range(stages - 1, -1, -1):
+        waiting = max(waiting, behind + scratch.stage[ROUND_TRIP_ROW, s] / interval - 1.0)
+        depths[s] = 1 + math.ceil(waiting / replicas[s] - 1e-9)
+        is_possible = is_possible and depths[s] <= most[s]
+        waiting = float(replicas[s] * (depths[s] - 1))
+        work = scratch.stage[FORWARD_ROW, s] + scratch.stage[BACKWARD_ROW, s]
+        behind = max(behind, waiting - (scratch.stage[PASSES_ROW, s] - work) / interval)
+    return is_possible
+
+
+@njit_inner()
+def _bounded_depths(scratch: Any, replicas: Any, most: Any, least: Any, depths: Any) -> None:
+    """Set the least depths for ``least`` seconds a minibatch; where one would be above ``most``, those of the fewest
+    seconds that are possible.
+
+    To bound each depth by itself would leave neighbours as many in flight, so that they take turns.
+    """
+    low = max(least, _TINY)
+    if _depths_at(scratch, replicas, most, low, depths):
+        return
+    high = low
+    for s in range(len(replicas)):
+        high = max(high, scratch.stage[ROUND_TRIP_ROW, s])  # one minibatch in flight
+    for _ in range(_BISECTIONS):
+        middle = math.sqrt(low * high)
+        if _depths_at(scratch, replicas, most, middle, depths):
+            high = middle
+        else:
+            low = middle
+    _depths_at(scratch, replicas, most, high, depths)
+
+
+@njit_inner()
+def _longest_loop(scratch: Any, replicas: Any, frozen: Any) -> Any:
+    """Return the most seconds a minibatch that the passes of two stages wait for each other."""
+    longest, stages = 0.0, len(replicas)
+    for s in range(frozen, stages):
+        for t in range(s, stages):
+            work = scratch.stage[FORWARD_ROW, t] + scratch.stage[BACKWARD_ROW, t]
+            seconds = scratch.stage[PASSES_ROW, s] - scratch.stage[PASSES_ROW, t] + work
+            between = replicas[s] * scratch.depths[s] - replicas[t] * (scratch.depths[t] - 1)
+            longest = max(longest, seconds / max(1, between))
+    return longest
+
+
+@njit_inner()
 def _round_trips(scratch: Any, stages: Any) -> None:
     """Set the stages' round trips."""
     total = 0.0
     for s in range(stages - 1, -1, -1):
         total += scratch.stage[FORWARD_ROW, s] + scratch.stage[BACKWARD_ROW, s] + scratch.stage[MESSAGES_ROW, s]
+        scratch.stage[PASSES_ROW, s] = total
         scratch.stage[ROUND_TRIP_ROW, s] = total + scratch.stage[EXPOSED_ROW, s]
 
 
@@ -419,10 +473,12 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
     network = _loads(model, scratch, (cuts, starts, order), frozen)
     _round_trips(scratch, stages)
     compute, rounds, misfits = 0.0, 0.0, 0
-    replicas, wanted = np.zeros(stages, np.int64), np.zeros(stages, np.int64)
+    replicas, wanted, most = np.zeros(stages, np.int64), np.zeros(stages, np.int64), np.zeros(stages, np.int64)
     stage, is_single = scratch.stage, stages == 1 or model.single
     for s in range(stages):
         replicas[s] = starts[s + 1] - starts[s]
+        most[s] = max(1, model.accumulate // replicas[s]) if model.accumulate else MAX_DEPTH
+        most[s] = most[s] if model.gpipe else min(most[s], MAX_DEPTH)
         is_copied = model.versions > 1 or (not is_single and model.versions == 0 and (model.vertical or s < stages - 1))
         work = (
             stage[FORWARD_ROW, s]
@@ -442,17 +498,22 @@ def evaluate(model: Any, cuts: Any, starts: Any, order: Any, scratch: Any) -> An
         in_flight = float(wanted[s] * replicas[s])
     loop, excess = 0.0, 0.0
     for attempt in range(2):
-        if is_single:
+        is_deeper = model.deeper and attempt == 0
+        if model.gpipe:
+            copy_into(most, scratch.depths)
+        elif is_single:
             scratch.depths[:stages] = 1
+        elif model.accumulate and is_deeper:
+            _bounded_depths(scratch, replicas, most, least, scratch.depths)
         else:
-            choose_depths(replicas, wanted, model.deeper and attempt == 0, scratch.depths)
+            choose_depths(replicas, wanted, is_deeper, scratch.depths)
             _take_requested(model, replicas, scratch.depths)
-        if model.accumulate:
             for s in range(stages):
-                most = max(1, model.accumulate // replicas[s])
-                scratch.depths[s] = most if model.gpipe else min(scratch.depths[s], most)
+                scratch.depths[s] = min(scratch.depths[s], most[s])
         loop = 0.0
-        if stages > 1:
+        if stages > 1 and model.accumulate and not model.gpipe:
+            loop = _longest_loop(scratch, replicas, frozen)
+        elif stages > 1:
             for s in range(frozen, stages):
                 loop = max(
                     loop,

@@ -15,6 +15,7 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.profile import ModelProfile
 from plink.model.pipeline.shape import (
     ACCUMULATING,
+    FLUSHING,
     Kind,
     PipelineShape,
     ReduceMode,
@@ -26,7 +27,7 @@ from plink.model.pipeline.shape import (
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import traffic_of
 from solvers.pipeline.period import ModelOptions, PeriodModel, PlacedPartition
-from solvers.pipeline.period_kernels import LOOP, MAX_DEPTH, NETWORK, ROUND, ROUND_TRIP_ROW, WORK_ROWS
+from solvers.pipeline.period_kernels import LOOP, NETWORK, ROUND, ROUND_TRIP_ROW, WORK_ROWS
 from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_pipeline, simulated_actions
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
@@ -126,18 +127,33 @@ class WaySimulator:
             return (1,) * len(replicas)
         wanted = self.request.depths
         if wanted is None or kind == "gpipe":
-            return _without_locks(self.model(mode).period(partition).depths, kind, replicas, accumulate)
+            return self.model(mode).period(partition).depths
         if isinstance(wanted, str):
-            most = accumulate if kind in ACCUMULATING else MAX_DEPTH * max(replicas)
-            depths = tuple(
-                min(depth, most // count) for depth, count in zip(base_depths(replicas), replicas, strict=True)
-            )
-            return _without_locks(depths, kind, replicas, accumulate)
+            return bounded_depths(base_depths(replicas), kind, replicas, accumulate)
         if len(wanted) == 1:
             return depths_from(wanted[0], replicas)
         if len(wanted) != len(replicas):
             raise UsageError(f"--depth has {len(wanted)} numbers for {len(replicas)} stages")
         return wanted
+
+    def other_depths(self, way: SimulatedWay) -> list[tuple[int, ...]]:
+        """Return depths that may be faster than a way's, or as fast with fewer minibatches in flight.
+
+        They are the thesis's, halfway to them, and one more or half as many more before the last stage. Where a
+        pipeline fills at each update, those that fill it too, up to all of its minibatches.
+        """
+        replicas, deep, shape = way.partition.replicas, way.plan.shape.depths, way.plan.shape
+        base, full = base_depths(replicas), [deep]
+        if shape.kind in FLUSHING:
+            full = [self.model_of(way).filling_depths(way.partition), (shape.accumulate,) * len(replicas)]
+        others = [
+            [(a + b) // 2 for a, b in zip(base, full[0], strict=True)],
+            [*(depth + 1 for depth in deep[:-1]), deep[-1]],
+            [*(depth + (depth + 1) // 2 for depth in deep[:-1]), deep[-1]],
+        ]
+        tried = [base, *full, *(depths_from(depths[0], replicas, depths) for depths in others)]
+        bounded = {bounded_depths(depths, shape.kind, replicas, shape.accumulate) for depths in tried}
+        return sorted(bounded - {deep}, key=lambda depths: (sum(depths), depths))
 
     def resolve(self, partition: PlacedPartition, mode: TrainingMode | None = None) -> TrainingMode:
         """Return a mode with its kind, and without what that kind does not have."""
@@ -186,11 +202,7 @@ class WaySimulator:
         """
         mode, replicas = self.resolve(partition, mode), partition.replicas
         depths = self.depths(partition, mode) if self.has_depths(partition, mode) else base_depths(replicas)
-        kind, accumulate = mode.kind or "1f1b", mode.accumulate
-        if kind not in ACCUMULATING:
-            return depths
-        capped = tuple(max(1, min(depth, accumulate // count)) for depth, count in zip(depths, replicas, strict=True))
-        return _without_locks(capped, kind, replicas, accumulate)
+        return bounded_depths(depths, mode.kind or "1f1b", replicas, mode.accumulate)
 
     def has_depths(self, partition: PlacedPartition, mode: TrainingMode | None = None) -> bool:
         """Return whether a partition has as many stages as depths were requested, or needs none of them."""
@@ -322,13 +334,17 @@ def _mode_of(plan: PipelinePlan) -> TrainingMode:
     return TrainingMode(plan.kind, plan.accumulate, plan.reduce, plan.recompute)
 
 
-def _without_locks(depths: tuple[int, ...], kind: Kind, replicas: tuple[int, ...], accumulate: int) -> tuple[int, ...]:
-    """Return depths of an accumulating kind, each as much smaller as it takes for nobody to wait in a circle.
+def bounded_depths(depths: tuple[int, ...], kind: Kind, replicas: tuple[int, ...], accumulate: int) -> tuple[int, ...]:
+    """Return depths; of an accumulating kind none above what an update averages, and each as much smaller as it takes
+    for nobody to wait in a circle.
 
     A stage in front whose depth an update's minibatches bound waits for that update's all-reduce; a stage that is ahead
     of it for its next inputs.
     """
-    while kind in ACCUMULATING and max(depths) > 1:
+    if kind not in ACCUMULATING:
+        return depths
+    depths = tuple(max(1, min(depth, accumulate // count)) for depth, count in zip(depths, replicas, strict=True))
+    while max(depths) > 1:
         shape = PipelineShape(kind, replicas, depths, accumulate)
         if never_locks(shape) or not verify_actions(shape):
             break

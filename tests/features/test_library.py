@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import math
 import pickle
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import plink
 from benchmarks.clouds import three_tier
 from plink.features.launch.order import Sources, job_order
 from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.profile import LayerProfile
+from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.catalogue import Options
 from tests.docs.pages import ROOT, blocks
@@ -257,12 +258,44 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.PipelineRequest(hosts=0, gbps=[1.0]), "--hosts 0"),
         (lambda: plink.PipelineRequest(hosts=2, gbps=[0.0]), "--gbps 0"),
         (lambda: plink.PipelineRequest(hosts=2, gbps=1.0), "--gbps 1.0: give a tuple"),  # type: ignore[arg-type]
+        (lambda: plink.PipelineRequest(hosts=True, gbps=[1.0]), "--hosts True"),
+        (lambda: plink.PipelineRequest(hosts=["a", "b"], gbps=[1.0]), "--hosts ['a', 'b']"),  # type: ignore[arg-type]
+        (lambda: plink.PipelineRequest(hosts=2, gbps=[math.inf]), "--gbps inf"),
+        (lambda: plink.PipelineRequest(hosts=2, gbps=[1.0], rtt_s=-1.0), "--rtt -1"),
+        (lambda: plink.PipelineRequest(hosts=2, gbps=[1.0], rtt_s=math.nan), "--rtt nan"),
+        (lambda: plink.PipelineRequest(hosts=4, gbps=[1.0, 1.0], levels=(-2, -2)), "--levels -2"),
+        (lambda: plink.PipelineRequest(memory={"": math.nan}), "--memory nan"),
+        (lambda: plink.PipelineRequest(memory={"": -1.0}), "--memory"),
+        (lambda: plink.PipelineRequest(memory={"": "4GB"}), "--memory '4GB'"),  # type: ignore[dict-item]
+        (lambda: plink.PipelineRequest(depth=2), "--depth 2"),  # type: ignore[arg-type]
+        (lambda: plink.PipelineRequest(depth=(2, 1)), "--depth (2, 1)"),  # type: ignore[arg-type]
+        (lambda: plink.PipelineRequest(depth=None), "--depth None"),  # type: ignore[arg-type]
         (lambda: plink.cost(network, ["a", "b"]), "an order is a RankOrder"),  # type: ignore[arg-type]
         (lambda: elastic(runner="mpirun"), "--runner mpirun: choose one of ssh, local, slurm, kubernetes"),
     ):
         with pytest.raises(plink.UsageError) as caught:
             call()
         assert named in str(caught.value)
+
+
+def test_pipelines_of_another_profile_are_refused(tmp_path: Path) -> None:
+    layers = tuple(
+        LayerProfile(
+            name=f"l{k}", forward_s=0.01, backward_s=0.02, parameter_bytes=8, crossing_bytes=8, crossing_back_bytes=8
+        )
+        for k in range(2)
+    )
+    profile = ModelProfile(minibatch=4, layers=layers)
+    (tmp_path / "hosts.txt").write_text("a\nb\n")
+    plan = plink.plan_pipeline(profile, plink.PipelineRequest(hosts=str(tmp_path / "hosts.txt"), gbps=[1.0]))
+    assert set(plan.hosts.names) <= {"a", "b"}
+    request = plink.PipelineSimulationRequest(gbps=1.0)
+    assert plink.simulate_pipeline(plan, profile, request=request).document.minibatch_s > 0
+    with pytest.raises(plink.InputError, match="profile"):
+        plink.simulate_pipeline(plan, ModelProfile(minibatch=8, layers=layers), request=request)
+    for count in (-5, 0):
+        with pytest.raises(plink.UsageError, match=f"--minibatches {count}"):
+            plink.verify_pipeline(plan, count)
 
 
 def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None:

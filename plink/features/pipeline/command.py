@@ -233,8 +233,6 @@ def simulate(
 
     Example: plink pipeline simulate plan.json --profile profile.json --network measured.json
     """
-    from plink.features.pipeline.plan import check_profile
-
     if picture is not None:
         check_picture(picture)
     if beside is not None and trace is None:
@@ -243,12 +241,11 @@ def simulate(
         check_writable(trace)
     plan, location = _plan_from(plan_file)
     profile = _profile_from(profile_file)
-    check_profile(plan, profile, location)
     measured = {} if beside is None else {"measured": measured_timeline(plan, _run_folder(beside))}
     network = None if network_file is None and request.gbps is not None else network_from(network_file)
     is_drawn = trace is not None or picture is not None
     with progress("simulating") as bars:
-        simulated = plink.simulate_pipeline(plan, profile, network, request, is_drawn, bars["simulating"])
+        simulated = plink.simulate_pipeline(plan, profile, network, request, is_drawn, bars["simulating"], location)
     if trace is not None:
         _write_trace(trace, plan, {"simulated": simulated.timeline} | measured)
     if picture is not None:

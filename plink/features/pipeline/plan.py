@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import SupportsIndex
 
 import numpy as np
 from msgspec import structs
@@ -122,8 +123,8 @@ def _even_hosts(request: PipelineRequest) -> MeasuredHosts:
     return MeasuredHosts.even(hosts, levels, request.rtt_s or 0.0, by_slot)
 
 
-def _read(hosts: int | Path | Hosts | None) -> int | Hosts | None:
-    return read_hosts(hosts).ranked() if isinstance(hosts, Path) else hosts
+def _read(hosts: int | str | Path | Hosts | None) -> int | Hosts | None:
+    return read_hosts(hosts).ranked() if isinstance(hosts, str | Path) else hosts
 
 
 def _named_hosts(number: int) -> Hosts:
@@ -198,7 +199,10 @@ def verify_pipeline(plan: PipelinePlan, minibatches: int | None = None) -> Pipel
     A plan's own actions are of as many minibatches as they have forward passes of the first stage.
 
     :param minibatches: of the job; None: any number where that is proven, else two cycles.
+    :raises UsageError: for what is no number of minibatches.
     """
+    if minibatches is not None and not (isinstance(minibatches, SupportsIndex) and minibatches >= 1):
+        raise UsageError(f"--minibatches {minibatches!r}: a whole number is needed, at least 1")
     shape, count = plan.shape, minibatches
     ranks = [stage.ranks for stage in plan.stages]
     own: dict[tuple[int, int], Sequence[PipelineAction]] | None = None
@@ -226,17 +230,19 @@ def simulate_pipeline(
     request: PipelineSimulationRequest = PipelineSimulationRequest(),
     with_timeline: bool = False,
     watch: SimulationWatch | None = None,
+    location: str = "the plan",
 ) -> SimulatedPlan:
     """Simulate a plan.
 
     :param network: measured; None: all hosts have the request's ``gbps``. :param watch: called with how much is done,
-        and how much there is to do.
+        and how much there is to do. :param location: names the plan in errors.
     :raises UsageError: for hosts that the network does not have, and for a job that would take many minutes.
     :raises NoAnswer: as :func:`rated_fabric`, and for round trips that were not measured. :raises InputError: when the
-        plan's own actions were edited.
+        plan's own actions were edited, or it was made for another profile.
     """
+    check_profile(plan, profile, location)
     if plan.actions is not None:
-        raise InputError("actions", "a plan with actions of its own cannot be simulated; leave them out")
+        raise InputError(f"{location}: actions", "a plan with actions of its own cannot be simulated; leave them out")
     hosts = plan.host_names()
     names = list(dict.fromkeys(hosts))
     if network is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MAX_WORKERS = 4096
 UNLIMITED_GBPS = 1e7  # between slots of one host, where nobody says how fast they talk
+_MAX_RTT_S = 3600.0
 _MAX_DEPTH = 4096
 _MAX_MICROBATCHES = 65_536  # as the format of plans allows
 _network, _training = partial(Option, panel="Hosts and their network"), partial(Option, panel="How they train")
@@ -38,9 +39,7 @@ def _rates(text: str) -> tuple[float, ...]:
         try:
             rates.append(float(part))
         except ValueError:
-            rates.append(0.0)
-        if not 0 < rates[-1] < UNLIMITED_GBPS:
-            raise UsageError(f"--gbps: {part[:40]!r} is not a rate in Gbit/s above 0, like 10 or 0.2")
+            raise UsageError(f"--gbps: {part[:40]!r} is not a rate in Gbit/s, like 10 or 0.2") from None
     return tuple(rates)
 
 
@@ -69,23 +68,28 @@ class PipelineRequest(FeatureRequest):
     60,000."""
 
     hosts: Annotated[
-        "int | Path | Hosts | None",
+        "int | str | Path | Hosts | None",
         Text("N", _hosts),
         _network("How many hosts with one worker each, or a hosts file."),
     ] = None
     gbps: Annotated[
         Sequence[float] | None,
         Text("R,...", _rates),
-        _network("Gbit/s of a worker's link; of each level, innermost first.", least=1e-6),
+        _network("Gbit/s of a worker's link; of each level, innermost first.", least=1e-6, most=UNLIMITED_GBPS),
     ] = None
     levels: Annotated[
-        Sequence[int] | None, Text("NxN", _sizes), _network("Workers per machine, machines per rack, ...: 4x4.")
+        Sequence[int] | None,
+        Text("NxN", _sizes),
+        _network("Workers per machine, machines per rack, ...: 4x4.", least=1),
     ] = None
     local_gbps: Annotated[
-        float | None, _network("Gbit/s between slots of one host; default: no limit.", least=0.001)
+        float | None,
+        _network("Gbit/s between slots of one host; default: no limit.", least=0.001, most=UNLIMITED_GBPS),
     ] = None
     rtt_s: Annotated[
-        float | None, Text("TIME", parse_duration), _network("Round trip between hosts: 0.5ms.", ("--rtt",))
+        float | None,
+        Text("TIME", parse_duration),
+        _network("Round trip between hosts: 0.5ms.", ("--rtt",), least=0, most=_MAX_RTT_S),
     ] = None
     memory: Annotated[
         Mapping[str, float],
@@ -134,8 +138,10 @@ class PipelineRequest(FeatureRequest):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.hosts, int) and not 1 <= self.hosts <= MAX_WORKERS:
-            raise UsageError(f"--hosts {self.hosts}: expected 1 to {MAX_WORKERS} hosts, or a hosts file")
+        self._check_hosts()
+        for name, size in self.memory.items():
+            if size < 0:
+                raise UsageError(f"--memory {name}={size:g}: a size in bytes is needed")
         if (self.kind in ACCUMULATING) != (self.microbatches is not None):
             if self.microbatches is None:
                 raise UsageError(f"--kind {self.kind} needs --microbatches: how many minibatches an update averages")
@@ -160,6 +166,17 @@ class PipelineRequest(FeatureRequest):
             raise UsageError(f"{unused[0]} is not used with --model thesis; omit it")
         if self.levels is not None and self.local_gbps is not None:
             raise UsageError("--local-gbps goes without --levels: the first rate of --gbps is that of the innermost")
+
+    def _check_hosts(self) -> None:
+        from plink.model.hosts import Hosts
+
+        hosts = self.hosts
+        if isinstance(hosts, int) and not isinstance(hosts, bool):
+            is_possible = 1 <= hosts <= MAX_WORKERS
+        else:
+            is_possible = hosts is None or isinstance(hosts, str | Path | Hosts)
+        if not is_possible:
+            raise UsageError(f"--hosts {hosts!r}: expected 1 to {MAX_WORKERS} hosts, or a hosts file")
 
     def check_network(self, is_measured: bool) -> None:
         """Refuse options of the other kind of network, before any file is read.

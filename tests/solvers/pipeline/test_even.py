@@ -70,7 +70,7 @@ def test_vgg_like_is_3_1() -> None:
     plan = planned(VGG, 4)
     assert (plan.label, plan.kind) == ("3-1", "1f1b")
     assert [(stage.first, stage.last, stage.ranks) for stage in plan.stages] == [(0, 2, (0, 1, 2)), (3, 4, (3,))]
-    assert seconds(plan) == pytest.approx(0.093)
+    assert seconds(plan) == pytest.approx(0.093, rel=1e-3)
     assert [way.what for way in plan.compared] == ["data-parallel"]
     assert [stage.lr_scale for stage in plan.stages] == [1.0, 1 / 3]
 
