@@ -10,7 +10,7 @@ from plink.model.network import Network
 from tests.conftest import typed
 from tests.networks import details_from
 
-STAMP = "measure 6 pairs in 3 rounds by stamp, 500 to 10000 probes a pair: at most 18 MB"
+STAMP = "measure 6 pairs in 3 rounds by stamp, 500 to 10000 probes a pair: at most 18.5 MB"
 SHARED = "measure the capacity that groups of hosts share, "
 FLOWS = "measure what every host sends and receives: with 2 partners, one way, the other, and both, TCP flows of 500 ms"
 TESTS = "measure the bandwidth of 6 pairs in 3 rounds, "

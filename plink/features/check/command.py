@@ -1,5 +1,6 @@
 """``plink check``."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from plink.model.network import Network
 
 _RESULTS = "Results"
+_MAX_LISTED = 32  # hosts of an order
 Entry = TypeVar("Entry", HostCostsEntry, LibraryCostsEntry)
 
 
@@ -122,6 +124,11 @@ def check(
         raise (PlinkError if falls_short else NoAnswer)("; ".join(result.failures or ()))
 
 
+def _some(hosts: Sequence[str]) -> str:
+    more = len(hosts) - _MAX_LISTED
+    return " ".join(hosts[:_MAX_LISTED]) + (f" ... and {more} more hosts" if more > 0 else "")
+
+
 def _check_files(
     request: CheckRequest, network_file: Path | None, output: Path | None, dry_run: bool, junit: Path | None
 ) -> None:
@@ -163,7 +170,7 @@ def _show_orders(network: "Network", request: CheckRequest, as_json: bool) -> No
     if as_json:
         print_json(DryRun("check", orders=orders).to_json())
     else:
-        print_lines(*(f"{row.algo}, {format_us(row.predicted_us)}: {' '.join(row.hosts)}" for row in orders))
+        print_lines(*(f"{row.algo}, {format_us(row.predicted_us)}: {_some(row.hosts)}" for row in orders))
 
 
 def _write_costs(network: "Network", path: Path, report: "CheckReport") -> None:

@@ -12,6 +12,7 @@ from probes.host_flows import FlowSettings
 from probes.methods import MIN_COUNT, ProbeSettings
 from probes.shared_links import SharedLinkSettings
 
+_MAX_LISTED = 32  # hosts
 _PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
 
@@ -43,9 +44,11 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest, network: Network | None =
         )
     if request.bandwidth and method != "iperf3":
         yield _bandwidth(request, settings, hosts, network)
-    for host in hosts:
+    for host in hosts.members[:_MAX_LISTED]:
         user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
         yield f"  ssh {user}{host.address}{port}  # {host.name}"
+    if n > _MAX_LISTED:
+        yield f"  ... and {n - _MAX_LISTED} more hosts"
 
 
 def _probes(method: str, settings: ProbeSettings, pairs: int) -> str:
@@ -55,7 +58,7 @@ def _probes(method: str, settings: ProbeSettings, pairs: int) -> str:
     counts, most = str(settings.count), ""
     if settings.precision is not None:
         counts, most = f"{MIN_COUNT} to {settings.count}", "at most "
-    total = f": {most}{pairs * settings.count * 2 * _PROBE_WIRE_BYTES / 1e6:.0f} MB" if pairs else ""
+    total = f": {most}{format_bytes(pairs * settings.count * 2 * _PROBE_WIRE_BYTES)}" if pairs else ""
     return f"{counts} probes a pair{total}"
 
 
