@@ -49,6 +49,7 @@ ENTRIES = (
     Entry("mesh_orders", "orders of meshes against brute force, sorted racks and bounds (--part NAME; --quick)", 8),
     Entry("optimal", "all-reduces against the least possible time, made networks and a lab (--part NAME)", 6),
     Entry("advice", "faults that the doctor names, and false alarms", 17),
+    Entry("changes", "changes of a network that `plink diff` names, and false alarms", 25),
     Entry("tiers", "tiers of shared links: found, measured, and what orders by them gain", 5),
     Entry("bml", "BML on a BCube against one interface (--only NAME: a part)", 9, True),
     Entry("hub", "all-reduces through hubs against Gloo, flat, 2LHA and MXNet (--only NAME: a part)", 20),
