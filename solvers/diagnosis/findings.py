@@ -1,6 +1,7 @@
 """Diagnosis of a network: one finding for each cause, with its evidence and advice."""
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -303,8 +304,7 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     """Return a finding for each two sets of hosts that cannot reach each other, and their pairs, shape (N, N).
 
     A pair that was not tried, or of a host without an agent, says nothing. Where a TCP flow came through, only probes
-    are blocked. Two sets are cut where no pair between them was measured, and more failed than do by chance, or all
-    that were tried of a host or group.
+    are blocked. Two sets are cut where no pair between them was measured, and more failed than do by chance.
     """
     names = network.hosts.names
     index = {name: i for i, name in enumerate(names)}
@@ -322,19 +322,21 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     tried = measured | failed
     _, unexplained = explain(tried, failed, [groups], lambda pairs: bool(failed[pairs].all()))
     chance = scattered(failed & unexplained, tried)
-    failed &= ~chance
-    sets = _cut_sets(measured, failed)
+    # One after the other: among many failures the second set of pairs has cycles by chance.
+    parts = failed & ~unexplained, failed & unexplained & ~chance
     cut, findings, connected = np.zeros_like(failed), list[Finding](), np.zeros_like(failed)
     for flow in flows_of(network):
         connected[flow.source, flow.target] = connected[flow.target, flow.source] = True
-    for near, far in itertools.combinations(sets, 2):
-        pairs = [(min(a, b), max(a, b)) for a in near for b in far if failed[a, b]]
+    candidates = ((part, *sets) for part in parts for sets in itertools.combinations(_cut_sets(measured, part), 2))
+    for part, near, far in candidates:
+        pairs = [(min(a, b), max(a, b)) for a in near for b in far if part[a, b]]
         # One pair alone is no cut between groups.
         if len(pairs) < 2 or not measured.any() or (measured | connected)[np.ix_(near, far)].any():
             continue
-        is_group = (failed & ~unexplained)[np.ix_(near, far)].any()
-        choices = log_choices(len(names), len(near), len(far))
-        if is_group or not is_by_chance(len(pairs), choices, int(chance.sum()) // 2, int(tried.sum()) // 2):
+        # There are fewer than N * N causes by hosts and groups.
+        n = len(names)
+        choices = 2 * math.log(n) if part is parts[0] else log_choices(n, len(near), len(far))
+        if not is_by_chance(len(pairs), choices, int(chance.sum()) // 2, int(tried.sum()) // 2):
             cut[np.ix_(near, far)] = cut[np.ix_(far, near)] = True
             here, there = (shortened_hostlist(_named(hosts, names)) for hosts in (near, far))
             evidence = f"{here} and {there} cannot reach each other ({len(pairs)} pairs: {reasons[pairs[0]]})"
