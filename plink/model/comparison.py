@@ -42,9 +42,10 @@ class NetworkChange(Part, frozen=True, kw_only=True):
     """What changed: round trips, loss, bandwidths of pairs or hosts' own rates, what a group shares, whether it is
     measured, routers on the way."""
     severity: Severity
-    """error: twice as slow or more, 1 % lost or more, or no longer measured; warning: less; info: did not get worse."""
+    """error: twice as slow or more, 1 % lost or more, or no longer measured; warning: less, or the first few pairs of a
+    large network that failed; info: did not get worse."""
     verdict: Annotated[str, Meta(extra_json_schema={"enum": ["worse", "better", "changed"]})]
-    """changed: neither (hops)."""
+    """changed: neither (hops, and failed pairs that are no more than before)."""
     where: Annotated[
         str,
         Meta(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.hostlist import fold_hostlist
+from plink.model.hostlist import shortened_hostlist
 from plink.model.types import Count, HostName, Name, NonNegative
 
 _SEVERE_RATIO = 2.0  # of what is usual
@@ -75,7 +75,7 @@ class Finding(Part, frozen=True):
     def line(self) -> str:
         """Return it in one line, without its severity. What hosts report of themselves may be in it: escape it."""
         number = f"{len(self.hosts)} hosts: " if len(self.hosts) > 2 else ""
-        return f"{self.kind}: {number}{fold_hostlist(self.hosts, ', ')}: {self.evidence}; {self.advice}"
+        return f"{self.kind}: {number}{shortened_hostlist(self.hosts, ', ')}: {self.evidence}; {self.advice}"
 
 
 class HostFacts(Part, frozen=True, kw_only=True):

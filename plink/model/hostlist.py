@@ -75,6 +75,12 @@ def fold_hostlist(names: Sequence[str], separator: str = ",", suffixes: bool = T
     )
 
 
+def shortened_hostlist(names: Sequence[str], separator: str = ",", max_chars: int = 120) -> str:
+    """Return the folded list, or, where it is longer than ``max_chars``, its beginning and the number of names."""
+    text = fold_hostlist(names, separator)
+    return text if len(text) <= max_chars else f"{text[:max_chars].rsplit(',', 1)[0]},... ({len(names)} hosts)"
+
+
 def _fold_numbers(numbers: list[str]) -> str:
     spans: list[list[str]] = []
     for number in sorted(set(numbers), key=int):

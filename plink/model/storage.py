@@ -37,7 +37,8 @@ MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of 
 _READ_BYTES = 1 << 20
 _MAX_LINE_CHARS = 1 << 28  # of a line of a log
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
-_HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
+_LARGE_EXPONENT = re.compile(r"[eE]\+?\d{3}")
+_LONG_DIGITS = 150  # a number of 300 digits has so many from some multiple of it on
 
 
 def instead_of_json(text: str) -> str | None:
@@ -128,7 +129,9 @@ def parse_document(text: str, location: str) -> JsonObject:
     :raises InputError: when it is not JSON or no object.
     """
     # A number too large becomes infinity, which is no JSON; looking at each would take as long as reading them all.
-    finite = _finite if _HUGE.search(text) else None
+    starts = range(0, len(text), _LONG_DIGITS)
+    may_be_huge = _LARGE_EXPONENT.search(text) or any(text[k : k + _LONG_DIGITS].isdigit() for k in starts)
+    finite = _finite if may_be_huge else None
     try:
         document = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
     except json.JSONDecodeError as error:

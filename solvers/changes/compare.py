@@ -50,7 +50,7 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     named = {(finding.hosts, finding.verdict) for finding in rate_findings}
     rate_findings += [finding for finding in host_findings if (finding.hosts, finding.verdict) not in named]
     capacity_findings, shared_links, regrouped, unshared = capacities(aligned, limits)
-    absent = missing(aligned, groups)
+    absent = missing(aligned, groups, limits)
     if lost:
         notes.append(f"{lost} pairs' bandwidths were measured before and are not now: not compared")
     if own_lost:

@@ -3,16 +3,19 @@
 Changes of pairs are told by their causes (:mod:`solvers.changes.causes`).
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec.structs import replace
 
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
 from plink.model.network import Matrix
 from solvers.changes.causes import Cause, Pairs, explain, network_wide
+from solvers.changes.failures import scattered
 from solvers.changes.noise import Aligned, Labels, LossNoise, Mask, Noise, Side, chance, noise, own_noise
 
 WORSE, BETTER, CHANGED = "worse", "better", "changed"
@@ -62,9 +65,11 @@ class PairChanges:
         return large and self.noise.holds(by, pairs)
 
 
-def pairs_of(single: Mask, by: Matrix) -> list[Cause]:
+def pairs_of(single: Mask, by: Matrix | None = None) -> list[Cause]:
     """Return a cause for each of these pairs, the largest change first."""
-    places = np.argwhere(single)[np.argsort(-by[single], kind="stable")]
+    places = np.argwhere(single)
+    if by is not None:
+        places = places[np.argsort(-by[single], kind="stable")]
     return [Cause("pair", (i,), (j,), (np.array([i]), np.array([j]))) for i, j in places.tolist()]
 
 
@@ -139,11 +144,11 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
     if not pairs:
         return RoundTrips([], 0, 1.0, 0.0)
     ratio = np.where(measured, np.log(np.where(measured, new / old, 1.0)), 0.0)
-    sides = aligned.old, aligned.new
-    shift, throughout = _shift(ratio, old, measured, groupings, limits, own_noise(measured, old, sides))
+    own = own_noise(measured, old, (aligned.old, aligned.new))
+    shift, throughout = _shift(ratio, old, measured, groupings, limits, own)
     by = np.where(measured, ratio - shift, 0.0)
     excess = np.abs(np.where(measured, new - old * np.exp(shift), 0.0))
-    what_noise = noise(by, measured, old, sides, _MAX_DRIFT_LOG)
+    what_noise = noise(by, measured, own, _MAX_DRIFT_LOG)
     change = PairChanges(by, measured, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
     findings = []
     if throughout:
@@ -241,20 +246,36 @@ def _lost(side: Side, comparable: Mask) -> tuple[Matrix, Matrix] | None:
         return np.where(total > 0, (lost + lost.T) / total, np.nan), total
 
 
-def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
+def missing(aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresholds) -> list[NetworkChange]:
     """Return pairs that one file has and the other lacks in both directions.
 
     Adaptive probing leaves most pairs out on purpose: in such a file only those count whose measurement failed.
+    Causes go by all pairs that failed in one file only. Pairs that failed by chance
+    (:func:`~solvers.changes.failures.scattered`) are worse where they are more than in the old file, a warning where
+    none failed in it, else only changed.
     """
     there = [np.isfinite(side.latency()) for side in (aligned.old, aligned.new)]
     had, have = (mask | mask.T for mask in there)
-    findings = []
-    for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
-        if side.network.details.plan == "adaptive":
-            lacks = lacks & _failed(side, aligned.names)
-        tell = partial(describe, names=aligned.names, what="unmeasured", verdict=verdict)
-        findings += _findings(first, lacks, groupings, tell)
-    return findings
+    lacks, lacked = (
+        ~mask & (_failed(side, aligned.names) if side.network.details.plan == "adaptive" else True)
+        for mask, side in ((have, aligned.new), (had, aligned.old))
+    )
+    for mask in (lacks, lacked):
+        np.fill_diagonal(mask, False)
+    tell = partial(describe, names=aligned.names, what="unmeasured")
+    tried = (have | lacks) & ~lacked
+    lost, alone = _explained(tried, lacks, groupings, had)
+    again, back = _explained((had | lacked) & ~lacks, lacked, groupings, have)
+    by_chance = scattered(alone, tried)
+    findings = [tell(cause, verdict=WORSE) for cause in [*lost, *pairs_of(np.triu(alone & had & ~by_chance, 1))]]
+    more, less = (int(mask.sum()) // 2 for mask in (by_chance, back))
+    is_small = limits.loss * math.comb(len(had), 2) < 1
+    has_risen = more - less > (0 if is_small else chance(1) * math.sqrt(more + less))  # a sign test
+    for cause in pairs_of(np.triu(by_chance & had, 1)):
+        change = tell(cause, verdict=WORSE if has_risen or not lacked.any() else CHANGED)
+        lesser = replace(change, severity=Severity.WARNING)
+        findings.append(lesser if change.verdict == WORSE and not has_risen else change)
+    return findings + [tell(cause, verdict=BETTER) for cause in [*again, *pairs_of(np.triu(back & have, 1))]]
 
 
 def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
@@ -272,18 +293,19 @@ def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[NetworkChange]:
     measured, changed = measured | measured.T, changed | changed.T
     np.fill_diagonal(measured, False)
     tell = partial(describe, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
-    return _findings(measured, changed, groupings, tell)
+    causes, alone = _explained(measured, changed, groupings, measured)
+    return [tell(cause) for cause in [*causes, *pairs_of(np.triu(alone, 1))]]
 
 
-def _findings(
-    measured: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], NetworkChange]
-) -> list[NetworkChange]:
+def _explained(measured: Mask, moved: Mask, groupings: Sequence[Labels], required: Mask) -> tuple[list[Cause], Mask]:
+    """Return causes all of whose pairs changed, one of them ``required``, and changed pairs without one, (N, N)."""
     moved = measured & moved
     if not moved.any():
-        return []
-    result, unexplained = explain(measured, moved, groupings, lambda pairs: bool(moved[pairs].all()))
-    result += pairs_of(np.triu(unexplained & moved, 1), moved.astype(float))
-    return [tell(cause) for cause in result]
+        return [], moved
+    causes, unexplained = explain(
+        measured, moved, groupings, lambda pairs: bool(moved[pairs].all() and required[pairs].any())
+    )
+    return causes, unexplained & moved
 
 
 def _failed(side: Side, names: Sequence[str]) -> Mask:

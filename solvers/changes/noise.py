@@ -182,7 +182,7 @@ class LossNoise(Noise):
         return np.asarray(change > np.maximum(least, reach) / 2)
 
 
-def noise(change: Matrix, measured: Mask, level: Matrix, sides: tuple[Side, ...], max_drift: float) -> Noise:
+def noise(change: Matrix, measured: Mask, own: Noise, max_drift: float) -> Noise:
     """Return the larger of each pair's own noise and of the drift of unchanged pairs between two probes.
 
     Samples of one probe are taken within seconds, so their halves do not show how far a round trip drifts in a day.
@@ -190,8 +190,7 @@ def noise(change: Matrix, measured: Mask, level: Matrix, sides: tuple[Side, ...]
     empirical null distribution). Where all pairs change that spread is no noise, so ``max_drift`` limits it.
 
     :param change: logarithms, shape (N, N), the shift of the whole network taken out.
-    :param level: round trips, shape (N, N): pairs of like ones have like noise.
-    :param sides: files whose halves count; none where there are no samples.
+    :param own: as of :func:`own_noise`.
     """
     upper = np.triu(measured, 1)
     count = int(upper.sum())
@@ -200,14 +199,14 @@ def noise(change: Matrix, measured: Mask, level: Matrix, sides: tuple[Side, ...]
     if count:
         nearest = [float(spread[int(quantile * (count - 1))]) for quantile in _QUANTILES]
         drift = max(value / sigma for value, sigma in zip(nearest, _SIGMAS, strict=True))
-    own = own_noise(measured, level, sides)
     return Noise(np.maximum(own.sigma, min(drift, max_drift)), own.times)
 
 
 def own_noise(measured: Mask, level: Matrix, sides: tuple[Side, ...]) -> Noise:
     """Return the noise of the samples alone, the only reference for a change of all pairs.
 
-    :param level, sides: as of :func:`noise`.
+    :param level: round trips, shape (N, N): pairs of like ones have like noise.
+    :param sides: files whose halves count; none where there are no samples.
     """
     count = int(np.triu(measured, 1).sum())
     return Noise(_own(measured, level, sides), chance(count, freedom=max(4, 2 * ((count - 1) // 2))))

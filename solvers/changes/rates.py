@@ -17,7 +17,7 @@ from solvers.changes.differences import (
     describe,
     severity_of,
 )
-from solvers.changes.noise import Aligned, Labels, Mask, Side, noise
+from solvers.changes.noise import Aligned, Labels, Mask, Side, noise, own_noise
 from solvers.costs.host_flows import Flow, best_rates, rate_evidence
 
 _MAX_RATE_DRIFT_LOG = 0.2  # natural logarithm of the ratio between two probes: the precision of a few seconds of TCP
@@ -47,9 +47,8 @@ def pair_rates(
     by = np.where(
         measured, np.log(np.maximum(old, _MIN_RATE_SHARE * new) / np.maximum(new, _MIN_RATE_SHARE * old)), 0.0
     )
-    change = PairChanges(
-        by, measured, measured, float(np.log1p(limits.share)), noise(by, measured, old, (), _MAX_RATE_DRIFT_LOG)
-    )
+    drift = noise(by, measured, own_noise(measured, old, ()), _MAX_RATE_DRIFT_LOG)
+    change = PairChanges(by, measured, measured, float(np.log1p(limits.share)), drift)
     findings = [
         describe(cause, aligned.names, "rate", verdict, (old, new, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))

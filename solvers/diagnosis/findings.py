@@ -1,6 +1,7 @@
 """Diagnosis of a network: one finding for each cause, with its evidence and advice."""
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -8,10 +9,11 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from plink.model.diagnosis import Finding, Severity
-from plink.model.hostlist import fold_hostlist
+from plink.model.hostlist import shortened_hostlist
 from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps, format_us
 from solvers.changes.causes import explain
+from solvers.changes.failures import is_by_chance, log_choices, scattered
 from solvers.costs.fabric import fabric_of
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.costs.shared_rows import is_uncertain
@@ -50,8 +52,8 @@ def diagnose(
         *_clock_steps(network),
         *_zeros(network),
     ]
-    partitions, cut = _partitions(network) if alike.ndim == 1 else ([], np.zeros_like(network.rtt_us, dtype=bool))
-    findings += [*partitions, *_unmeasured(network, cut)]
+    partitions, cut = _partitions(network, groups)
+    findings += [*partitions, *_unmeasured(network, cut)] if alike.ndim == 1 else _unmeasured(network, cut & False)
     return merged(findings)
 
 
@@ -298,11 +300,11 @@ def _zeros(network: Network) -> Iterator[Finding]:
         yield Finding("zero", Severity.WARNING, hosts, _of_pairs(evidence, pairs), advice, len(pairs))
 
 
-def _partitions(network: Network) -> tuple[list[Finding], npt.NDArray[np.bool_]]:
+def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.NDArray[np.bool_]]:
     """Return a finding for each two sets of hosts that cannot reach each other, and their pairs, shape (N, N).
 
-    Hosts are in one set where none reaches a host that another one tried in vain. A pair that was not tried, or of a
-    host without an agent, says nothing. Where a TCP flow came through, only probes are blocked.
+    A pair that was not tried, or of a host without an agent, says nothing. Where a TCP flow came through, only probes
+    are blocked. Two sets are cut where no pair between them was measured, and more failed than do by chance.
     """
     names = network.hosts.names
     index = {name: i for i, name in enumerate(names)}
@@ -317,32 +319,53 @@ def _partitions(network: Network) -> tuple[list[Finding], npt.NDArray[np.bool_]]
     measured |= measured.T
     np.fill_diagonal(measured, False)
     failed &= ~measured
-    sets: list[list[int]] = []
-    for host in np.flatnonzero(failed.any(axis=1)).tolist():
-        alike = [
-            hosts
-            for hosts in sets
-            if not failed[host, hosts].any()
-            and not any((failed[host] & measured[k]).any() or (measured[host] & failed[k]).any() for k in hosts)
-        ]
-        if alike:
-            alike[0].append(host)
-        else:
-            sets.append([host])
+    tried = measured | failed
+    _, unexplained = explain(tried, failed, [groups], lambda pairs: bool(failed[pairs].all()))
+    chance = scattered(failed & unexplained, tried)
+    # One after the other: among many failures the second set of pairs has cycles by chance.
+    parts = failed & ~unexplained, failed & unexplained & ~chance
     cut, findings, connected = np.zeros_like(failed), list[Finding](), np.zeros_like(failed)
     for flow in flows_of(network):
         connected[flow.source, flow.target] = connected[flow.target, flow.source] = True
-    for near, far in itertools.combinations(sets, 2):
-        pairs = [(min(a, b), max(a, b)) for a in near for b in far if failed[a, b]]
+    candidates = ((part, *sets) for part in parts for sets in itertools.combinations(_cut_sets(measured, part), 2))
+    for part, near, far in candidates:
+        pairs = [(min(a, b), max(a, b)) for a in near for b in far if part[a, b]]
         # One pair alone is no cut between groups.
-        if len(pairs) > 1 and measured.any() and not connected[np.ix_(near, far)].any():
+        if len(pairs) < 2 or not measured.any() or (measured | connected)[np.ix_(near, far)].any():
+            continue
+        # There are fewer than N * N causes by hosts and groups.
+        n = len(names)
+        choices = 2 * math.log(n) if part is parts[0] else log_choices(n, len(near), len(far))
+        if not is_by_chance(len(pairs), choices, int(chance.sum()) // 2, int(tried.sum()) // 2):
             cut[np.ix_(near, far)] = cut[np.ix_(far, near)] = True
-            here, there = (fold_hostlist(_named(hosts, names)) for hosts in (near, far))
+            here, there = (shortened_hostlist(_named(hosts, names)) for hosts in (near, far))
             evidence = f"{here} and {there} cannot reach each other ({len(pairs)} pairs: {reasons[pairs[0]]})"
             advice = "look at the link, the routes and the security groups between the two"
             hosts = _named([*near, *far], names)
             findings.append(Finding("partition", Severity.ERROR, hosts, evidence, advice, len(pairs)))
     return (findings, cut) if len(findings) <= _MAX_PARTITIONS else ([], np.zeros_like(cut))
+
+
+def _cut_sets(measured: npt.NDArray[np.bool_], failed: npt.NDArray[np.bool_]) -> list[list[int]]:
+    """Return hosts with failed pairs as sets, in each of which nobody reaches a host that another one tried in vain.
+
+    :param measured, failed: symmetric, shape (N, N). A host joins the set with which it shares most failed targets.
+    """
+    sets: list[tuple[list[int], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = []
+    for host in sorted(np.flatnonzero(failed.any(axis=1)).tolist(), key=lambda host: -failed[host].sum()):
+        alike = [
+            (members, reached, missed)
+            for members, reached, missed in sets
+            if not missed[host] and not ((failed[host] & reached) | (measured[host] & missed)).any()
+        ]
+        if alike:
+            members, reached, missed = max(alike, key=lambda each: (failed[host] & each[2]).sum())
+            members.append(host)
+            reached |= measured[host]
+            missed |= failed[host]
+        else:
+            sets.append(([host], measured[host].copy(), failed[host].copy()))
+    return [sorted(members) for members, _, _ in sets]
 
 
 def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ A host is slow when it is slow to all others: its offset, the median excess of i
 groups, is an outlier. A link is slow when its pair is slower than its two hosts explain.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from plink.model.network import Matrix
 
 _MAD_TO_SIGMA = 1.4826  # of a normal distribution
+_MIN_US = 1e-3  # of a round trip: the last digit of a file, which may say 0
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class Suspect:
 def expected(cost: Matrix, groups: npt.NDArray[np.intp]) -> Matrix:
     """Return the usual value of a pair of two groups: the block's median, shape (N, N), NaN where none was measured.
 
-    A host in a group of its own would be its own baseline: its pairs are compared with those between the other groups,
-    or, when the others are one group, with that group's.
+    A host in a group of its own would be its own baseline. It is taken for a host of the group nearest to it, or for
+    one beside that group, whichever its round trips fit better but for a constant.
 
     :param groups: shape (N,); or of shape (N, N) the class of each pair, whose median is usual.
     """
@@ -68,8 +70,43 @@ def expected(cost: Matrix, groups: npt.NDArray[np.intp]) -> Matrix:
             values = values[np.isfinite(values)]
             if len(values):
                 usual[block] = np.median(values)
+    _place_alone(usual, off_diagonal, np.flatnonzero(alone), members)
     np.fill_diagonal(usual, np.nan)
     return usual
+
+
+def _place_alone(
+    usual: Matrix, cost: Matrix, alone: npt.NDArray[np.intp], members: Sequence[npt.NDArray[np.intp]]
+) -> None:
+    """Fill the usual values of hosts in a group of their own from those of the hosts they are placed at, in place.
+
+    :param cost: shape (N, N), NaN on the diagonal.
+    """
+    place = {}
+    for host in alone.tolist():
+        measured = [group for group in members if np.isfinite(cost[host, group]).any()]
+        if not measured:
+            continue
+        near = min(measured, key=lambda group: float(np.nanmedian(cost[host, group])))
+        rows = [usual[near[0]].copy()]
+        rows[0][near[0]] = usual[near[0], near[1]]
+        if len(members) > 1:
+            rows.append(rows[0].copy())
+            rows[1][near] = min(rows[0][group[0]] for group in members if group is not near)
+        grouped = np.concatenate(measured)
+        place[host] = near[0], min(rows, key=lambda row: _misfit(cost[host, grouped], row[grouped]))
+    for host, (_, row) in place.items():
+        usual[host] = usual[:, host] = row
+    for a, (at_a, row_a) in place.items():
+        for b, (at_b, row_b) in place.items():
+            usual[a, b] = max(row_a[at_b], row_b[at_a])
+
+
+def _misfit(values: npt.NDArray[np.float64], usual: npt.NDArray[np.float64]) -> float:
+    """Return how far values are from usual ones plus a constant, on average, as a share of these."""
+    measured = np.isfinite(values) & np.isfinite(usual)
+    excess = values[measured] - usual[measured]
+    return float(np.mean(np.abs(excess - np.median(excess)) / np.maximum(usual[measured], _MIN_US)))
 
 
 def slow_hosts(
@@ -95,16 +132,23 @@ def slow_hosts(
 def slow_links(
     cost: Matrix, groups: npt.NDArray[np.intp], offsets: npt.NDArray[np.float64], limits: DiagnosisThresholds
 ) -> list[Suspect]:
-    """Return pairs slower than their two groups and the two hosts' offsets explain, worst first."""
+    """Return pairs slower than their two groups and the two hosts' offsets explain, worst first.
+
+    The excess must be an outlier in microseconds and as a share of the usual value, as far pairs vary by more.
+    """
     usual = expected(cost, groups) + np.maximum(offsets[:, None], 0) + np.maximum(offsets[None, :], 0)
     excess = cost - usual
     np.fill_diagonal(excess, np.nan)
-    measured = excess[np.isfinite(excess)]
-    if not len(measured):
+    measured = np.isfinite(excess)
+    if not measured.any():
         return []
-    spread = _MAD_TO_SIGMA * float(np.median(np.abs(measured)))
+    spread, share = (
+        _MAD_TO_SIGMA * float(np.median(np.abs(values[measured])))
+        for values in (excess, excess / np.maximum(usual, _MIN_US))
+    )
+    least = max(limits.share, limits.sigmas * share)
     with np.errstate(invalid="ignore"):
-        is_slow = np.triu((excess > limits.share * usual) & (excess > max(limits.sigmas * spread, limits.floor_us)), 1)
+        is_slow = np.triu((excess > least * usual) & (excess > max(limits.sigmas * spread, limits.floor_us)), 1)
     suspects = [Suspect((int(i), int(j)), float(usual[i, j]), float(excess[i, j])) for i, j in np.argwhere(is_slow)]
     return sorted(suspects, key=lambda suspect: -suspect.excess_us)
 

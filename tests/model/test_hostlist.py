@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.model.hostlist import expand_hostlist, fold_hostlist
+from plink.model.hostlist import expand_hostlist, fold_hostlist, shortened_hostlist
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,12 @@ def test_names_are_folded(names: str, text: str) -> None:
 @given(st.lists(st.from_regex(r"[a-z]{1,2}[0-9]{0,3}(\.[a-z])?", fullmatch=True), min_size=1, unique=True))
 def test_folded_names_expand_to_the_same(names: list[str]) -> None:
     assert sorted(expand_hostlist(fold_hostlist(names), "t")) == sorted(names)
+
+
+def test_long_list_is_cut_between_names_and_says_how_many_there_are() -> None:
+    names = [f"node{k}" for k in range(100, 300, 2)]
+    assert shortened_hostlist(names[:3]) == fold_hostlist(names[:3])
+    text = shortened_hostlist(names, ", ", 40)
+    assert len(text) < 70
+    assert text.startswith("node[100,102,104,")
+    assert "100" in text.partition("...")[2]

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from plink.model.comparison import ComparedFile, NetworkChange, NetworkComparison
 from plink.model.diagnosis import Finding, Severity
-from plink.model.hostlist import fold_hostlist
+from plink.model.hostlist import shortened_hostlist
 from plink.model.units import format_gbps, format_us
 from plink.terminal.junit import Case
 from plink.terminal.screen import print_lines, show_table
@@ -88,9 +88,9 @@ def _remarks(comparison: NetworkComparison) -> list[str]:
             f"round trips take {comparison.shift:.2f} times as long throughout: too little to name, and left out"
         )
     for names, what in ((comparison.gone, "not in the new file"), (comparison.come, "only in the new file")):
-        lines += [f"{what}: {_folded(names)}"] if names else []
+        lines += [f"{what}: {_shortened(names)}"] if names else []
     if comparison.moved:
-        lines.append(f"at another address now: {_folded(comparison.moved)}")
+        lines.append(f"at another address now: {_shortened(comparison.moved)}")
     return [*lines, *comparison.notes]
 
 
@@ -132,7 +132,7 @@ def _group_row(similar: Sequence[NetworkChange]) -> _TableRow:
     largest = max(similar, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
     first = similar[0]
     if first.where == "host":
-        location = f"{len(similar)} hosts: {_folded([name for finding in similar for name in finding.hosts])}"
+        location = f"{len(similar)} hosts: {_shortened([name for finding in similar for name in finding.hosts])}"
     else:
         location = f"{len(similar)} {_PLURALS.get(first.where, first.where)}, such as {_location(largest)}"
     row = _finding_row(largest)
@@ -143,7 +143,7 @@ _PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "gro
 
 
 def _location(finding: NetworkChange) -> str:
-    hosts, other_hosts = _folded(finding.hosts), _folded(finding.others)
+    hosts, other_hosts = _shortened(finding.hosts), _shortened(finding.others)
     return {
         "network": "the whole network",
         "host": hosts,
@@ -187,10 +187,5 @@ def _change(finding: NetworkChange) -> list[str]:
     return [f"{_ratio(finding):.2f} x"] if has_ratio else []
 
 
-def _folded(names: Iterable[str]) -> str:
-    """Return host names as a folded list, or its beginning and their number."""
-    all_names = list(names)
-    text = fold_hostlist(all_names, " ")
-    if len(text) <= _MAX_NAMES_CHARS:
-        return text
-    return f"{text[:_MAX_NAMES_CHARS].rsplit(',', 1)[0]},... ({len(all_names)} hosts)"
+def _shortened(names: Iterable[str]) -> str:
+    return shortened_hostlist(list(names), " ", _MAX_NAMES_CHARS)

@@ -19,7 +19,6 @@ from plink.model.network import Matrix, Network
 from plink.model.units import count
 from solvers.costs.by_name import prediction_interval
 from solvers.costs.fabric import fabric_of
-from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import measured_hosts
 from solvers.hierarchy.tiers import completed_far, tiers
 from solvers.ordering.interfaces import BCube
@@ -60,7 +59,7 @@ def report_data_of(network: Network, request: ReportRequest) -> ReportData:
         tiered_groups,
         route,
         "" if route is not None else request.no_order,
-        remarks=remarks_of(network, tiered_groups),
+        remarks=remarks_of(network),
         gaps=gaps_of(network),
         left_out=tuple(names[host] for host in left_out(network)),
         runs=tuple(
@@ -172,15 +171,11 @@ def _tiers(cost: Matrix, levels: list[Indices], titles: list[str]) -> tuple[Tier
     return tuple(statistics)
 
 
-def remarks_of(network: Network, groups: TieredGroups) -> tuple[Finding, ...]:
+def remarks_of(network: Network) -> tuple[Finding, ...]:
     """Return the findings of the doctor, without unmeasured pairs."""
-    if network.interfaces is None:
-        findings = diagnose(network, groups.of, {})
-    else:
-        from plink.features.diagnose.run import diagnose as diagnose_interfaces_too  # brings probing
+    from plink.features.diagnose.run import diagnose  # brings probing
 
-        findings = diagnose_interfaces_too(network)
-    return tuple(finding for finding in findings if finding.kind != "unmeasured")
+    return tuple(finding for finding in diagnose(network) if finding.kind != "unmeasured")
 
 
 def left_out(network: Network) -> list[int]:

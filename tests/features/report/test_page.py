@@ -10,8 +10,14 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from plink.features.diagnose.run import diagnose
 from plink.features.report.page import page
+from plink.features.report.request import ReportRequest
+from plink.features.report.run import report_data_of
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network
 from tests.features.report.subjects import facts, plain, troubled
+from tests.solvers.synthetic import racks
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -127,3 +133,16 @@ def test_few_hosts_make_a_page_without_a_map() -> None:
     assert "No order." in text
     assert 'data-rows="given"' in text
     assert "data-map" not in re.sub(r"<style>.*?</style>|<script>.*?</script>", "", text, flags=re.DOTALL)
+
+
+def test_report_finds_what_the_doctor_finds() -> None:
+    """Whatever groups it draws; what was not measured has a section of its own."""
+    latency, _ = racks([8] * 6, 1)
+    latency[5] *= 4
+    latency[:, 5] *= 4
+    latency[7, 9] = np.nan
+    subject = Network(Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(48))), latency, None)
+    findings = [item for item in diagnose(subject) if item.kind != "unmeasured"]
+    assert findings
+    for groups in (None, [[f"h{k}" for k in range(48)]]):
+        assert list(report_data_of(subject, ReportRequest(groups=groups)).remarks) == findings

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import t as student
 
 from plink.model.network import Matrix, to_rows
-from solvers.changes.noise import FALSE_ALARMS, Mask, Noise, Side, align, noise
+from solvers.changes.noise import FALSE_ALARMS, Mask, Noise, Side, align, noise, own_noise
 from tests.solvers.changes.files import flat, named
 
 HOSTS = "abcdefghijklmnopqrstuvwxyz"
@@ -56,26 +56,28 @@ def test_of_a_cause_the_median_change_is_held_against_the_median_noise() -> None
 def test_drift_is_estimated_from_the_smallest_changes() -> None:
     """Of six changes the one at a fifth of the way up is 2 % (a fifth of normal ones is within 0.2533 sigma), that in
     the middle 3 % (half of them within 0.6745); the larger estimate counts, whatever the sign of the changes is."""
-    result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.03, 0.8), off(4), flat(4), (), WIDE)
+    result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.03, 0.8), off(4), own_noise(off(4), flat(4), ()), WIDE)
     assert result.sigma == pytest.approx(np.full((4, 4), 0.02 / NormalDist().inv_cdf(0.6)))
-    result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.3, 0.8), off(4), flat(4), (), WIDE)
+    result = noise(changes(4, 0.01, -0.9, 0.02, 0.7, -0.3, 0.8), off(4), own_noise(off(4), flat(4), ()), WIDE)
     assert result.sigma == pytest.approx(np.full((4, 4), 0.3 / NormalDist().inv_cdf(0.75)))
 
 
 def test_drift_is_limited_and_of_measured_pairs() -> None:
     change = changes(4, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
-    assert noise(change, off(4), flat(4), (), 0.1).sigma == pytest.approx(np.full((4, 4), 0.1))
+    assert noise(change, off(4), own_noise(off(4), flat(4), ()), 0.1).sigma == pytest.approx(np.full((4, 4), 0.1))
     measured = off(4)
     measured[0, 1:], measured[1:, 0] = False, False
     change[0], change[:, 0] = 0.0, 0.0
-    assert noise(change, measured, flat(4), (), WIDE).sigma[0, 1] == pytest.approx(0.2 / NormalDist().inv_cdf(0.6))
+    assert noise(change, measured, own_noise(measured, flat(4), ()), WIDE).sigma[0, 1] == pytest.approx(
+        0.2 / NormalDist().inv_cdf(0.6)
+    )
 
 
 @pytest.mark.parametrize(("hosts", "freedom"), [(2, 4), (5, 8), (14, 90)])
 def test_the_noise_limit_depends_on_the_number_of_changes(hosts: int, freedom: int) -> None:
     """One degree of freedom less than pairs, an even number of them, four at least; Student's distribution."""
     pairs = hosts * (hosts - 1) // 2
-    result = noise(np.zeros((hosts, hosts)), off(hosts), flat(hosts), (), WIDE)
+    result = noise(np.zeros((hosts, hosts)), off(hosts), own_noise(off(hosts), flat(hosts), ()), WIDE)
     assert result.times == pytest.approx(student.ppf(1 - FALSE_ALARMS / 2 / pairs, freedom), rel=1e-3)
 
 
@@ -126,7 +128,7 @@ def test_a_pair_s_own_noise_is_that_of_the_halves_held_against_pairs_like_it(n: 
     measured = np.triu(rng.random((n, n)) < share, 1)
     measured |= measured.T
     without = align(named(HOSTS[:n]), named(HOSTS[:n])).old
-    result = noise(np.zeros((n, n)), measured, level, (sides[0], without, sides[1]), WIDE).sigma
+    result = noise(np.zeros((n, n)), measured, own_noise(measured, level, (sides[0], without, sides[1])), WIDE).sigma
     assert result[off(n)] == pytest.approx(by_hand(measured, level, halves)[off(n)])
 
 
@@ -136,5 +138,5 @@ def test_noise_is_the_larger_of_own_noise_and_drift() -> None:
     sides = (with_halves(4, first, first * math.exp(0.2)),)
     change = flat(4, 0.05)
     drift = 0.05 / NormalDist().inv_cdf(0.6)
-    assert noise(change, off(4), flat(4), sides, WIDE).sigma[0, 1] == pytest.approx(drift)
-    assert noise(change, off(4), flat(4), sides, 0.04).sigma[0, 1] == pytest.approx(0.1, rel=1e-4)
+    assert noise(change, off(4), own_noise(off(4), flat(4), sides), WIDE).sigma[0, 1] == pytest.approx(drift)
+    assert noise(change, off(4), own_noise(off(4), flat(4), sides), 0.04).sigma[0, 1] == pytest.approx(0.1, rel=1e-4)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from plink.model.comparison import NetworkChange
-from plink.model.network import Matrix
-from solvers.changes.differences import hops, missing
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network
+from solvers.changes.differences import ChangeThresholds, hops, missing
 from solvers.changes.noise import align
 from tests.solvers.changes.files import even, flat, named
 
@@ -28,7 +29,7 @@ def both(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
 def lacks(old: Matrix, new: Matrix, **details: Any) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     """What is missing in the new file, or was in the old one; ``details`` of the new one."""
     names = "abcdefgh"[: len(old)]
-    result = missing(align(named(names, old), named(names, new, **details)), [])
+    result = missing(align(named(names, old), named(names, new, **details)), [], ChangeThresholds())
     assert all(item.what == "unmeasured" and item.old is item.new is None for item in result)
     return [(item.verdict, item.where, item.hosts, item.others) for item in result]
 
@@ -51,9 +52,9 @@ def test_a_host_with_all_pairs_missing_is_one_change() -> None:
 def test_only_the_file_without_a_pair_decides_if_it_is_missing() -> None:
     gone = without(4, *both((0, 1)))
     old, sparse = named("abcd"), named("abcd", gone, plan="adaptive")
-    assert len(missing(align(named("abcd", plan="adaptive"), named("abcd", gone)), [])) == 1
-    assert missing(align(sparse, old), []) == []
-    assert len(missing(align(named("abcd", gone), named("abcd", plan="adaptive")), [])) == 1
+    assert len(missing(align(named("abcd", plan="adaptive"), named("abcd", gone)), [], ChangeThresholds())) == 1
+    assert missing(align(sparse, old), [], ChangeThresholds()) == []
+    assert len(missing(align(named("abcd", gone), named("abcd", plan="adaptive")), [], ChangeThresholds())) == 1
 
 
 # Hops
@@ -91,3 +92,42 @@ def test_a_host_has_other_ways_where_all_of_them_changed(alike: int, where: str)
     assert {item.where for item in result} == {where}
     if where == "host":
         assert (result[0].old, result[0].new, result[0].pairs) == (3, 6, 4)  # 4, 5, 6 and 7
+
+
+# Pairs that failed by chance
+
+
+def scattered_failures(seed: int, count: int, n: int = 64) -> Matrix:
+    """Round trips of n hosts without so many pairs, drawn at random."""
+    pairs = np.argwhere(np.triu(np.ones((n, n)), 1))
+    picked = pairs[np.random.default_rng(seed).choice(len(pairs), count, replace=False)]
+    return without(n, *both(*((int(i), int(j)) for i, j in picked)))
+
+
+def severities_of(old: Matrix, new: Matrix) -> list[tuple[str, str, str]]:
+    """Severity, verdict and cause of what was measured in one file only, each once."""
+    names = [f"h{k}" for k in range(len(old))]
+    files = [Network(Hosts(tuple(Host(name, name) for name in names)), rows) for rows in (old, new)]
+    result = missing(align(*files), [], ChangeThresholds())
+    return sorted({(str(item.severity), item.verdict, item.where) for item in result})
+
+
+def test_as_many_other_pairs_that_failed_are_nothing_worse() -> None:
+    assert severities_of(scattered_failures(1, 6), scattered_failures(2, 6)) == [
+        ("info", "better", "pair"),
+        ("info", "changed", "pair"),
+    ]
+    assert ("error", "worse", "pair") in severities_of(scattered_failures(1, 6), scattered_failures(2, 40))
+
+
+def test_first_failed_pair_is_an_error_of_few_hosts_and_a_warning_of_many() -> None:
+    assert severities_of(flat(8), scattered_failures(1, 1, 8)) == [("error", "worse", "pair")]
+    assert severities_of(flat(64), scattered_failures(1, 1)) == [("warning", "worse", "pair")]
+
+
+def test_host_that_cannot_be_measured_is_worse_among_pairs_that_failed_by_chance() -> None:
+    new = scattered_failures(2, 6)
+    new[9] = new[:, 9] = np.nan
+    assert ("error", "worse", "host") in severities_of(scattered_failures(1, 6), new)
+    new[9, :50] = new[:50, 9] = 50.0
+    assert ("error", "worse", "pair") in severities_of(scattered_failures(1, 6), new), "it reaches most of them"

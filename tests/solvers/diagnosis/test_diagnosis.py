@@ -202,3 +202,30 @@ def test_host_without_tcp_is_named() -> None:
     errors = [{"from": "h2", "to": other, "why": "timed out"} for other in ("h0", "h1")]
     (finding,) = diagnose(network(latency, host_flows=flows, host_flow_errors=errors), rack_of, {})
     assert (finding.kind, finding.severity, finding.hosts) == ("closed", "error", ["h2"])
+
+
+def test_slow_hosts_of_far_zones_are_named_and_their_links_are_not() -> None:
+    """Clustering puts each into a group of its own; its pairs in its zone are no slower than others between zones."""
+    rack_of = np.arange(96) // 8
+    zone_of = np.arange(96) // 48
+    same_rack, same_zone = (label[:, None] == label for label in (rack_of, zone_of))
+    latency = np.where(same_rack, 25.0, np.where(same_zone, 100.0, 400.0))
+    latency *= np.random.default_rng(1).uniform(0.95, 1.05, latency.shape)
+    np.fill_diagonal(latency, 0.0)
+    for host in (3, 20, 70):
+        latency = slow(latency, host, 150.0)
+        rack_of[host] = zone_of[host] = 12 + host
+    for groups in (rack_of, zone_of):
+        groups = np.unique(groups, return_inverse=True)[1]
+        findings = diagnose(network(latency), groups, {})
+        assert {(item.kind, host) for item in findings for host in item.hosts} == {
+            ("slow host", "h3"), ("slow host", "h20"), ("slow host", "h70"),
+        }  # fmt: skip
+
+
+def test_line_of_many_hosts_is_short() -> None:
+    latency, rack_of = measured([400, 400], 1)
+    latency[::2, 1::4] = np.nan
+    (finding,) = diagnose(network(latency), rack_of, {})
+    assert len(finding.hosts) > 500
+    assert len(finding.line) < 400

@@ -23,7 +23,7 @@ SIGMA = 1.4826  # the median distance from the median of a normal distribution g
 
 
 def drawn(seed: int) -> tuple[Matrix, Groups]:
-    """Symmetric whole numbers, some missing, of three to nine hosts in groups; ties are likely."""
+    """Symmetric whole numbers, some missing, of three to nine hosts in groups of two or more; ties are likely."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(3, 10))
     cost = np.triu(rng.choice([20.0, 24.0, 30.0, 40.0, 60.0], (n, n)), 1)
@@ -34,6 +34,8 @@ def drawn(seed: int) -> tuple[Matrix, Groups]:
     cost += cost.T
     np.fill_diagonal(cost, 0.0)
     groups = rng.integers(0, int(rng.integers(1, 5)), n)
+    sizes = np.bincount(groups)
+    groups[sizes[groups] == 1] = sizes.argmax()
     return cost, np.unique(groups, return_inverse=True)[1].astype(np.intp)
 
 
@@ -42,20 +44,18 @@ def finite(values: list[float]) -> list[float]:
 
 
 def usual(cost: Matrix, groups: Groups) -> Matrix:
-    """The median of the pairs between two groups, or within one; of a host alone in its group, and of groups between
-    which nothing was measured: that between all other groups, else within them, else of everything."""
+    """The median of the pairs between two groups, or within one; of groups between which nothing was measured: that
+    between all other groups, else of everything."""
     n = len(cost)
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
-    alone = [int((groups == groups[i]).sum()) == 1 for i in range(n)]
-    others = [(i, j) for i, j in pairs if not alone[i] and not alone[j]]
     standard = math.nan
-    for some in ([(i, j) for i, j in others if groups[i] != groups[j]], others, pairs):
+    for some in ([(i, j) for i, j in pairs if groups[i] != groups[j]], pairs):
         values = finite([cost[pair] for pair in some])
         if values:
             standard = median(values)
             break
     blocks: dict[tuple[int, int], list[float]] = {}
-    for i, j in others:
+    for i, j in pairs:
         blocks.setdefault((groups[i], groups[j]), []).extend(finite([cost[i, j]]))
     medians = {block: median(values) for block, values in blocks.items() if values}
     result = np.full((n, n), np.nan)
@@ -119,9 +119,10 @@ def of_links(
     if not excess:
         return []
     spread = SIGMA * median(abs(value) for value in excess.values())
+    share = max(limits.share, limits.sigmas * (SIGMA * median(abs(excess[pair] / of[pair]) for pair in excess)))
     result = [
         Suspect(pair, of[pair], value) for pair, value in excess.items()
-        if pair[0] < pair[1] and value > max(limits.share * of[pair], limits.sigmas * spread, limits.floor_us)
+        if pair[0] < pair[1] and value > max(share * of[pair], limits.sigmas * spread, limits.floor_us)
     ]  # fmt: skip
     return sorted(result, key=lambda item: -item.excess_us)
 
