@@ -15,7 +15,7 @@ from benchmarks.advice import healthy_lab, shaped, suspect, suspects_rack
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 
-_ROUNDS = 5
+_ROUNDS = 4
 _LABS = {
     "racks of four": ("--racks", "3", "--hosts-per-rack", "4", "--host-rate", "200mbit", "--uplink-rate", "400mbit"),
     "racks of two": ("--racks", "4", "--hosts-per-rack", "2", "--host-rate", "200mbit"),
