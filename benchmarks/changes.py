@@ -1,6 +1,7 @@
 """What `plink diff` says of a lab that changed since a network file that is kept, and of one that did not.
 
 make bench NAME=changes
+python -m benchmarks.changes --only "racks of two"
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from typing import Any
 from benchmarks.advice import healthy_lab, shaped, suspect, suspects_rack
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
+from benchmarks.results import RECORDS
 
 _ROUNDS = 4
 _LABS = {
@@ -78,14 +80,15 @@ def _worse(bench: BenchLab, old: str, new: str) -> list[dict[str, Any]]:
     )  # fmt: skip
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
-    return [row for row in json.loads(done.stdout)["changes"] if row["verdict"] == "worse"]
+    return [row for row in json.loads(done.stdout)["findings"] if row["verdict"] == "worse"]
 
 
 def _score(change: Change, bench: BenchLab, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return whether the change is named with the hosts whose it is, and what is said of others."""
+    """Return whether the change is named with the hosts whose it is, and what is said of others: of pairs, of those
+    without any of these hosts."""
     hosts = change.hosts(bench)
     named = [row for row in rows if row["what"] in change.whats and set(row["hosts"]) == hosts]
-    others = [row for row in rows if not change.whats or not set(row["hosts"]) <= hosts]
+    others = [row for row in rows if not change.whats or not _is_of(row, hosts)]
     return {
         "named": bool(named),
         "others": [
@@ -93,6 +96,12 @@ def _score(change: Change, bench: BenchLab, rows: list[dict[str, Any]]) -> dict[
             for row in others
         ],
     }
+
+
+def _is_of(row: dict[str, Any], hosts: set[str]) -> bool:
+    if row["where"] == "pair":
+        return bool({*row["hosts"], *row["others"]} & hosts)
+    return set(row["hosts"]) <= hosts
 
 
 def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -107,8 +116,11 @@ def _figures(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> int:
     """Run and record; the exit code."""
-    figures: dict[str, Any] = {}
-    for title, options in _LABS.items():
+    file = RECORDS / "changes.json"
+    figures: dict[str, Any] = json.loads(file.read_text())["figures"] if file.exists() else {}
+    names = [sys.argv[sys.argv.index("--only") + 1]] if "--only" in sys.argv else list(_LABS)
+    for title in names:
+        options = _LABS[title]
         with lab(*options, "--seed", "7") as bench:
             changes = {
                 name: change
@@ -124,7 +136,8 @@ def main() -> int:
                     runs[name].append(_score(change, bench, _worse(bench, "kept.json", "now.json")))
                     print(title, name, runs[name][-1], flush=True)
         figures[title] = {name: _figures(rows) for name, rows in runs.items()}
-    return record("changes", {"rounds": _ROUNDS, "labs": dict(_LABS)}, figures, bars_of(figures))
+    figures = {title: figures[title] for title in _LABS if title in figures}
+    return record("changes", {"rounds": _ROUNDS, "labs": dict(_LABS)}, figures, bars_of(figures), names)
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
