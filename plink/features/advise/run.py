@@ -54,7 +54,6 @@ ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
 _CONTENTION_S = 5.0
-_MAX_TRANSFERS = 300_000  # of one size: some 3 s
 _USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
 _NOTABLE = 1.05  # times as long
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
@@ -280,7 +279,7 @@ def _contending_lines(
     @cache
     def cost_of(fast: CostLine, size_bytes: float) -> float:
         sized = costs[fast]
-        if search_clock() > started + _SIMULATION_S or sized.prepared(size_bytes).transfers > _MAX_TRANSFERS:
+        if search_clock() > started + _SIMULATION_S:
             late.add(fast)
             return fast.at(size_bytes)
         return sized(size_bytes)
