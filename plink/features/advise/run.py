@@ -14,7 +14,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
 from plink.features.order.algorithms import fabric_from, links_of, options_of, order_from, rank_groups
 from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
-from plink.features.order.interfaces import fabric_of_algorithm, interface_topology, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, interface_topology, own_options
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
 from plink.model.network import Network
@@ -132,6 +132,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
+    if note := few_gaps_note(fabric, request.algorithms):
+        _log.info("%s", note)
     for line in hubs_limited_by_cores(network, fabric):
         _log.warning("%s", line)
     stated_model = model_for(request.model, fabric, timed=True)
