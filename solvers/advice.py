@@ -43,6 +43,10 @@ class CostLine:
         """Return the cost at a size, microseconds."""
         return self.start_us + self.us_per_byte * size_bytes
 
+    def is_by_rounds(self, size_bytes: float | None = None) -> bool:
+        """Return whether the cost at one of its sizes, or at any, stands for a simulation that was not made."""
+        return False
+
 
 @dataclass(frozen=True)
 class SlicedLine(CostLine):
@@ -60,17 +64,23 @@ class SlicedLine(CostLine):
 
 @dataclass(frozen=True)
 class SimulatedLine(CostLine):
-    """Simulated times ``times_us`` at ``sizes_bytes``, rising, and lines between them.
+    """Simulated times ``times_us`` at ``sizes_bytes``, rising, and lines between them; by rounds at ``rounds_at`` of
+    these sizes.
 
     ``start_us`` and ``us_per_byte`` are of the line through the first and the last.
     """
 
     sizes_bytes: tuple[float, ...]
     times_us: tuple[float, ...]
+    rounds_at: tuple[float, ...] = ()
 
     def at(self, size_bytes: float) -> float:
         """Return the time at a size, microseconds."""
         return float(np.interp(size_bytes, self.sizes_bytes, self.times_us))
+
+    def is_by_rounds(self, size_bytes: float | None = None) -> bool:
+        """Return whether the time at one of its sizes, or at any, is by rounds."""
+        return bool(self.rounds_at) if size_bytes is None else size_bytes in self.rounds_at
 
 
 @dataclass(frozen=True)
