@@ -55,6 +55,7 @@ MAX_SIMULATED_TRANSFERS = 4_000_000  # about 1 GB
 _MAX_TRANSFERS = 150_000  # under ``contention``, by the closed form above; a second or two
 _MAX_WIDE_TRANSFERS = 500_000  # in few rounds, whose rates are worked out seldom: up to 4 s
 _MAX_FLOWS_AT_ONCE = 20_000  # where all ranks exchange with all: 100 ranks
+_LIMITING = 0.98  # of the time
 _STEADY_RINGS = {"ring": 1, "nccl-ring": 1, "openmpi-ring": 1, "gloo": -1}  # the step to the next rank
 _STEADY_RING_MIN_RANKS = (
     257  # 256 ranks in a random order take 2 to 5 s; four times as many take a hundred times as long
@@ -201,6 +202,21 @@ class SimulatedCost:
             if isinstance(part, PreparedCollective)
         ]
         return sum(weight * busiest_us(*job) for weight, job in jobs)
+
+    def limits(self, order: Order) -> tuple[str, ...]:
+        """Return the hosts and groups whose links work nearly all of the time; none where latencies or closed forms
+        decide.
+
+        :raises UsageError, NoAnswer: as :meth:`__call__`.
+        """
+        names = dict[str, None]()
+        for _, name, part in self._parts_for(order):
+            if not isinstance(part, Pattern):
+                timeline = self._run(name, part, order)
+                resources, _ = part.job(SimulatedNetwork.of(self.fabric), order, self.size_bytes)
+                busy = np.flatnonzero(timeline.moved >= _LIMITING * timeline.makespan_us * resources.capacity)
+                names |= dict.fromkeys(resources.name(k).rsplit(", ", 1)[0] for k in busy.tolist())
+        return tuple(names)
 
     def part_costs(self, order: Order) -> list[tuple[float, str, float]]:
         """Return what the algorithm is made of, as (weight, name, microseconds)."""

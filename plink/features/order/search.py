@@ -40,7 +40,14 @@ from solvers.ordering.bounds import with_link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.problem import OrderingProblem, OrderingResult, ProgressCallback, SearchBudget, SearchProgress
+from solvers.ordering.problem import (
+    RINGS,
+    OrderingProblem,
+    OrderingResult,
+    ProgressCallback,
+    SearchBudget,
+    SearchProgress,
+)
 from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:
@@ -56,6 +63,7 @@ _PROOF_S = 60.0
 _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 _VALIDATION_SHARE = 0.4  # of the time of a search: what the one by half of the samples may take
+_AS_LONG, _MAX_NAMED = 1e-3, 4  # of the time: two orders that differ by no more take as long; limiting links
 CONFIDENCE = 0.95
 
 
@@ -209,6 +217,13 @@ def solve(
     validation = _validate(fitted_task, fitted if choice is None else result, data, request.seed, choice)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
+    if choice is not None and abs(result.cost - result.baseline_cost) <= _AS_LONG * result.baseline_cost:
+        if limits := choice.cost_of.limits(result.order):
+            named = ", ".join(limits[:_MAX_NAMED]) + (", ..." if len(limits) > _MAX_NAMED else "")
+            notes.append(f"the links of {named} work nearly all of that time")
+        by_hops = _validate(replace(task, model="latency"), result, data, request.seed, None)
+        if problem is None and task.algo in RINGS and by_hops is not None and by_hops.is_significant:
+            problem = f"the found one takes as long and saves {by_hops.gain:.0%} of the round trips"
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
