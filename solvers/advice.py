@@ -1,26 +1,29 @@
 """Advice on algorithm and order by size: the lower envelope of costs over sizes.
 
-Under ``alpha-beta`` and the closed form of ``contention`` a cost is a line in the size: every round takes its longest
-latency, and the size times the seconds per byte of its busiest resource. So two sizes determine the cost at all sizes,
-and the cheapest of many lines changes at points that can be computed. Estimated and simulated times are no line: they
-are computed at several sizes, with lines between them.
+By rounds a cost is a line in the size: every round takes its longest latency, and the size times the seconds per byte
+of its busiest resource. So two sizes determine the cost at all sizes, and the cheapest of many lines changes at points
+that can be computed. In slices, whose number depends on the size, it is a mixture of two lines. Estimated and simulated
+times are no line: they are computed at several sizes, with lines between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from solvers.costs.by_name import pattern_for
+from solvers.costs.by_name import CONTENTION, engine_slices, pattern_for
 from solvers.costs.closed_forms import closed_form, pattern_overhead_us
 from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import in_slices
 from solvers.schedules.catalogue import Options
 
 Order = npt.NDArray[np.intp]
 _SAMPLE_SIZES = (1e6, 2e6)
+_SLICED_BYTES = 1e9  # a vector that AggEngine cuts, if it executes the algorithm at all
 
 
 @dataclass(frozen=True)
@@ -40,20 +43,44 @@ class CostLine:
         """Return the cost at a size, microseconds."""
         return self.start_us + self.us_per_byte * size_bytes
 
+    def is_by_rounds(self, size_bytes: float | None = None) -> bool:
+        """Return whether the cost at one of its sizes, or at any, stands for a simulation that was not made."""
+        return False
+
+
+@dataclass(frozen=True)
+class SlicedLine(CostLine):
+    """Cost by rounds in as many slices as AggEngine has for the size. ``in_two``: the cost in two slices."""
+
+    in_two: CostLine
+    slices_at: Callable[[float], int] = field(repr=False)
+
+    def at(self, size_bytes: float) -> float:
+        """Return the cost at a size, microseconds: with P slices 1/P of one slice's rounds and the rest of all rounds
+        at once (:func:`solvers.costs.patterns.in_slices`), of which in two slices it is a half each."""
+        share = 2 / self.slices_at(size_bytes) - 1
+        return share * super().at(size_bytes) + (1 - share) * self.in_two.at(size_bytes)
+
 
 @dataclass(frozen=True)
 class SimulatedLine(CostLine):
-    """Simulated times ``times_us`` at ``sizes_bytes``, rising, and lines between them.
+    """Simulated times ``times_us`` at ``sizes_bytes``, rising, and lines between them; by rounds at ``rounds_at`` of
+    these sizes.
 
     ``start_us`` and ``us_per_byte`` are of the line through the first and the last.
     """
 
     sizes_bytes: tuple[float, ...]
     times_us: tuple[float, ...]
+    rounds_at: tuple[float, ...] = ()
 
     def at(self, size_bytes: float) -> float:
         """Return the time at a size, microseconds."""
         return float(np.interp(size_bytes, self.sizes_bytes, self.times_us))
+
+    def is_by_rounds(self, size_bytes: float | None = None) -> bool:
+        """Return whether the time at one of its sizes, or at any, is by rounds."""
+        return bool(self.rounds_at) if size_bytes is None else size_bytes in self.rounds_at
 
 
 @dataclass(frozen=True)
@@ -83,11 +110,18 @@ def cost_lines(
         except UsageError as error:
             errors[algo] = str(error)
             continue
-        cost_functions = {size: closed_form(pattern, fabric, size, model) for size in _SAMPLE_SIZES}
+        sliced = model == CONTENTION and engine_slices(algo, options, fabric, _SLICED_BYTES) > 1
+        cost_functions = [
+            {size: closed_form(form, fabric, size, model) for size in _SAMPLE_SIZES}
+            for form in (pattern, *([in_slices(pattern, 2)] if sliced else []))
+        ]
         messages = pattern_overhead_us(pattern, 1.0, model)
         for family, order in orders.items():
-            line = line_of(algo, family, lambda size, o=order, p=cost_functions: p[size](o))  # type: ignore[misc]
-            lines.append(replace(line, messages=messages))
+            whole, *in_two = (line_of(algo, family, lambda size, o=order, p=p: p[size](o)) for p in cost_functions)  # type: ignore[misc]
+            if in_two:
+                slices_at = partial(engine_slices, algo, options, fabric)
+                whole = SlicedLine(algo, family, whole.start_us, whole.us_per_byte, in_two[0], slices_at)
+            lines.append(replace(whole, messages=messages))
     return lines, errors
 
 

@@ -21,6 +21,8 @@ class LineInSize(Part, frozen=True, kw_only=True):
     """Microseconds for no bytes at all."""
     us_per_mb: NonNegative
     """Microseconds a MB (1,000,000 bytes) on top."""
+    by_rounds: bool | Unset = UNSET
+    """Present where its time is counted round by round instead of simulated: at this size, or at some size."""
 
 
 class AdvisedRange(LineInSize, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ class OrderValidation(Part, frozen=True, kw_only=True):
 
 
 class KeptBaseline(Part, frozen=True, kw_only=True):
-    """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
+    """Present when the gain was within the noise or a loss: hosts is the baseline order, and this is what was found."""
 
     result: Annotated[tuple[str, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
     """Hosts in the order of the search's result."""
@@ -158,7 +158,7 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     validation: OrderValidation | Unset | None = UNSET
     """The found order's gain over the given one, where the network file has halves_us."""
     kept_baseline: KeptBaseline | Unset = UNSET
-    """Present when the gain was within the noise: hosts is the baseline order, and this is the result of the search."""
+    """Present when the gain was within the noise or a loss: hosts is the baseline order, and this is what was found."""
     smoothing: Smoothing | Unset = UNSET
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
 

@@ -41,7 +41,7 @@ _TREE_UP_TO, _RING_FROM = 1e6, 16e6
 MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
 NAMES = (*ALGORITHMS, *MIXED)
 MESH = "mesh"  # the traffic of options.mesh
-_TREES = ("tree", "double-binary-tree", "nccl-tree")
+TREES = ("tree", "double-binary-tree", "nccl-tree")
 _CONTENDING = (
     "halving-doubling",
     "recursive-doubling",
@@ -50,7 +50,7 @@ _CONTENDING = (
     "openmpi-recursive-doubling",
     "openmpi-rabenseifner",
     "mesh",
-    *_TREES,
+    *TREES,
 )
 CONTENTION, SIMULATED = "contention", "simulated"  # both by solvers.simulation.cost; only the first has a closed form
 CONFIDENCE = 0.9
@@ -200,7 +200,7 @@ def misranking_warning(algo: str, model: str) -> str | None:
     Round trips alone put the near ends of a tree's longest chain together, whatever its flows share. Simulated at 1 MB
     and more, orders of a single tree rank backwards (docs/results/simulation.md).
     """
-    if model != "latency" or algo not in _TREES:
+    if model != "latency" or algo not in TREES:
         return None
     how = "backwards" if algo == "tree" else "poorly"
     return f"--model latency ranks orders of {algo} {how} from about 1 MB on: it ignores shared links; omit --model"

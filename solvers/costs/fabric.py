@@ -8,6 +8,7 @@ VL2, section 2.1), so that any one figure may be wrong by a factor of two for on
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,7 @@ Rates = tuple[Vector, Vector]  # out and in
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 MEASURED = "measured"
 BYTES_PER_US = 125.0  # of one Gbit/s
+_MAX_FEW_GAPS = 0.01  # of all pairs
 
 
 def tiers_from(rtt_us: Matrix, group_of: Labels) -> list[Labels]:
@@ -144,6 +146,28 @@ class Fabric:
             return network_us
         norm = entry.norm or 1.0
         return float((network_us**norm + library_us(entry.pieces or (), size_bytes) ** norm) ** (1 / norm))
+
+    def with_farthest_for_unknown(self, unknown: npt.NDArray[np.bool_]) -> "Fabric":
+        """Return the fabric with unknown pairs as far, and as slow, as the farthest and the slowest known ones.
+
+        :param unknown: symmetric, shape (N, N).
+        """
+        rtt = np.where(unknown, np.max(self.rtt_us, initial=0.0, where=~unknown), self.rtt_us)
+        rates = self.pair_gbps
+        if rates is not None:
+            rates = np.where(unknown & np.isnan(rates), np.nanmin(rates), rates)
+        return replace(self, rtt_us=rtt, pair_gbps=rates)
+
+    @cached_property
+    def few_gaps(self) -> int:
+        """Number of pairs without a round trip, where they are at most 1 % of all; else 0."""
+        unknown, pairs = int(np.isnan(self.rtt_us).sum()) // 2, len(self.names) * (len(self.names) - 1) // 2
+        return unknown if unknown <= _MAX_FEW_GAPS * pairs else 0
+
+    @cached_property
+    def with_few_gaps_filled(self) -> "Fabric":
+        """The fabric for algorithms that cannot avoid a few unknown pairs: with the farthest for these."""
+        return self.with_farthest_for_unknown(np.isnan(self.rtt_us)) if self.few_gaps else self
 
     @property
     def nccl_tree_up_to_bytes(self) -> float | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # A collective of few rounds with many transfers each (2LHA, flat): its flows end one by one, and each end changes the
 # rates of thousands. With more rounds small delays would add up, and which transfers overlap would depend on them.
-_WIDE_ROUNDS, _WIDE_TRANSFERS, _WIDE_TOLERANCE = 8, 10_000, 0.005
+WIDE_ROUNDS, _WIDE_TRANSFERS, _WIDE_TOLERANCE = 8, 10_000, 0.005
 # Libraries send messages up to so many bytes without asking whether they are awaited: Open MPI's btl_tcp_eager_limit,
 # SimGrid's smpi/send-is-detached-thresh; MPICH's limits are of that size.
 EAGER_BYTES = 65_536
@@ -156,7 +156,7 @@ class PreparedCollective:
         resources, tasks = self.job(network, order, size_bytes)
         refresh_us, m, rounds = 0.0, len(self.schedule), self.schedule.rounds
         if tolerance is None:
-            tolerance = _WIDE_TOLERANCE if m >= _WIDE_TRANSFERS and rounds <= _WIDE_ROUNDS else 0.0
+            tolerance = _WIDE_TOLERANCE if m >= _WIDE_TRANSFERS and rounds <= WIDE_ROUNDS else 0.0
         if tolerance > 0:
             least_us = float((amounts_moved(resources, tasks) / resources.capacity).max(initial=0.0))
             refresh_us = tolerance * least_us / rounds

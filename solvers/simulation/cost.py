@@ -33,10 +33,10 @@ from solvers.costs.evaluator import CostBreakdown
 from solvers.costs.fabric import Fabric
 from solvers.costs.least_time import links_for_masters
 from solvers.costs.mesh_patterns import traffic_pattern, weight_of
-from solvers.costs.patterns import Pattern
+from solvers.costs.patterns import Pattern, in_slices
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
-from solvers.simulation.collective import PreparedCollective
+from solvers.simulation.collective import WIDE_ROUNDS, PreparedCollective
 from solvers.simulation.job import (
     Integers,
     Resources,
@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 
 MAX_SIMULATED_TRANSFERS = 4_000_000  # about 1 GB
 _MAX_TRANSFERS = 150_000  # under ``contention``, by the closed form above; a second or two
+_MAX_WIDE_TRANSFERS = 500_000  # in few rounds, whose rates are worked out seldom: up to 4 s
 _MAX_FLOWS_AT_ONCE = 20_000  # where all ranks exchange with all: 100 ranks
+_LIMITING = 0.98  # of the time
 _STEADY_RINGS = {"ring": 1, "nccl-ring": 1, "openmpi-ring": 1, "gloo": -1}  # the step to the next rank
 _STEADY_RING_MIN_RANKS = (
     257  # 256 ranks in a random order take 2 to 5 s; four times as many take a hundred times as long
@@ -201,6 +203,21 @@ class SimulatedCost:
         ]
         return sum(weight * busiest_us(*job) for weight, job in jobs)
 
+    def limits(self, order: Order) -> tuple[str, ...]:
+        """Return the hosts and groups whose links work nearly all of the time; none where latencies or closed forms
+        decide.
+
+        :raises UsageError, NoAnswer: as :meth:`__call__`.
+        """
+        names = dict[str, None]()
+        for _, name, part in self._parts_for(order):
+            if not isinstance(part, Pattern):
+                timeline = self._run(name, part, order)
+                resources, _ = part.job(SimulatedNetwork.of(self.fabric), order, self.size_bytes)
+                busy = np.flatnonzero(timeline.moved >= _LIMITING * timeline.makespan_us * resources.capacity)
+                names |= dict.fromkeys(resources.name(k).rsplit(", ", 1)[0] for k in busy.tolist())
+        return tuple(names)
+
     def part_costs(self, order: Order) -> list[tuple[float, str, float]]:
         """Return what the algorithm is made of, as (weight, name, microseconds)."""
         return [
@@ -210,7 +227,7 @@ class SimulatedCost:
                 self.fabric.with_library_us(
                     name,
                     self.size_bytes,
-                    closed_form(part, self.fabric, self.size_bytes, CONTENTION)(order)
+                    closed_form(in_slices(part, self._slices(name)), self.fabric, self.size_bytes, CONTENTION)(order)
                     if isinstance(part, Pattern)
                     else self._run(name, part, order).makespan_us,
                 ),
@@ -242,8 +259,10 @@ class SimulatedCost:
         return PreparedCollective.of(schedule_for("2lha", len(order), options))
 
     def _run(self, name: str, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
-        slices = engine_slices(name, self.options, self.fabric, self.size_bytes)
-        return part.run(SimulatedNetwork.of(self.fabric), order, self.size_bytes, slices=slices)
+        return part.run(SimulatedNetwork.of(self.fabric), order, self.size_bytes, slices=self._slices(name))
+
+    def _slices(self, name: str) -> int:
+        return engine_slices(name, self.options, self.fabric, self.size_bytes)
 
     def _breakdown(self, part: PreparedCollective | SteadyRing, timeline: "Timeline", order: Order) -> CostBreakdown:
         slowest = int(part.connection[np.argmax(timeline.end_us - timeline.begin_us)])
@@ -293,7 +312,9 @@ def _prepared(name: str, ranks: int, options: Options, model: str) -> PreparedCo
 
 def needs_closed_form(pattern: Pattern) -> bool:
     """Return whether ``contention`` prices a pattern by rounds, as there is too much to simulate."""
-    return transfers_of(pattern) > (_MAX_FLOWS_AT_ONCE if pattern.all_to_all_share else _MAX_TRANSFERS)
+    if pattern.all_to_all_share:
+        return transfers_of(pattern) > _MAX_FLOWS_AT_ONCE
+    return transfers_of(pattern) > (_MAX_WIDE_TRANSFERS if pattern.repeat.sum() <= WIDE_ROUNDS else _MAX_TRANSFERS)
 
 
 @functools.cache

@@ -171,7 +171,8 @@ def _table(advice: "Advice", shown: list[str]) -> "Table":
         "" if advice.interval_us(advice.lines[0], advice.sizes[0]) is None else "; last: 90 % of a library's times"
     )
     table = Table(
-        title=f"by model {advice.model}, each algorithm in the best of the orders tried{interval}", title_justify="left"
+        title=f"by model {advice.model}, each algorithm in the best order of {', '.join(advice.orders)}{interval}",
+        title_justify="left",
     )
     for name in ("size", *(shown or ["time"])):
         table.add_column(name, justify="right", no_wrap=True)
@@ -180,7 +181,8 @@ def _table(advice: "Advice", shown: list[str]) -> "Table":
         best = advice.best(size)
         cells = []
         for algo in shown or [best.algo]:
-            text = format_us(advice.best(size, algo).at(size))
+            line = advice.best(size, algo)
+            text = "~" * line.is_by_rounds(size) + format_us(line.at(size))
             cells.append(f"[bold]{text}[/bold]" if algo == best.algo else text)
         table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}{_spread(advice, best, size)}")
     return table

@@ -14,7 +14,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
 from plink.features.order.algorithms import fabric_from, links_of, options_of, order_from, rank_groups
 from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
-from plink.features.order.interfaces import fabric_of_algorithm, interface_topology, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, interface_topology, own_options
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
 from plink.model.network import Network
@@ -42,8 +42,9 @@ from solvers.costs.by_name import (
 )
 from solvers.costs.fabric import Fabric
 from solvers.costs.least_time import least_time_on
+from solvers.ordering.bounds import link_bound
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.problem import SearchBudget
+from solvers.ordering.problem import OrderingProblem, SearchBudget
 from solvers.ordering.ring import search_ring
 from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS, Options
 from solvers.schedules.segmentation import options_at
@@ -54,7 +55,6 @@ ALL_INTERFACES = ("bml", "multi-ring")  # where interfaces form a BCube
 _SEARCH_S = 5.0
 _SIMULATION_S = 30.0
 _CONTENTION_S = 5.0
-_MAX_TRANSFERS = 300_000  # of one size: some 3 s
 _USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
 _NOTABLE = 1.05  # times as long
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
@@ -110,7 +110,7 @@ class Advice:
                     time_us=round(line.at(size), 3),
                     least_time_us=UNSET if self.least is None else round(self.least.us_per_byte * size, 3),
                     interval_us=self.interval_us(line, size),
-                    **_line(line),
+                    **_line(line, size),
                 )
                 for size in self.sizes
                 for line in (self.best(size),)
@@ -133,6 +133,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
+    if note := few_gaps_note(fabric, request.algorithms):
+        _log.info("%s", note)
     for line in hubs_limited_by_cores(network, fabric):
         _log.warning("%s", line)
     stated_model = model_for(request.model, fabric, timed=True)
@@ -174,9 +176,9 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         intervals = simulated_envelope(lines, request.min_bytes, request.max_bytes)
         # Hubs of Parameter Hub help, which no other algorithm can.
         least = None if network.hosts.hubs else _least_time(network, request, fabric, next(iter(orders.values())))
-        return _checked_for_messages(
-            Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders, least)
-        )
+        advice = Advice(request, network, stated_model, fabric, tuple(lines), tuple(intervals), left_out, orders, least)
+        _say_what_may_be_faster(advice)
+        return _checked_for_messages(advice)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     return _checked_for_messages(
         Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
@@ -189,6 +191,32 @@ def _least_time(network: Network, request: AdviseRequest, fabric: Fabric, order:
     fabrics = {id(own): own for own in (fabric_of_algorithm(network, fabric, algo) for algo in request.algorithms)}
     times = (least_time_on(own, order) for own in fabrics.values())
     return min(filter(None, times), key=lambda least: least.us_per_byte, default=None)
+
+
+def _say_what_may_be_faster(advice: Advice) -> None:
+    """Say of the largest size which algorithms other orders may make the fastest, by their bounds on links, where the
+    fastest of all is not near the least possible time."""
+    size = advice.sizes[-1]
+    least_us = math.inf if advice.least is None else advice.least.us_per_byte * size
+    fastest_us = advice.best(size).at(size) / _NOTABLE
+    if fastest_us <= least_us:
+        return
+    order, may_be = next(iter(advice.orders.values())), []
+    for algo in dict.fromkeys(line.algo for line in advice.lines if line.algo not in (*HUB_ALGORITHMS, HUBS, "flat")):
+        fabric = fabric_of_algorithm(advice.network, advice.fabric, algo)
+        fabric = fabric.with_farthest_for_unknown(np.isnan(fabric.rtt_us))
+        _, options = order_and_options(advice.network, advice.request, fabric, algo, order)
+        bound_us = link_bound(OrderingProblem(fabric, order, algo, options, size, SIMULATED))
+        if bound_us is not None and bound_us < fastest_us:
+            may_be.append(f"{algo} ({format_us(bound_us)} at least)")
+    if may_be:
+        _log.info(
+            "at %s others may be faster in orders of their own, which were not searched: %s; `plink reorder --algo NAME"
+            " --size %s` searches one, `plink cost --order FILE` prices it",
+            format_bytes(size),
+            ", ".join(may_be),
+            format_bytes(size).replace(" ", ""),
+        )
 
 
 def _checked_for_messages(advice: Advice) -> Advice:
@@ -265,24 +293,27 @@ def _simulated_lines(
         if (other := next(same, None)) is not None:
             lines[k] = replace(other, family=line.family)
     if late:
-        outcome = "counted round by round" if by_rounds else "left out"
-        _log.info("%d costs are %s: simulating others took %.0f s", late, outcome, search_clock() - started)
+        outcome = "counted round by round at some sizes (~)" if by_rounds else "left out"
+        seconds = search_clock() - started
+        _log.info("%d of %d costs are %s: simulating others took %.0f s", late, len(costs), outcome, seconds)
     return lines
 
 
 def _contending_lines(
     costs: "Mapping[CostLine, SizedCost]", sizes: Sequence[float], started: float
 ) -> tuple[list[SimulatedLine], int]:
-    """Return the lines of all, and how many of them have times by rounds as it got too late: first what may be the
-    fastest, by what its busiest link works, is simulated, and then all else, the smallest collectives first."""
-    late: set[CostLine] = set()
+    """Return the lines of all, and how many of them have times by rounds, as they are too large or it got too late:
+    first what may be the fastest, by what its busiest link works, is simulated, and then all else, the smallest
+    collectives first."""
+    simulated: set[tuple[CostLine, float]] = set()
 
     @cache
     def cost_of(fast: CostLine, size_bytes: float) -> float:
         sized = costs[fast]
-        if search_clock() > started + _SIMULATION_S or sized.prepared(size_bytes).transfers > _MAX_TRANSFERS:
-            late.add(fast)
+        if search_clock() > started + _SIMULATION_S:
             return fast.at(size_bytes)
+        if not sized.prepared(size_bytes).is_closed_form:
+            simulated.add((fast, size_bytes))
         return sized(size_bytes)
 
     largest = sizes[-1]
@@ -303,11 +334,12 @@ def _contending_lines(
         times = dict(zip(sizes, lines[k].times_us, strict=True))
         for size in sizes:
             if search_clock() > started + _CONTENTION_S:
-                late.add(fast)
                 break
             times[size] = cost_of(fast, size)
-        lines[k] = replace(simulated_line(fast.algo, fast.family, times.__getitem__, sizes), messages=fast.messages)
-    return lines, len(late)
+        line = simulated_line(fast.algo, fast.family, times.__getitem__, sizes)
+        rounds_at = tuple(size for size in sizes if (fast, size) not in simulated)
+        lines[k] = replace(line, messages=fast.messages, rounds_at=rounds_at)
+    return lines, sum(line.is_by_rounds() for line in lines)
 
 
 def _lines_by_simulation_alone(
@@ -411,8 +443,9 @@ def _orders(network: Network, fabric: Fabric, baseline: Order, seed: int) -> dic
     return orders
 
 
-def _line(line: CostLine) -> dict[str, Any]:
+def _line(line: CostLine, size_bytes: float | None = None) -> dict[str, Any]:
     return {
+        "by_rounds": line.is_by_rounds(size_bytes) or UNSET,
         "algo": line.algo,
         "order": line.family,
         "start_us": round(line.start_us, 3),

@@ -20,7 +20,7 @@ from plink.features.order.algorithms import (
     rank_groups,
 )
 from plink.features.order.hubs import Ranks, with_hubs
-from plink.features.order.interfaces import fabric_of_algorithm, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, own_options
 from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
 from plink.model.document import UNSET
 from plink.model.network import Network
@@ -66,7 +66,10 @@ def cost(
     request = request or CostRequest()
     if algo is not None:
         request = replace(request, algo=algo)
-    fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
+    fabric = fabric_from(network, request.smooth_latencies)
+    if note := few_gaps_note(fabric, [request.algo]):
+        _log.info("%s", note)
+    fabric = fabric_of_algorithm(network, fabric, request.algo)
     workers = order_from(network, order, source)
     ranks, options = _ranks_and_options(network, fabric, order, workers, request, source)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)

@@ -96,7 +96,7 @@ def avoiding_unknown_pairs(task: OrderingProblem, data: SearchData, seed: int) -
         unknown = missing | missing.T | (False if unknown is None else unknown)
     if task.model == "latency" or unknown is None or not unknown.any():
         return task, data
-    fabric = with_farthest_for_unknown(task.fabric, unknown)
+    fabric = task.fabric.with_farthest_for_unknown(unknown)
     cost_of = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     slots, rng = np.bincount(task.baseline, minlength=len(fabric.names)), np.random.default_rng(seed)
     orders = [task.baseline, *(expand_slots(rng.permutation(task.hosts), slots) for _ in range(_COSTLY_ORDERS))]
@@ -105,20 +105,11 @@ def avoiding_unknown_pairs(task: OrderingProblem, data: SearchData, seed: int) -
     return replace(task, fabric=replace(fabric, rtt_us=rtt)), replace(data, unknown=unknown)
 
 
-def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
-    """Return the fabric with unknown pairs as far, and as slow, as the farthest and the slowest known ones."""
-    rtt = np.where(unknown, np.max(fabric.rtt_us, initial=0.0, where=~unknown), fabric.rtt_us)
-    rates = fabric.pair_gbps
-    if rates is not None:
-        rates = np.where(unknown & np.isnan(rates), np.nanmin(rates), rates)
-    return replace(fabric, rtt_us=rtt, pair_gbps=rates)
-
-
 def recompute_costs_without_guesses(
     task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
 ) -> OrderingResult:
     """Return the result with unknown pairs as far as the farthest known one."""
-    fabric = with_farthest_for_unknown(task.fabric, unknown)
+    fabric = task.fabric.with_farthest_for_unknown(unknown)
     model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     cost_of = model_cost if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, cost_of, seed)
@@ -126,10 +117,10 @@ def recompute_costs_without_guesses(
 
 
 def without_unmeasured_bound(
-    task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_]
+    task: OrderingProblem, result: OrderingResult, taken: Order, unknown: npt.NDArray[np.bool_]
 ) -> tuple[OrderingResult, str]:
-    """Return the result, without a bound where its order needs unknown pairs, and a note about them."""
-    unknown_used = unknown_pairs(task, result.order, unknown)
+    """Return the result, without a bound where the order that is taken needs unknown pairs, and a note about them."""
+    unknown_used = unknown_pairs(task, taken, unknown)
     if not unknown_used:
         return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
     option = " --bandwidth" if task.model == "alpha-beta" and task.fabric.pair_gbps is not None else ""

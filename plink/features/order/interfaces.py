@@ -12,13 +12,16 @@ from plink.model.network import Network
 from plink.model.network_file import InterfacesEntry
 from plink.model.units import format_gbps
 from probes.measurements import NOT_TRIED
+from solvers.costs.by_name import MIXED, TREES
 from solvers.costs.fabric import Fabric, over_rails
 from solvers.diagnosis.bandwidth import slow_interfaces
 from solvers.diagnosis.findings import merged
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
+from solvers.ordering.problem import RINGS
 from solvers.schedules.catalogue import ALGORITHMS
 
 BCUBE_ALGORITHMS = ("bml", "bcube", "multi-ring")
+_FEW_PARTNERS = (*RINGS, *TREES, *MIXED, "multi-ring")  # of a rank: an order avoids a few pairs
 
 
 @dataclass(frozen=True)
@@ -102,14 +105,29 @@ def own_options(network: Network, algo: str, ranks: int) -> dict[str, int]:
     return {"base": ranks} if isinstance(shape, Rails) and algo == "multi-ring" else {}
 
 
+def few_gaps_note(fabric: Fabric, algorithms: Sequence[str]) -> str | None:
+    """Return what to say of pairs that :func:`fabric_of_algorithm` fills for some of the algorithms; None where for
+    none."""
+    filled = [algo for algo in algorithms if algo not in _FEW_PARTNERS]
+    if not fabric.few_gaps or not filled:
+        return None
+    return (
+        f"{fabric.few_gaps} pairs were not measured; those that {', '.join(filled)} would use are taken to be as far "
+        "as the farthest one, but a pair that is dead carries nothing"
+    )
+
+
 def fabric_of_algorithm(network: Network, fabric: Fabric, algo: str) -> Fabric:
     """Return the fabric as an algorithm uses it: what plink runs itself uses all rails at once, libraries one. NCCL has
-    costs of its own instead of the hosts'.
+    costs of its own instead of the hosts'. Pairs without a round trip, where they are few, are as far as the farthest
+    for algorithms in which a rank has more than a few partners.
 
     :raises InputError: when the file's interfaces are invalid.
     """
     if algo.startswith("nccl"):
         return fabric.links or fabric
+    if algo not in _FEW_PARTNERS:
+        fabric = fabric.with_few_gaps_filled
     is_own = algo in ALGORITHMS and ALGORITHMS[algo].source is None
     topology = interface_topology(network) if is_own else None
     return over_rails(fabric, topology.shape.interfaces) if topology and isinstance(topology.shape, Rails) else fabric

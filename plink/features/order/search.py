@@ -16,7 +16,6 @@ from plink.features.order.data import (
     prepare_search_data,
     recompute_costs_without_guesses,
     unknown_pairs,
-    with_farthest_for_unknown,
     without_unmeasured_bound,
 )
 from plink.features.order.fast_tsp_process import FastTsp
@@ -41,7 +40,14 @@ from solvers.ordering.bounds import with_link_bound
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
 from solvers.ordering.interfaces import BCube
-from solvers.ordering.problem import OrderingProblem, OrderingResult, ProgressCallback, SearchBudget, SearchProgress
+from solvers.ordering.problem import (
+    RINGS,
+    OrderingProblem,
+    OrderingResult,
+    ProgressCallback,
+    SearchBudget,
+    SearchProgress,
+)
 from solvers.ordering.search import median_of_random, search
 
 if TYPE_CHECKING:
@@ -57,6 +63,7 @@ _PROOF_S = 60.0
 _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 _VALIDATION_SHARE = 0.4  # of the time of a search: what the one by half of the samples may take
+_AS_LONG, _MAX_NAMED = 1e-3, 4  # of the time: two orders that differ by no more take as long; limiting links
 CONFIDENCE = 0.95
 
 
@@ -177,6 +184,9 @@ def solve(
         orders = candidate_orders(
             task, result, request.seed, replace(budget, keep_going=_watch(show, other_deadline, stopped))
         )
+        if data.unknown is not None and all(unknown_pairs(task, order, data.unknown) for order in orders):
+            farthest = task.fabric.with_farthest_for_unknown(data.unknown)
+            accurate_cost = replace(accurate_cost, fabric=farthest)  # none avoids them: how many counts for nothing
         orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
         simulation_started = search_clock()
         stated_cost, fabric = accurate_cost, _without_guesses(task.fabric, data, data.all_us)
@@ -207,21 +217,30 @@ def solve(
     validation = _validate(fitted_task, fitted if choice is None else result, data, request.seed, choice)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
+    if choice is not None and abs(result.cost - result.baseline_cost) <= _AS_LONG * result.baseline_cost:
+        if limits := choice.cost_of.limits(result.order):
+            named = ", ".join(limits[:_MAX_NAMED]) + (", ..." if len(limits) > _MAX_NAMED else "")
+            notes.append(f"the links of {named} work nearly all of that time")
+        by_hops = _validate(replace(task, model="latency"), result, data, request.seed, None)
+        if problem is None and task.algo in RINGS and by_hops is not None and by_hops.is_significant:
+            problem = f"the found one takes as long and saves {by_hops.gain:.0%} of the round trips"
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
+    needs_unmeasured = False
     if data.unknown is not None:
         if accurate_cost is None:  # accurate costs are without guesses already
             result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
-        result, note = without_unmeasured_bound(task, result, data.unknown)
+        taken = task.baseline if baseline_kept else result.order
+        needs_unmeasured = bool(unknown_pairs(task, taken, data.unknown))
+        result, note = without_unmeasured_bound(task, result, taken, data.unknown)
         notes.append(note)
     if request.prove and not (result.is_optimal or proven_by_rounds or interrupted):
         finished_early = timed and search_clock() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
         replace(task, model=SIMULATED) if simulated else task, result, validation, baseline_kept, tuple(notes),
-        data.unknown is not None, data.has_predictions,
-        data.unknown is not None and bool(unknown_pairs(task, result.order, data.unknown)), problem,
+        data.unknown is not None, data.has_predictions, needs_unmeasured, problem,
         data.smoothing, interrupted, choice if simulated else None, proven_by_rounds,
         None if request.mesh is None else MeshCosts(task, request.mesh, stated_cost),
     )  # fmt: skip
@@ -273,7 +292,7 @@ def _accurate_cost(task: OrderingProblem, request: OrderRequest) -> "SimulatedCo
 def _without_guesses(fabric: Fabric, data: SearchData, rtt_us: Matrix) -> Fabric:
     """Return the fabric with other round trips, and pairs without any data as far as the farthest known one."""
     fabric = replace(fabric, rtt_us=rtt_us)
-    return fabric if data.unknown is None else with_farthest_for_unknown(fabric, data.unknown)
+    return fabric if data.unknown is None else fabric.with_farthest_for_unknown(data.unknown)
 
 
 def _is_probed(network: Network) -> bool:
@@ -349,7 +368,7 @@ def _validate(
 ) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
-    fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
+    fabric = task.fabric if data.unknown is None else task.fabric.with_farthest_for_unknown(data.unknown)
     parts = parts_of(task.algo, task.size_bytes, task.fabric)
     patterns = [(weight, pattern_for(name, len(task.baseline), task.priced_options)) for weight, name in parts]
     if result.objective == "bottleneck":  # the longest hop, not their sum
@@ -382,9 +401,9 @@ def _baseline_problem(task: OrderingProblem, result: OrderingResult, data: Searc
     if not np.array_equal(assignment.materialise(assignment.hosts), task.baseline):
         return "it violates the constraints"
     if data.unknown is not None:
-        baseline_count, result_count = (
-            len(unknown_pairs(task, order, data.unknown)) for order in (task.baseline, result.order)
+        baseline_needs, result_needs = (
+            unknown_pairs(task, order, data.unknown) for order in (task.baseline, result.order)
         )
-        if baseline_count > result_count:
+        if baseline_needs and not result_needs:
             return "it needs pairs that were not measured"
     return None

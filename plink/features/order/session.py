@@ -75,7 +75,7 @@ def _summary(solved: Solved) -> list[str]:
         share = f"{validation.gain:.1%} ({interval}) of the {cost}"
         gain_text = f"found by half of the measurements and checked on the other it saves {share}"
         if not validation.is_significant:
-            gain_text += ": within the noise"
+            gain_text += ": the found order is worse" if validation.high < 0 else ": within the noise"
             if solved.baseline_kept:
                 gain_text += ", so the given order is kept (--force takes the found one)"
             elif solved.baseline_problem is not None:

@@ -1,5 +1,6 @@
 """``plink plan``."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,11 +97,16 @@ def _cheaper_algorithm(network: "Network", job_plan: "Plan", smooth_latencies: b
     """Return which other algorithm costs less at this size, in the best order that is known for it; None: no other."""
     if job_plan.cost_us is None or job_plan.model in _NOT_COMPARED or len(network.hosts) > _MAX_COMPARED_HOSTS:
         return None
+    advise_log = logging.getLogger("plink.advise")
+    level = advise_log.level
+    advise_log.setLevel(logging.WARNING)  # its remarks are about a table that is not shown
     try:
         size, model = job_plan.size_bytes, job_plan.model
         advice = plink.advise(network, plink.AdviseRequest(size, size, model, smooth_latencies=smooth_latencies))
     except PlinkError:
         return None
+    finally:
+        advise_log.setLevel(level)
     best = advice.best(job_plan.size_bytes)
     cost_us = best.at(job_plan.size_bytes)
     if best.algo == job_plan.algo or cost_us >= _CHEAPER * job_plan.cost_us:

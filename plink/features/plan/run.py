@@ -21,7 +21,7 @@ from plink.features.order.algorithms import (
     rank_groups,
 )
 from plink.features.order.constraints import check_number, constraints_from, ranked_groups
-from plink.features.order.interfaces import fabric_of_algorithm, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, own_options
 from plink.features.plan.request import PlanRequest
 from plink.model.network import Network
 from plink.model.order import RankOrder
@@ -70,7 +70,10 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     request = request or PlanRequest()
     if algo is not None:
         request = replace(request, algo=algo)
-    fabric = fabric_of_algorithm(network, fabric_from(network, request.smooth_latencies), request.algo)
+    fabric = fabric_from(network, request.smooth_latencies)
+    if note := few_gaps_note(fabric, [request.algo]):
+        _log.info("%s", note)
+    fabric = fabric_of_algorithm(network, fabric, request.algo)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
     order = request.order or RankOrder(
         algo="given", hosts=tuple(network.hosts.ranked().names), network=network.fingerprint()

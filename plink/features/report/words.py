@@ -177,7 +177,7 @@ def first_upper(text: str) -> str:
 def gain(route: Route) -> str:
     """Describe what the order is expected to save."""
     if route.baseline_kept:
-        return f"For {collective(route.algo)} the given order stays: what another would save is within the noise."
+        return f"For {collective(route.algo)} the given order stays: no other saves more than the noise."
     if route.cost_us is None or route.baseline_us is None or route.baseline_us <= 0:
         return f"The order is for {collective(route.algo)}; what it saves on these measurements is not known."
     saved = 1 - route.cost_us / route.baseline_us

@@ -1,6 +1,5 @@
 """Advice by size: every cost is that of its size."""
 
-import itertools
 import re
 from dataclasses import replace
 
@@ -53,14 +52,29 @@ def test_a_slow_machine_gives_the_advice_of_a_quick_one(monkeypatch: pytest.Monk
     ]
     network = replace(made, details=details_from(keys_of(made) | {"host_flows": flows}))
     advised = []
-    for later_s in (0.0, 10.0):
-        times = itertools.chain([0.0] * 3, itertools.repeat(later_s))
-        monkeypatch.setattr("plink.features.advise.run.search_clock", times.__next__)
+    monkeypatch.setattr("plink.features.advise.run.search_clock", lambda: 0.0)
+    for limit_s in (5.0, -1.0):
+        monkeypatch.setattr("plink.features.advise.run._CONTENTION_S", limit_s)
         advised.append(plink.advise(network, plink.AdviseRequest(1e3, 256e6)))
     quick, slow = advised
+    assert not any(line.is_by_rounds() for line in quick.lines)
+    assert any(line.is_by_rounds() for line in slow.lines)  # which cannot be the fastest
+    assert not any(slow.best(size).is_by_rounds(size) for size in slow.sizes)
+    stated = [line.by_rounds is True for line in slow.stated().lines]
+    assert stated == [line.is_by_rounds() for line in slow.lines]
     assert quick.best(256e6).algo == "hubs"
     assert [(each.line.algo, each.to_bytes) for each in slow.stretches] == [
         (each.line.algo, pytest.approx(each.to_bytes)) for each in quick.stretches
     ]
     cost_us = plink.cost(network, None, plink.CostRequest("hubs", 256e6, "contention")).cost_us
     assert slow.best(256e6).at(256e6) == pytest.approx(cost_us)
+
+
+def test_algorithms_that_other_orders_may_make_the_fastest_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Not where their bounds, or the least possible time, are near the fastest of all."""
+    network = network_of_cloud(three_tier(48, 0), 0, shared_links=True)
+    for algorithms, named in ((("tree",), True), (("tree", "double-binary-tree"), False), (("tree", "hubs"), False)):
+        caplog.clear()
+        with caplog.at_level("INFO", "plink.advise"):
+            plink.advise(network, plink.AdviseRequest(256e6, 256e6, algorithms=algorithms))
+        assert any("plink reorder" in line for line in caplog.messages) == named

@@ -7,8 +7,11 @@ import pytest
 
 from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
-from solvers.costs.by_name import cost_function_for
+from solvers.costs.by_name import cost_function_for, engine_slices, pattern_for
+from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
+from solvers.costs.least_time import tier_tree
+from solvers.costs.patterns import in_slices
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation import collective, cost
 from solvers.simulation.collective import PreparedCollective
@@ -180,11 +183,23 @@ def test_overlapping_rounds_of_a_segmented_tree_take_as_long_as_simulated(segmen
 def test_very_large_collectives_go_by_rounds(monkeypatch: pytest.MonkeyPatch, algo: str) -> None:
     network, order = fabric(16, 1.0), np.random.default_rng(2).permutation(16)
     assert not SimulatedCost.of(algo, 16, Options(), network, SIZE, "contention").is_closed_form
-    monkeypatch.setattr(cost, "_MAX_TRANSFERS", 10)
-    monkeypatch.setattr(cost, "_MAX_FLOWS_AT_ONCE", 10)
+    for limit in ("_MAX_TRANSFERS", "_MAX_WIDE_TRANSFERS", "_MAX_FLOWS_AT_ONCE"):
+        monkeypatch.setattr(cost, limit, 10)
     large = SimulatedCost.of(algo, 16, Options(), network, SIZE, "contention")
     assert large.is_closed_form
-    assert large(order) == cost_function_for(algo, 16, Options(), network, SIZE, "contention")(order)
+    pattern = in_slices(pattern_for(algo, 16, Options()), engine_slices(algo, Options(), network, SIZE))
+    assert large(order) == closed_form(pattern, network, SIZE, "contention")(order)
+
+
+def test_large_collectives_by_rounds_are_in_slices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hubs add up in some rounds and return the sums in others, which slices do at once: whole it takes twice."""
+    network, order = fabric(16, 1.0), np.arange(16)
+    options = Options(tree=tier_tree(network, order))
+    simulated = SimulatedCost.of("hubs", 16, options, network, 1e9)(order)
+    monkeypatch.setattr(cost, "_MAX_WIDE_TRANSFERS", 10)
+    by_rounds = SimulatedCost.of("hubs", 16, options, network, 1e9, "contention")
+    assert by_rounds.is_closed_form
+    assert by_rounds(order) == pytest.approx(simulated, rel=0.1)  # four equal links add 9 %
 
 
 def test_unmeasured_pair_is_named() -> None:
