@@ -56,7 +56,7 @@ class HostLine:
 def lines_by_rank(text: str, source: str) -> list[tuple[int, str]]:
     """Return number and text of each line; lines that have a rank are last, in the order of ranks.
 
-    :raises InputError: for ranks that are not 0, 1, 2, ..., and for a host without one among them, with the line.
+    :raises InputError: for ranks that do not count from 0 or 1, and for a host without one among them, with the line.
     """
     others, ranked = [], []
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -65,10 +65,11 @@ def lines_by_rank(text: str, source: str) -> list[tuple[int, str]]:
             ranked.append((int(match["rank"]), number, raw))
         else:
             others.append((number, raw))
-    for expected, (rank, number, _) in enumerate(sorted(ranked)):
+    first = 1 if ranked and min(ranked)[0] == 1 else 0
+    for expected, (rank, number, _) in enumerate(sorted(ranked), start=first):
         if rank != expected:
             problem = "is given twice" if rank < expected else f"is there, and rank {expected} is not"
-            raise InputError(f"{source}:{number}", f"rank {rank} {problem}; the ranks of a file are 0, 1, 2, ...")
+            raise InputError(f"{source}:{number}", f"rank {rank} {problem}; ranks count from 0 or 1")
     for number, raw in others if ranked else []:
         if _COMMENT.sub("", raw).strip():
             raise InputError(f"{source}:{number}", "no rank is on this line, other lines have one")
@@ -97,7 +98,8 @@ def parse_line(raw: str, location: str) -> list[HostLine]:
     for host, number in _listed(listed, location):
         if number is not None and column:
             raise InputError(location, f"slots are given twice, {number} and {column[1]}")
-        if number is not None and not {"slots", "user", "key"}.isdisjoint(fields):  # it is SSH's
+        is_ssh = number is not None and (number == _SSH_PORT or int(number) >= _FIRST_PORT)
+        if number is not None and is_ssh and not {"slots", "user", "key"}.isdisjoint(fields):
             if "port" in fields:
                 raise InputError(location, f"ports are given twice, {number} and {fields['port']}")
             lines.append(HostLine(host, fields | {"port": number}, None if "slots" in fields else "1", notes))

@@ -22,7 +22,7 @@ from plink.model.document import Part, Unset
 from plink.model.hostfile import KEYS, HostLine, lines_by_rank, parse_line
 from plink.model.hostlist import MAX_HOSTS, check_lab_name, check_name
 from plink.model.storage import name_of, read_text
-from plink.model.types import HostName, Name, NonNegative, Positive
+from plink.model.types import HostName, Name, NonNegative, Positive, own_number
 
 TIERS = ("reliable", "transient")
 HUB = "hub"
@@ -89,14 +89,13 @@ class Host:
         for field, value, choices in (("tier", self.tier, TIERS), ("role", self.role, ROLES)):
             if value not in choices:
                 raise InputError(location, f"{field}={value} is neither {' nor '.join(choices)}")
-        if self.role == HUB and self.slots:
+        if self.role == HUB and self.slots not in (0, 1):  # 1: by default
             raise InputError(location, f"role=hub takes no ranks; omit slots={self.slots}")
-        if self.role != HUB:
-            _whole_number(self.slots, 1, 65536, "slots", location)
-        if self.port is not None:
-            _whole_number(self.port, 1, 65535, "port", location)
-        for number in _EXAMPLES:
-            _number(getattr(self, number), number, location)
+        numbers: dict[str, float | None] = {name: _number(getattr(self, name), name, location) for name in _EXAMPLES}
+        numbers["slots"] = 0 if self.role == HUB else _whole_number(self.slots, 1, 65536, "slots", location)
+        numbers["port"] = None if self.port is None else _whole_number(self.port, 1, 65535, "port", location)
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
         if self.gbps == 0:
             raise InputError(location, "gbps=0: a link carries more than 0")
         user, key = self.user, self.key
@@ -123,6 +122,13 @@ class Hosts:
 
     members: tuple[Host, ...]
     lab: str | None = None
+
+    def __post_init__(self) -> None:
+        names = set[str]()
+        for host in self.members:
+            if host.name in names:
+                raise InputError("hosts", f"host {host.name!r} is listed twice")
+            names.add(host.name)
 
     def __iter__(self) -> Iterator[Host]:
         return iter(self.members)
@@ -161,6 +167,7 @@ class Hosts:
 def _whole_number(value: object, low: int, high: int, key: str, location: str) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)
+    value = own_number(value)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InputError(location, f"{key}={value} is not a whole number from {low} to {high}")
     return value
@@ -171,6 +178,7 @@ def _number(value: object, key: str, location: str) -> float | None:
         return None
     if isinstance(value, str) and _PRICE.fullmatch(value):
         return float(value)
+    value = own_number(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
         return float(value)
     raise InputError(location, f"{key}={value} is not a plain number from 0 up, like {_EXAMPLES[key]}")

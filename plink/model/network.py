@@ -67,6 +67,8 @@ class Network:
         for key in ("latency_us", "bandwidth_gbps"):
             if (matrix := getattr(self, key)) is not None:
                 object.__setattr__(self, key, _checked(matrix, len(self.hosts), f"{self.location}: {key}"))
+        if np.any(self.latency_us.diagonal() != 0):  # of a host to itself, NaN too
+            object.__setattr__(self, "latency_us", _read_only(np.where(np.eye(len(self.hosts)), 0.0, self.latency_us)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it is copied, and passed to other processes: without what follows from its fields."""

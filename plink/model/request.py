@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
-from numbers import Number, Real
+from numbers import Real
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from plink.errors import UsageError, no_choice
+from plink.model.types import own_number
 from plink.model.units import parse_bytes, parse_limit, typed_seconds
 
 
@@ -90,28 +91,28 @@ class Field:
             if not isinstance(value, Mapping):
                 raise UsageError(f"{name} {value!r}: give a dict")
             of = {get_args(kind)[1] for kind in kinds}
-            return {key: self._checked(_own_number(item), of) for key, item in value.items()}
+            return {key: self._checked(own_number(item), of, f"{name} {key}".rstrip()) for key, item in value.items()}
         of = {kind for each in kinds if get_origin(each) is Sequence for kind in get_args(each)}
         if of and of <= _NUMBERS.keys():
             if isinstance(value, str) or not hasattr(value, "__iter__"):
                 raise UsageError(f"{name} {value!r}: give a tuple of numbers")
-            return tuple(self._checked(_own_number(item), of) for item in value)
-        return self._checked(_own_number(value), kinds)
+            return tuple(self._checked(own_number(item), of, name) for item in value)
+        return self._checked(own_number(value), kinds, name)
 
-    def _checked(self, value: Any, kinds: set[Any]) -> Any:
-        """:param kinds: the types that it can have."""
+    def _checked(self, value: Any, kinds: set[Any], name: str) -> Any:
+        """:param kinds: the types that it can have. :param name: of the value, for errors."""
         for kind, what in ((bool, "True or False"), (str, "a text")):
             if kinds == {kind} and not isinstance(value, kind):
-                raise UsageError(f"{self.names[0]} {value!r}: {what} is needed")
+                raise UsageError(f"{name} {value!r}: {what} is needed")
         if kinds and kinds <= _NUMBERS.keys():
             is_number = isinstance(value, Real) and not isinstance(value, bool)
             is_unlimited_nan = value != value and (self.option.least, self.option.most) == (None, None)
             is_fraction = is_number and float not in kinds and value % 1 != 0
             if not is_number or is_unlimited_nan or is_fraction:
-                raise UsageError(f"{self.names[0]} {value!r}: {_NUMBERS[float if float in kinds else int]} is needed")
+                raise UsageError(f"{name} {value!r}: {_NUMBERS[float if float in kinds else int]} is needed")
             if float not in kinds:
                 value = int(value)
-        self.option.check(self.names[0], value)
+        self.option.check(name, value)
         return value
 
     @property
@@ -155,11 +156,6 @@ def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
             text = next((note for note in notes if isinstance(note, Text)), None)
             fields.append(Field(field.name, get_args(field.type)[0], option, text))
     return tuple(fields)
-
-
-def _own_number(value: Any) -> Any:
-    """Return a number of numpy as Python's own, and anything else as it is."""
-    return value.item() if isinstance(value, Number) and hasattr(value, "item") else value
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:

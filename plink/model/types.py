@@ -48,3 +48,8 @@ def _matrix(cell: dict[str, Any]) -> dict[str, Any]:
 Matrix = Annotated[Any, Meta(extra_json_schema=_matrix({"type": ["number", "null"]}))]
 CountMatrix = Annotated[Any, Meta(extra_json_schema=_matrix({"type": ["integer", "null"]}))]
 ShareMatrix = Annotated[Any, Meta(extra_json_schema=_matrix({"type": ["number", "null"], "maximum": 1}))]
+
+
+def own_number(value: Any) -> Any:
+    """Return a number of numpy as Python's own, and anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

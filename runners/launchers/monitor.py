@@ -32,8 +32,9 @@ _STACKS_TIMEOUT_S = 10.0
 _MAX_LAST_LINES = 10
 # By which ssh ends: a host is not reached then, and Hydra waits for it all the same.
 SSH_ERROR = re.compile(
-    r"ssh: |Host key verification failed|kex_exchange_identification: |Connection (closed|reset) by |"
-    r"(\S+: )?Permission denied( \(|,|$)"
+    r"ssh: |Host key verification failed|kex_exchange_identification: |banner exchange: |Unable to negotiate with |"
+    r"Connection (closed|reset) by |Connection timed out during banner|Received disconnect from |Disconnected from |"
+    r"Bad owner or permissions on |(\S+@\S+: )?Permission denied( \(|, please)"
 )
 Message = TypeVar("Message")
 

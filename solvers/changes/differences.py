@@ -268,9 +268,9 @@ def missing(aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresho
     again, back = _explained((had | lacked) & ~lacks, lacked, groupings, have)
     by_chance = scattered(alone, tried)
     findings = [tell(cause, verdict=WORSE) for cause in [*lost, *pairs_of(np.triu(alone & had & ~by_chance, 1))]]
-    more, less = (int(mask.sum()) // 2 for mask in (by_chance, back))
+    more, less = (int(mask.sum()) // 2 for mask in (by_chance, scattered(back, (had | lacked) & ~lacks)))
     is_small = limits.loss * math.comb(len(had), 2) < 1
-    has_risen = more - less > (0 if is_small else chance(1) * math.sqrt(more + less))  # a sign test
+    has_risen = more > 0 if is_small else more - less > chance(1) * math.sqrt(more + less)  # a sign test
     for cause in pairs_of(np.triu(by_chance & had, 1)):
         change = tell(cause, verdict=WORSE if has_risen or not lacked.any() else CHANGED)
         lesser = replace(change, severity=Severity.WARNING)

@@ -7,6 +7,7 @@ import numpy as np
 from solvers.changes.causes import Mask
 from solvers.changes.noise import FALSE_ALARMS
 
+_FEW = 2
 _RARE = 1e-3  # of the pairs at most: how often one fails by itself where no other did
 
 
@@ -40,7 +41,9 @@ def is_by_chance(count: int, choices: float, others: int, pairs: int) -> bool:
     :param choices: the logarithm of how many sets of so many pairs there are.
     :param others: how many other pairs failed by chance, of ``pairs`` that were tried.
     """
-    rate = others / pairs if others else min(_RARE, 1 / max(1, pairs))
+    rate = max(1, others) / max(1, pairs)
+    if others <= _FEW:  # of a few nobody can tell how often pairs fail
+        rate = min(rate, _RARE * 10 if others else _RARE)
     return choices + count * math.log(rate) > math.log(FALSE_ALARMS)
 
 

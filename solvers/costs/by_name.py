@@ -208,10 +208,12 @@ def misranking_warning(algo: str, model: str) -> str | None:
 
 def search_model_for(model: str, fabric: Fabric) -> str:
     """Return the model that a search goes by: a closed form, for ``simulated`` that which sees shared links, or where
-    only rates of pairs were measured that which sees these."""
+    only rates of pairs were measured, of all of them, that which sees these."""
     if model != SIMULATED:
         return model
-    return CONTENTION if fabric.measured or fabric.pair_gbps is None else "alpha-beta"
+    apart = ~np.eye(len(fabric.names), dtype=bool)
+    has_pairs = fabric.pair_gbps is not None and not np.isnan(fabric.pair_gbps[apart]).any()
+    return "alpha-beta" if has_pairs and not fabric.measured else CONTENTION
 
 
 class ModelError(NamedTuple):

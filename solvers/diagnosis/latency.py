@@ -4,6 +4,7 @@ A host is slow when it is slow to all others: its offset, the median excess of i
 groups, is an outlier. A link is slow when its pair is slower than its two hosts explain.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,24 +83,28 @@ def _place_alone(
 
     :param cost: shape (N, N), NaN on the diagonal.
     """
-    place = {}
-    for host in alone.tolist():
-        measured = [group for group in members if np.isfinite(cost[host, group]).any()]
-        if not measured:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a host that no host of the group was measured with
+        medians = np.array([np.nanmedian(cost[np.ix_(alone, group)], axis=1) for group in members])
+    placed, at, rows_of = [], [], []
+    for host, to_groups in zip(alone.tolist(), medians.T, strict=True):
+        if np.isnan(to_groups).all():
             continue
-        near = min(measured, key=lambda group: float(np.nanmedian(cost[host, group])))
+        near = members[int(np.nanargmin(to_groups))]
         rows = [usual[near[0]].copy()]
         rows[0][near[0]] = usual[near[0], near[1]]
         if len(members) > 1:
             rows.append(rows[0].copy())
             rows[1][near] = min(rows[0][group[0]] for group in members if group is not near)
-        grouped = np.concatenate(measured)
-        place[host] = near[0], min(rows, key=lambda row: _misfit(cost[host, grouped], row[grouped]))
-    for host, (_, row) in place.items():
-        usual[host] = usual[:, host] = row
-    for a, (at_a, row_a) in place.items():
-        for b, (at_b, row_b) in place.items():
-            usual[a, b] = max(row_a[at_b], row_b[at_a])
+        grouped = np.concatenate([group for group, to in zip(members, to_groups, strict=True) if to == to])
+        placed.append(host)
+        at.append(near[0])
+        rows_of.append(min(rows, key=lambda row: _misfit(cost[host, grouped], row[grouped])))
+    if placed:
+        place = np.array(rows_of)
+        usual[placed] = place
+        usual[:, placed] = place.T
+        usual[np.ix_(placed, placed)] = np.fmax(place[:, at], place[:, at].T)
 
 
 def _misfit(values: npt.NDArray[np.float64], usual: npt.NDArray[np.float64]) -> float:

@@ -459,6 +459,15 @@ def test_a_host_of_ones_own_is_checked_as_a_file_is(wrong: dict[str, Any]) -> No
         plink.Host(**{"name": "a", "address": "10.0.0.1", **wrong})
 
 
+def test_hosts_and_networks_of_ones_own_are_put_right() -> None:
+    host = plink.Host("a", "a", slots=cast(int, np.int64(8)), price=cast(float, "0.5"))
+    assert (type(host.slots), host.price) == (int, 0.5)
+    assert plink.Host("h", "h", role="hub").slots == 0
+    with pytest.raises(plink.InputError, match="twice"):
+        plink.Hosts((host, host))
+    assert _own(np.where(np.eye(3), np.nan, 1.0)).latency_us.diagonal().tolist() == [0, 0, 0]
+
+
 def test_errors_pass_between_processes() -> None:
     for error in (
         plink.UsageError("wrong"),
@@ -502,6 +511,8 @@ def test_groups_of_a_clustering_are_groups_of_an_order(network: plink.Network) -
         plink.reorder(network, plink.OrderRequest(groups=each, max_moves=1000)) for each in (groups, groups.groups)
     )
     assert order == same
+    by_name = dict(enumerate(groups.groups)).values()
+    assert plink.reorder(network, plink.OrderRequest(groups=cast(Any, by_name), max_moves=1000)) == order
 
 
 def test_an_order_has_no_host_twice(network: plink.Network) -> None:
@@ -534,6 +545,16 @@ def test_two_measurements_are_compared(network: plink.Network) -> None:
     comparison = plink.diff(network, dataclasses.replace(network, latency_us=slow))
     assert [finding.hosts for finding in comparison.findings] == [(network.hosts.names[3],)]
     assert plink.diff(network, network).ok
+
+
+def test_advice_by_simulation_does_without_a_few_rates() -> None:
+    rng = np.random.default_rng(0)
+    hosts = plink.Hosts(tuple(plink.Host(f"h{i}", f"h{i}") for i in range(8)))
+    rates = rng.uniform(1, 10, (8, 8))
+    rates[0, 3] = rates[3, 0] = np.nan
+    network = plink.Network(hosts, rng.uniform(50, 500, (8, 8)), rates)
+    advice = plink.advise(network, plink.AdviseRequest(model="simulated", min_bytes=1e6, max_bytes=1e6))
+    assert not any("bandwidth" in reason for reason in advice.left_out.values())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -232,3 +232,10 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"node-1\n\xff\xfe\n")
     with pytest.raises(InputError, match="not a text file"):
         read_hosts(path)
+
+
+def test_a_small_number_after_a_user_s_host_is_slots() -> None:
+    host = parse_hosts("ann@a:4\n", "h").members[0]
+    assert (host.user, host.slots, host.port) == ("ann", 4, None)
+    with pytest.raises(InputError, match="twice"):
+        parse_hosts("a:2 slots=4\n", "h")

@@ -32,7 +32,7 @@ _TIME_NAME = re.compile(rf"(?i:{_STEP_NAME}[ _]?(?:time|duration)?(?:[ _](s|sec|
 _TEXT = re.compile(
     rf"(?i:\b{_STEP_NAME}[ _](?:time|duration)(?:[ _](?:s|ms|us))?\s*[:=]\s*([0-9.e+-]+)\s*(s|sec|ms|us)?\b)"
 )
-_REGULAR = re.compile(r"[\[\]*+?\\|^$]")  # in a key of JSON they are rare
+_REGULAR = re.compile(r"\\|[.\]][*+?]|\[\^?\w-\w")  # in no key of JSON
 _NUMBER_NAME = re.compile(rf"(?i:{_STEP_NAME})")
 _UNITS = {"s": "s", "sec": "s", "secs": "s", "seconds": "s", "ms": "ms", "us": "us"}
 

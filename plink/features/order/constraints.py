@@ -1,7 +1,7 @@
 """Placement constraints of a rank order: pinned ranks and groups of hosts kept together."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 
 from plink.errors import InputError, UsageError
@@ -35,12 +35,13 @@ def constraints_from(
         groups = groups.groups
     if groups is None:
         return PlacementConstraints(pinned)
-    if not isinstance(groups, Sequence):
+    if not isinstance(groups, Iterable):
         number: object = groups
         if isinstance(number, bool) or not isinstance(number, Integral):
             raise UsageError(f"{location} {groups!r}: give their number, or the names of the hosts in each")
         check_number(int(number), len(hosts))
         return PlacementConstraints(pinned, ranked_groups(even_groups(rtt_us, int(number)), hosts))
+    groups = tuple(groups)
     unknown = [name for group in groups for name in group if name not in index]
     if unknown:
         raise InputError(location, f"unknown host {unknown[0]}; the hosts are {_some(hosts.names)}")

@@ -44,7 +44,8 @@ _LEVEL_TITLES = (
 )  # fmt: skip
 _LARGE = {"region", "zone", "az"}
 _Row = tuple[int, list[str]]
-_NO_RACK = re.compile(r".*=.*|[^\s:]+:\d+")  # a setting of a hosts file, or an address with a port
+_NO_RACK = re.compile(r".*=.*|[0-9.]+:\d+")  # a setting of a hosts file, or an address with a port
+_WITH_PORT = re.compile(r"[^\s:]+:\d+")  # no host
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -115,7 +116,7 @@ def from_columns(text: str, location: str) -> Topology:
         if len(row) <= max(host, *levels):
             raise InputError(place, f"a host and where it is were expected, this is {' '.join(row)[:80]!r}")
         names = [row[level] for level in levels]
-        if not columns and (word := next(filter(_NO_RACK.fullmatch, row), None)):
+        if not columns and (word := next(filter(_NO_RACK.fullmatch, row), _with_port(row[0]))):
             raise InputError(
                 place, f"{word[:80]!r} is no host and no rack: this is no topology, but maybe a hosts file"
             )
@@ -126,6 +127,10 @@ def from_columns(text: str, location: str) -> Topology:
     return _topology(places, location)
 
 
+def _with_port(word: str) -> str | None:
+    return word if _WITH_PORT.fullmatch(word) else None
+
+
 def _are_addresses_of_names(places: Mapping[str, tuple[str, list[str]]]) -> bool:
     """Return whether several hosts are addresses, and what follows each could be the host's own name."""
     above = [names[0] for _, names in places.values()]
@@ -134,7 +139,8 @@ def _are_addresses_of_names(places: Mapping[str, tuple[str, list[str]]]) -> bool
             ipaddress.ip_address(host)
     except ValueError:
         return False
-    return 1 < len(above) == len(set(above)) and all(map(_HOST_NAME.fullmatch, above))
+    several = len(above) > 2 or (len(above) == 2 and "localhost" in above)
+    return several and len(above) == len(set(above)) and all(map(_HOST_NAME.fullmatch, above))
 
 
 def from_truth(document: JsonObject, location: str) -> Topology:

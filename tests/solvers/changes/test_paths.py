@@ -9,6 +9,7 @@ import pytest
 from plink.model.comparison import NetworkChange
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network
+from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds, hops, missing
 from solvers.changes.noise import align
 from tests.solvers.changes.files import even, flat, named
@@ -131,3 +132,11 @@ def test_host_that_cannot_be_measured_is_worse_among_pairs_that_failed_by_chance
     assert ("error", "worse", "host") in severities_of(scattered_failures(1, 6), new)
     new[9, :50] = new[:50, 9] = 50.0
     assert ("error", "worse", "pair") in severities_of(scattered_failures(1, 6), new), "it reaches most of them"
+
+
+def test_a_pair_that_came_back_does_not_make_up_for_one_that_is_lost() -> None:
+    """Of five hosts any lost pair is an error."""
+    rows = np.where(np.eye(5), 0.0, 100.0)
+    old, new = rows.copy(), rows.copy()
+    old[0, 1] = old[1, 0] = new[2, 4] = new[4, 2] = np.nan
+    assert not compare(named("abcde", old), named("abcde", new), ChangeThresholds()).ok
