@@ -103,6 +103,8 @@ def parse_line(raw: str, location: str) -> list[HostLine]:
             if "port" in fields:
                 raise InputError(location, f"ports are given twice, {number} and {fields['port']}")
             lines.append(HostLine(host, fields | {"port": number}, None if "slots" in fields else "1", notes))
+        elif number is not None and "slots" in fields:
+            raise InputError(location, f"slots are given twice, {number} and {fields['slots']}")
         else:
             lines.append(_host_line(host, column[1] if column else number, fields, notes))
     return lines
