@@ -45,7 +45,7 @@ _LEVEL_TITLES = (
 _LARGE = {"region", "zone", "az"}
 _Row = tuple[int, list[str]]
 _NO_RACK = re.compile(r".*=.*|[0-9.]+:\d+")  # a setting of a hosts file, or an address with a port
-_WITH_PORT = re.compile(r"[^\s:]+:\d+")  # no host
+_NO_HOST = re.compile(r".*=.*|[^\s:]+:\d+")  # that, or anything with a port
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -116,19 +116,16 @@ def from_columns(text: str, location: str) -> Topology:
         if len(row) <= max(host, *levels):
             raise InputError(place, f"a host and where it is were expected, this is {' '.join(row)[:80]!r}")
         names = [row[level] for level in levels]
-        if not columns and (word := next(filter(_NO_RACK.fullmatch, row), _with_port(row[0]))):
+        wrong = [word for k, word in enumerate(row) if (_NO_RACK if k else _NO_HOST).fullmatch(word)]
+        if wrong and not columns:
             raise InputError(
-                place, f"{word[:80]!r} is no host and no rack: this is no topology, but maybe a hosts file"
+                place, f"{wrong[0][:80]!r} is no host and no rack: this is no topology, but maybe a hosts file"
             )
         if places.setdefault(row[host], (place, names))[1] != names:
             raise InputError(place, f"host {row[host]!r} is listed twice, below {places[row[host]][1]} and {names}")
     if not columns and _are_addresses_of_names(places):
         raise InputError(location, "each address has a name of its own, as in /etc/hosts, so nothing tells racks")
     return _topology(places, location)
-
-
-def _with_port(word: str) -> str | None:
-    return word if _WITH_PORT.fullmatch(word) else None
 
 
 def _are_addresses_of_names(places: Mapping[str, tuple[str, list[str]]]) -> bool:

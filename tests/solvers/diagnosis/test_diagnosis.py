@@ -204,7 +204,7 @@ def test_host_without_tcp_is_named() -> None:
     assert (finding.kind, finding.severity, finding.hosts) == ("closed", "error", ["h2"])
 
 
-def test_slow_hosts_of_far_zones_are_named_and_their_links_are_not() -> None:
+def test_slow_hosts_of_zones_are_no_slow_links() -> None:
     """Clustering puts each into a group of its own; its pairs in its zone are no slower than others between zones."""
     rack_of = np.arange(96) // 8
     zone_of = np.arange(96) // 48
