@@ -18,6 +18,8 @@ from plink.features.analyse.run import cluster as cluster
 from plink.features.analyse.run import embed as embed
 from plink.features.check.request import CheckRequest as CheckRequest
 from plink.features.check.run import check as check
+from plink.features.compare.request import CompareRequest as CompareRequest
+from plink.features.compare.run import compare as compare
 from plink.features.cost.request import CostRequest as CostRequest
 from plink.features.cost.run import cost as cost
 from plink.features.diagnose.request import DiffRequest as DiffRequest
@@ -74,6 +76,7 @@ from plink.model.diagnosis import Severity as Severity
 from plink.model.dry_run import DryRun as DryRun
 from plink.model.elastic.summary import ElasticResult as ElasticResult
 from plink.model.embedding import NetworkEmbedding as NetworkEmbedding
+from plink.model.embedding import read_embedding as read_embedding
 from plink.model.groups import Groups as Groups
 from plink.model.groups import read_groups as read_groups
 from plink.model.hosts import Host as Host
@@ -94,6 +97,7 @@ from plink.model.pipeline.profile import ModelProfile as ModelProfile
 from plink.model.pipeline.profile import read_profile as read_profile
 from plink.model.plan import Plan as Plan
 from plink.model.plan import read_plan as read_plan
+from plink.model.run import OrderComparison as OrderComparison
 from plink.model.schedule_file import read_schedule as read_schedule
 from plink.model.spot.market_file import read_market_file as read_market_file
 from plink.model.spot.price_files import read_spot_histories as read_spot_histories

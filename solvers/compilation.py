@@ -2,8 +2,12 @@
 
 Numba compiles a function when it is first called, which takes seconds, and caches the result on the machine. Numba
 itself is imported by the first module that has such a function.
+
+Compiled code holds what it calls and the constants of its module. Numba compiles it anew where its own file changed, not
+where another one did that it imports from: after an upgrade it would go on with old code.
 """
 
+import hashlib
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -27,6 +31,7 @@ def njit(**options: Any) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         dispatcher = compile_(function)
+        _stamp_with_imports(dispatcher, getattr(function, "__globals__", {}))
         for_types = dispatcher.get_call_template
 
         def for_types_of_values(args: Any, keywords: Any) -> Any:
@@ -51,6 +56,19 @@ def njit_borrowing(**options: Any) -> Callable[[Function], Function]:
     It counts no references. Counting took half of the time of loops whose steps get tuples of many arrays.
     """
     return njit_inner(**{"_nrt": False, **options})
+
+
+def _stamp_with_imports(dispatcher: Any, names: dict[str, Any]) -> None:
+    """Have a cached function compiled anew where functions and constants among the names of its module changed."""
+    if (cache := getattr(dispatcher._cache, "_cache_file", None)) is None:
+        return
+    used = []
+    for name, value in sorted(names.items()):
+        if isinstance(value, type(dispatcher)):
+            used.append((name, getattr(getattr(value._cache, "_cache_file", None), "_source_stamp", None)))
+        elif isinstance(value, int | float | str) and not name.startswith("__"):
+            used.append((name, repr(value)))
+    cache._source_stamp = hashlib.sha256(repr((cache._source_stamp, used)).encode()).digest()
 
 
 def watch_compilation(callback: CompilationCallback) -> Callable[[], None]:

@@ -7,11 +7,13 @@ that may be missing has the type ``... | Unset`` and the default ``UNSET``; None
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from plink.model.storage import JsonObject, write_document
+from plink.model.types import own_number
 
 __all__ = ["UNSET", "Document", "Part", "Unset"]
 
@@ -29,11 +31,17 @@ class Document(Part, frozen=True, kw_only=True, tag_field="schema", tag=""):
         """Return the document as it is written, of JSON's types alone."""
         document: JsonObject
         try:
-            document = msgspec.json.decode(msgspec.json.encode(self))
+            document = msgspec.json.decode(msgspec.json.encode(self, enc_hook=_plain_number))
         except UnicodeEncodeError:  # the name of a file, or a word that was typed, need be no UTF-8
-            document = json.loads(json.dumps(msgspec.to_builtins(self, str_keys=True)))
+            document = json.loads(json.dumps(msgspec.to_builtins(self, str_keys=True, enc_hook=_plain_number)))
         return document
 
     def write(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
         write_document(path, self.to_json())
+
+
+def _plain_number(value: Any) -> Any:
+    if (plain := own_number(value)) is value:
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
+    return plain

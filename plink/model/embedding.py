@@ -1,10 +1,13 @@
 """Embedding of hosts: points whose distances are round trips (``plink.embedding/1``)."""
 
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
+from plink.model.codec import decode
 from plink.model.document import Document, Part
+from plink.model.storage import name_of, read_document
 from plink.model.types import Count, Matrix, NonNegative, PositiveInt, Share
 
 
@@ -71,3 +74,11 @@ class NetworkEmbedding(Document, frozen=True, kw_only=True, tag="plink.embedding
     """Fitted round trips, 0 on the diagonal; of pairs that were not measured as unmeasured_by says."""
     measured_us: Matrix = None
     """Measured round trips, the slower of both directions; null where unmeasured."""
+
+
+def read_embedding(path: str | Path) -> NetworkEmbedding:
+    """Return an embedding from a file (``-``: standard input, ``.gz``: compressed).
+
+    :raises InputError: when it cannot be read, or naming the key that is wrong.
+    """
+    return decode(NetworkEmbedding, read_document(path), name_of(path))

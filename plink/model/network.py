@@ -40,6 +40,7 @@ from plink.model.storage import (
 from plink.model.types import MAX_QUANTITY
 
 _log = logging.getLogger("plink.network")
+_MAX_ROUNDED = 1e9  # from where on NumPy's digits would not be exact
 _FIRST_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")  # as a person wants to see them
 
 Matrix = npt.NDArray[np.float64]
@@ -284,7 +285,8 @@ def _checked(values: npt.ArrayLike, n: int, location: str) -> Matrix:
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:
     """Return a matrix as JSON rows, null for NaN, rounded: 3 digits of a microsecond are a ns, 6 of a Gbit/s a
     kbit/s."""
-    return [[None if value != value else round(value, digits) for value in row] for row in matrix.tolist()]
+    rounded = np.where(np.abs(matrix) < _MAX_ROUNDED, np.round(matrix, digits), matrix)
+    return [[None if value != value else value for value in row] for row in rounded.tolist()]
 
 
 def matrix_from_json(value: object, n: int, location: str) -> Matrix:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
+
 from plink.errors import InputError, PlinkError, UsageError
 
 _EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
@@ -37,8 +39,6 @@ MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of 
 _READ_BYTES = 1 << 20
 _MAX_LINE_CHARS = 1 << 28  # of a line of a log
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
-_LARGE_EXPONENT = re.compile(r"[eE]\+?\d{3}")
-_LONG_DIGITS = 150  # a number of 300 digits has so many from some multiple of it on
 
 
 def instead_of_json(text: str) -> str | None:
@@ -128,12 +128,18 @@ def parse_document(text: str, location: str) -> JsonObject:
 
     :raises InputError: when it is not JSON or no object.
     """
-    # A number too large becomes infinity, which is no JSON; looking at each would take as long as reading them all.
-    starts = range(0, len(text), _LONG_DIGITS)
-    may_be_huge = _LARGE_EXPONENT.search(text) or any(text[k : k + _LONG_DIGITS].isdigit() for k in starts)
-    finite = _finite if may_be_huge else None
     try:
-        document = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
+        document = msgspec.json.decode(text)  # three times as fast, but its errors name no line, and it takes no NaN
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        document = _parse_slowly(text, location)
+    if not isinstance(document, dict):
+        raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
+    return document
+
+
+def _parse_slowly(text: str, location: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as error:
         reason = instead_of_json(text) or error.msg
         raise InputError(f"{location}:{error.lineno}", f"not JSON: {reason}") from None
@@ -141,9 +147,6 @@ def parse_document(text: str, location: str) -> JsonObject:
         raise InputError(location, "not JSON that plink reads: nested too deeply") from None
     except ValueError as error:
         raise InputError(location, str(error)) from None
-    if not isinstance(document, dict):
-        raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
-    return document
 
 
 def json_values(text: str, location: str) -> list[Any]:
@@ -356,7 +359,7 @@ def _render(value: Any, indent: str) -> str:
     if isinstance(value, dict) and value:
         items = (f"{inner}{json.dumps(str(key))}: {_render(item, inner)}" for key, item in value.items())
         return "{\n" + ",\n".join(items) + f"\n{indent}}}"
-    if isinstance(value, list | tuple) and any(isinstance(item, dict | list | tuple) for item in value):
+    if isinstance(value, list | tuple) and any(issubclass(kind, dict | list | tuple) for kind in {*map(type, value)}):
         return "[\n" + ",\n".join(f"{inner}{_flat_or_nested(item, inner)}" for item in value) + f"\n{indent}]"
     return json.dumps(value, allow_nan=False)
 

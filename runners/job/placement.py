@@ -195,6 +195,21 @@ class RunResult:
     timed_out: bool = False
     exits: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def reason(self) -> str | None:
+        """Why the job failed, in a sentence; None when it did not."""
+        failure = self.failure
+        if failure is None:
+            return None
+        if failure.cause is not None:
+            return failure.cause
+        if failure.rank is None:
+            return f"the launcher ended with exit code {failure.code}"
+        if self.timed_out:
+            return f"the job was ended after {self.seconds:.0f} s: that was its --timeout"
+        exception = "" if failure.exception is None else f": {failure.exception}"
+        return f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}{exception}"
+
     def record(self) -> RunRecord:
         """Return the document that is printed, and kept."""
         failure = self.failure

@@ -47,6 +47,7 @@ _MAX_FURTHER = 24  # candidates that are simulated only if those before turn out
 _MAX_WAYS = _MAX_SIMULATED + 7  # simulated: candidates with one stage, one worker, the thesis's, then depths
 _WORTH = 0.01  # minibatches in flight that gain less are not worth their memory and delay
 _TIE = 1e-3
+_NEAR = 0.05  # other depths than the deepest may be faster by so much
 _MOVES = 60_000
 _TUNED: tuple[Kind, ...] = ("1f1b", "2bw", "1f1b-flush")  # kinds of any depth
 _MAX_SEED_STEPS = 1e9  # of the thesis's tables: about a second
@@ -293,7 +294,7 @@ class _Planner:
         for way in sorted(ways, key=lambda way: way.minibatch_s):
             least_s = self._ways.model_of(way).least_s(way.partition)
             is_tuned = way.plan.kind in _TUNED and way.is_simulated and least_s < best_s * (1 - _TIE)
-            tried.append(self._with_tried_depth(way, least_s) if is_tuned else way)
+            tried.append(self._with_tried_depth(way, least_s, best_s) if is_tuned else way)
             best_s = min(best_s, tried[-1].minibatch_s)
         return tried
 
@@ -311,18 +312,24 @@ class _Planner:
             best_s = min(best_s, ways[-1].minibatch_s)
         return ways
 
-    def _with_tried_depth(self, best: SimulatedWay, least_s: float) -> SimulatedWay:
-        """Return it with its own depths or others that may suit it, the least that are as fast; ``least_s``: none takes
-        less a minibatch."""
-        ways = [best]
-        for depths in self._ways.other_depths(best):
-            if self._stopped:
+    def _with_tried_depth(self, own: SimulatedWay, least_s: float, best_s: float) -> SimulatedWay:
+        """Return it with its own depths or others that may suit it, the least that are as fast.
+
+        :param least_s: no depths take less a minibatch. :param best_s: what another way takes. The deepest one is as a
+            rule the fastest: where that is slower, the others are not tried.
+        """
+        others = [depths for depths in self._ways.other_depths(own) if self._ways.has_room(own.partition, depths)]
+        ways, in_flight = [own], sum(own.plan.shape.depths)
+        for depths in others[-1:] + others[:-1]:
+            least = min(ways, key=lambda way: way.minibatch_s)
+            if self._stopped or (len(ways) > 1 and least.minibatch_s > best_s * (1 + _NEAR)):
                 break
+            is_hopeless = sum(depths) < in_flight and own.minibatch_s > least.minibatch_s * (1 + _NEAR)
             is_beaten = any(
                 way.minibatch_s <= least_s * (1 + _WORTH) and sum(way.plan.shape.depths) <= sum(depths) for way in ways
             )
-            if not is_beaten and self._ways.has_room(best.partition, depths):
-                ways.append(self._simulate(best.partition, depths))
+            if not is_hopeless and not is_beaten:
+                ways.append(self._simulate(own.partition, depths))
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
 

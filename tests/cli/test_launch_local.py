@@ -7,7 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from plink.errors import UsageError
-from plink.features.compare.run import metric_from
+from plink.features.compare.metric import metric_from
 from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed

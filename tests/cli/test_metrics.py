@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.features.compare.run import detected_metric
+from plink.features.compare.metric import detected_metric
 from plink.runtime.step_report import report_metric
 from tests.conftest import typed
 

@@ -340,7 +340,7 @@ def iperf3(data: bytes) -> None:
 
 def figure(data: bytes) -> None:
     """What a user's program printed of its speed."""
-    from plink.features.compare.run import detected_metric, metric_from
+    from plink.features.compare.metric import detected_metric, metric_from
 
     lines = _text(data).splitlines()
     for pattern in ("step_s", r"loss (\S+)"):

@@ -3,6 +3,8 @@
 import json
 import math
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,19 @@ if sys.argv[1:] == ["waits"] and runs == 3:
     time.sleep(100)
 print("begun")
 print(json.dumps({"loss": 7, "seconds": (4 - place) * (1.2 if runs == 4 else 1)}))
+"""
+COMPARING = """
+import json, plink
+hosts, order = plink.read_hosts("hosts.txt"), plink.read_order(".plink/order.json")
+begun = []
+observer = plink.RunObserver(lambda rank, stream, line: begun.append(rank) if line == "begun" else None)
+request = plink.CompareRequest(pairs=2, metric="seconds")
+kept = plink.LaunchRequest(record=plink.RecordRequest())
+compared = plink.compare(plink.Job("train.py"), hosts, order, request, kept, observer)
+try:
+    plink.compare(plink.Job("train.py"), order.arrange(hosts, "order"), order)
+except plink.NoAnswer as error:
+    print(json.dumps([compared.gain, [run.order for run in compared.runs], len(begun), str(error)]))
 """
 STUDENT_975 = 12.7062  # of one degree of freedom
 
@@ -135,6 +150,20 @@ def test_a_mesh_runs_its_own_traffic(small_lab: Lab, measured: Path) -> None:
     assert [row["traffic"] for row in document["traffic"]] == ["pp p2p", "dp all-reduce"]
     baseline_s, _ = (run["value"] for run in document["runs"])
     assert baseline_s == pytest.approx(sum(row["given_s"] for row in document["traffic"]), rel=0.5)
+
+
+def test_programs_compare_orders(small_lab: Lab, measured: Path) -> None:
+    """As the command does; nothing is written but the runs that were asked for, and hosts in that order are refused."""
+    write_script(measured, COMPARING, "comparing.py")
+    done = subprocess.run(
+        [sys.executable, "comparing.py"], cwd=measured, capture_output=True, text=True, timeout=120, check=True
+    )
+    gain, orders, lines, refused = json.loads(done.stdout)
+    assert (gain, orders) == (pytest.approx(math.sqrt(2 * 2.4), abs=1e-4), ["given", "plink", "plink", "given"])
+    assert lines == 4 * 4  # "begun", of every rank of every run
+    assert "nothing to compare" in refused
+    assert len(list(measured.glob(".plink/runs/*"))) == 4
+    assert not (measured / ".plink" / "compare.json").exists()
 
 
 def refusal_of(err: str) -> str:

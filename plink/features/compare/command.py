@@ -1,20 +1,30 @@
 """``plink compare``."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
-from plink.errors import UsageError
-from plink.features.compare.mesh import compare_mesh
-from plink.features.compare.request import CompareRequest
-from plink.features.compare.run import compare_orders, metric_from
+from plink.errors import PlinkError, UsageError
+from plink.features.compare.mesh import METRIC, ByTraffic, mesh_job
+from plink.features.compare.metric import metric_from
+from plink.features.compare.request import PANEL, CompareRequest
+from plink.features.compare.run import NOTHING_TO_COMPARE, Comparison
+from plink.features.compare.show import show_comparison
 from plink.features.launch.request import KEEP_HOSTS_ORDER, Arguments, JobRequest
+from plink.features.launch.run import LaunchRequest
+from plink.features.launch.session import JobSetup, report_failure, run
 from plink.features.launch.setup import new_job
-from plink.model.hosts import read_hosts
+from plink.model.hosts import Hosts, read_hosts
 from plink.model.network import read_network
+from plink.model.run import OrderComparison
 from plink.records import workspace
 from plink.terminal.options import takes
-from plink.terminal.screen import say
+from plink.terminal.screen import print_result, say
+from runners.job.monitor import Sink
+from runners.job.placement import RunResult
 
 _MAX_SINGLE_RING = 3  # hosts
 
@@ -30,6 +40,14 @@ def compare(
     request: CompareRequest,
     program: Annotated[str | None, typer.Argument(metavar="PROGRAM", help="A .py file or a command.")] = None,
     args: Arguments = None,
+    mesh_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of a program: the traffic of a mesh, plink.mesh/1, that `plink reorder` ordered ranks for.",
+            metavar="FILE",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
 ) -> None:
     """Run a program in the given order and in plink's, alternately, and report the speed-up (an A/B test).
 
@@ -40,12 +58,13 @@ def compare(
     """
     if options.order == KEEP_HOSTS_ORDER:
         raise UsageError(f"--order {KEEP_HOSTS_ORDER}: both orders are run; omit the option")
-    if request.mesh_file is not None:
+    if mesh_file is not None:
         if program is not None:
             raise UsageError(f"--mesh-file runs the mesh's traffic; omit {program}")
         if request.metric is not None:
             raise UsageError("--mesh-file runs traffic that plink times; omit --metric")
-        compare_mesh(options, request, request.mesh_file)
+        with mesh_job(options, mesh_file) as (setup, by_traffic):
+            _compare(setup, replace(request, metric=METRIC), by_traffic)
         return
     if program is None:
         raise UsageError("name the program to run, or give --mesh-file")
@@ -54,8 +73,40 @@ def compare(
     if (ring := _only_ring(options)) is not None:
         say(ring)
         return
-    setup = new_job(program, args or [], options, options.runner or "ssh")
-    compare_orders(setup, request)
+    _compare(new_job(program, args or [], options, options.runner or "ssh"), request)
+
+
+def _compare(setup: JobSetup, request: CompareRequest, by_traffic: ByTraffic | None = None) -> None:
+    """Run both orders, and write and print the result; of the complete pairs where a run fails."""
+
+    def start(hosts: Hosts, launch_request: LaunchRequest, on_line: Sink) -> RunResult:
+        result = run(replace(setup, hosts=hosts, request=launch_request), on_line)
+        report_failure(result)
+        return result
+
+    if setup.baseline.names == setup.hosts.names:
+        say(NOTHING_TO_COMPARE)
+        return
+    comparison = Comparison(request, setup.baseline, setup.hosts)
+    try:
+        comparison.run(setup.request, start)
+    except (KeyboardInterrupt, PlinkError):
+        runs, pairs = len(comparison.runs), comparison.complete_pairs
+        outcome = f"the result is that of {pairs} of {request.pairs} pairs" if pairs else "there is no result yet"
+        say(f"stopped after {runs} runs: {outcome}; `plink runs` lists the runs; the same command starts anew")
+        if pairs:
+            _keep(comparison.document(), setup.options.as_json)
+        raise
+    document = comparison.document()
+    if by_traffic is not None:
+        document = structs.replace(document, traffic=tuple(by_traffic(comparison.printed)))
+    _keep(document, setup.options.as_json)
+
+
+def _keep(document: OrderComparison, as_json: bool) -> None:
+    workspace.prepare()
+    document.write(workspace.FOLDER / "compare.json")
+    print_result(document, as_json, lambda: show_comparison(document))
 
 
 def _only_ring(options: JobRequest) -> str | None:

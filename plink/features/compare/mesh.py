@@ -1,16 +1,16 @@
 """Comparison of two orders by a mesh's own traffic: the job sends what the groups of a training step send."""
 
+import contextlib
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import plink.runtime.mesh_traffic as program
 from plink.errors import UsageError
-from plink.features.compare.request import CompareRequest
-from plink.features.compare.run import compare_orders
 from plink.features.launch.request import JobRequest
+from plink.features.launch.session import JobSetup
 from plink.features.launch.setup import new_job
 from plink.features.order.mesh import leaving
 from plink.model.mesh import Mesh, labels, read_mesh
@@ -22,12 +22,15 @@ from solvers.costs.mesh_patterns import weight_of
 
 _REPEATS = 5  # of a run
 _NAME = "mesh_traffic.py"
+METRIC = "step_s"
+ByTraffic = Callable[[Mapping[OrderName, Sequence[str]]], Sequence[ComparedTraffic]]
 
 
-def compare_mesh(options: JobRequest, request: CompareRequest, mesh_file: Path) -> None:
-    """Run a mesh's traffic in the given order and in plink's, alternately, and print the gain and times by traffic.
+@contextlib.contextmanager
+def mesh_job(options: JobRequest, mesh_file: Path) -> Iterator[tuple[JobSetup, ByTraffic]]:
+    """Yield the job that sends a mesh's traffic and prints ``METRIC``, and what finds the times of each traffic.
 
-    :raises UsageError: without an order for this mesh. :raises PlinkError: when a run fails.
+    :raises UsageError: without an order for this mesh.
     """
     mesh, path = read_mesh(mesh_file), Path(options.order) if options.order else workspace.ORDER
     order = read_order(path) if path.is_file() else None
@@ -46,12 +49,11 @@ def compare_mesh(options: JobRequest, request: CompareRequest, mesh_file: Path) 
         ],
         "repeats": _REPEATS,
     }
-    request = replace(request, metric="step_s")
     with scratch_folder() as folder:
         (folder / _NAME).write_text(Path(program.__file__).read_text())
         setup = new_job(_NAME, [program.pack_config(config)], replace(options, sync=folder), options.runner or "ssh")
         setup = replace(setup, job=replace(setup.job, workdirs=(str(folder),)))
-        compare_orders(setup, request, lambda printed: _by_traffic(mesh, order, printed))
+        yield setup, lambda printed: _by_traffic(mesh, order, printed)
 
 
 def _by_traffic(mesh: Mesh, order: RankOrder, printed: Mapping[OrderName, Sequence[str]]) -> list[ComparedTraffic]:

@@ -205,11 +205,4 @@ def report_failure(result: RunResult) -> str | None:
             say_error(
                 f"{fold_hostlist(list(dict.fromkeys(host_of_rank[rank] for rank in ranks)), ' ')}: exit code {code}"
             )
-    if failure.cause is not None:
-        return failure.cause
-    if failure.rank is None:
-        return f"the launcher ended with exit code {failure.code}"
-    if result.timed_out:
-        return f"the job was ended after {result.seconds:.0f} s: that was its --timeout"
-    exception = "" if failure.exception is None else f": {failure.exception}"
-    return f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}{exception}"
+    return result.reason

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr
 
 from plink.errors import InputError
 from plink.model.codec import decode
@@ -77,7 +77,7 @@ class LayerProfile(Part, frozen=True, kw_only=True):
     """Every tensor made by this layer or before, and used after it: what crosses when the model is cut here."""
     crossing_bytes: ByteCount
     """Bytes of these."""
-    crossing_back_bytes: ByteCount = UNSET  # type: ignore[assignment]  # whoever reads a file fills it in
+    crossing_back_bytes: ByteCount = UNSET  # type: ignore[assignment]  # filled in below
     """Bytes of the gradients that come back; those of the tensors with gradients, or crossing_bytes, when missing."""
     forward_iqr_s: Seconds | Unset = UNSET
     """Interquartile range of the forward pass."""
@@ -99,23 +99,29 @@ class LayerProfile(Part, frozen=True, kw_only=True):
     step_bytes: ByteCount | Unset = UNSET
     """The most that an optimiser's step on its parameters holds besides; 0 when missing."""
 
+    def __post_init__(self) -> None:
+        stated: ByteCount | Unset = self.crossing_back_bytes
+        if stated is UNSET:
+            back_bytes = self._gradient_bytes() if self.crossing else self.crossing_bytes
+            force_setattr(self, "crossing_back_bytes", back_bytes)
+
     @property
     def compute_s(self) -> float:
         """Seconds of both passes."""
         return self.forward_s + self.backward_s
 
-    def checked(self, key: str) -> "LayerProfile":
-        """Return the layer as it was read, with what follows from the rest.
+    def _gradient_bytes(self) -> int:
+        return sum(tensor.size_bytes for tensor in self.crossing or () if tensor.gradient)
+
+    def check(self, key: str) -> None:
+        """Check the layer as it was read.
 
         :raises InputError: naming the key, below ``key``, that contradicts another one.
         """
-        back_bytes: int | Unset = self.crossing_back_bytes
         if self.crossing:
-            gradients = sum(tensor.size_bytes for tensor in self.crossing if tensor.gradient)
-            back_bytes = gradients if back_bytes is UNSET else back_bytes
             for name, stated, total in (
                 ("crossing_bytes", self.crossing_bytes, sum(tensor.size_bytes for tensor in self.crossing)),
-                ("crossing_back_bytes", back_bytes, gradients),
+                ("crossing_back_bytes", self.crossing_back_bytes, self._gradient_bytes()),
             ):
                 if stated != total:
                     raise InputError(f"{key}.{name}", f"the tensors in crossing have {total} bytes, not {stated}")
@@ -124,7 +130,6 @@ class LayerProfile(Part, frozen=True, kw_only=True):
             size, limit = getattr(self, part) or 0, getattr(self, whole) or 0
             if size > limit:
                 raise InputError(f"{key}.{part}", f"it is part of {whole}, {limit}, and cannot be {size}")
-        return replace(self, crossing_back_bytes=self.crossing_bytes if back_bytes is UNSET else back_bytes)
 
 
 class WholeModel(Part, frozen=True, kw_only=True):
@@ -217,15 +222,14 @@ def profile_from_json(document: dict[str, Any], location: str) -> ModelProfile:
 
     :raises InputError: naming the key that is wrong.
     """
-    read = decode(ModelProfile, document, location)
+    profile = decode(ModelProfile, document, location)
     names: dict[str, int] = {}
-    for number, layer in enumerate(read.layers):
+    for number, layer in enumerate(profile.layers):
         if layer.name in names:
             reason = f"layers[{names[layer.name]}] is named {layer.name!r} too"
             raise InputError(f"{location}: layers[{number}].name", reason)
         names[layer.name] = number
-    layers = tuple(layer.checked(f"{location}: layers[{number}]") for number, layer in enumerate(read.layers))
-    profile = replace(read, layers=layers)
+        layer.check(f"{location}: layers[{number}]")
     if profile.compute_s <= 0:
         raise InputError(f"{location}: layers", "no layer takes any time; a profile without seconds plans nothing")
     for number, group in enumerate(profile.tied or ()):

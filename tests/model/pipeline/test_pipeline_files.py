@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from plink.errors import InputError
 from plink.model.pipeline.plan import PipelinePlan, pipeline_from_json, read_pipeline
-from plink.model.pipeline.profile import ModelProfile, profile_from_json, read_profile
+from plink.model.pipeline.profile import LayerProfile, ModelProfile, profile_from_json, read_profile
 from plink.model.storage import render_document
 from tests.model.schemas import complaints
 
@@ -66,6 +67,18 @@ def test_profile_is_read_as_written(tmp_path: Path) -> None:
     assert [layer.crossing_back_bytes for layer in profile.layers] == [320, 64, 0]
     profile.write(tmp_path / "p.json")
     assert read_profile(tmp_path / "p.json").digest() == profile.digest()
+
+
+def test_profile_made_of_numpy_numbers_is_the_same_document() -> None:
+    def profile(seconds: Callable[[float], Any], count: Callable[[int], Any]) -> ModelProfile:
+        layer = LayerProfile(
+            name="a", forward_s=seconds(0.25), backward_s=seconds(0.5), parameter_bytes=count(8), crossing_bytes=64
+        )
+        return ModelProfile(minibatch=count(8), layers=(layer,))
+
+    made = profile(np.float64, np.int64)
+    assert made.layers[0].crossing_back_bytes == 64
+    assert profile(np.float32, np.int32).digest() == made.digest() == profile(float, int).digest()
 
 
 def test_plan_is_read_as_written(tmp_path: Path) -> None:
