@@ -3,8 +3,8 @@
 Numba compiles a function when it is first called, which takes seconds, and caches the result on the machine. Numba
 itself is imported by the first module that has such a function.
 
-Compiled code holds what it calls and the constants of its module. Numba compiles it anew where its own file changed, not
-where another one did that it imports from: after an upgrade it would go on with old code.
+Compiled code holds what it calls and the constants of its module. Numba compiles it anew where its own file changed,
+not where another one did that it imports from: after an upgrade it would go on with old code.
 """
 
 import hashlib
