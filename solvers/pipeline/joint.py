@@ -315,20 +315,20 @@ class _Planner:
     def _with_tried_depth(self, own: SimulatedWay, least_s: float, best_s: float) -> SimulatedWay:
         """Return it with its own depths or others that may suit it, the least that are as fast.
 
-        :param least_s: no depths take less a minibatch. :param best_s: what another way takes. The deepest one is as a
-            rule the fastest: where that is slower, the others are not tried.
+        :param least_s: no depths take less a minibatch. :param best_s: what another way takes. Where no update bounds
+            them, the deepest are as a rule the fastest: where those are slower than that, the others are not tried.
         """
         others = [depths for depths in self._ways.other_depths(own) if self._ways.has_room(own.partition, depths)]
-        ways, in_flight = [own], sum(own.plan.shape.depths)
-        for depths in others[-1:] + others[:-1]:
-            least = min(ways, key=lambda way: way.minibatch_s)
-            if self._stopped or (len(ways) > 1 and least.minibatch_s > best_s * (1 + _NEAR)):
+        ways, deepest_is_fastest = [own], own.plan.shape.kind not in ACCUMULATING
+        for depths in others[-1:] + others[:-1] if deepest_is_fastest else others:
+            fastest_s = min(way.minibatch_s for way in ways)
+            is_slow = deepest_is_fastest and len(ways) > 1 and fastest_s > best_s * (1 + _NEAR)
+            if self._stopped or is_slow:
                 break
-            is_hopeless = sum(depths) < in_flight and own.minibatch_s > least.minibatch_s * (1 + _NEAR)
             is_beaten = any(
                 way.minibatch_s <= least_s * (1 + _WORTH) and sum(way.plan.shape.depths) <= sum(depths) for way in ways
             )
-            if not is_hopeless and not is_beaten:
+            if not is_beaten:
                 ways.append(self._simulate(own.partition, depths))
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
