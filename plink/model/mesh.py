@@ -164,24 +164,27 @@ class ModelShape:
         :param sizes: of all axes.
         """
         pp, tp, cp, ep = (sizes.get(name, 1) for name in ("pp", "tp", "cp", "ep"))
-        if ep > 1 and axis in _OF_WEIGHTS:
+        data = next((name for name in ("dp", "dp_shard", "fsdp") if sizes.get(name, 1) > 1), None)
+        # Context ranks share gradients with those of data parallelism; where there are none but replicas, as shards.
+        has_weights = axis in _OF_WEIGHTS or (axis == "cp" and data is None)
+        if ep > 1 and has_weights:
             raise UsageError(f"--mesh: with ep experts are split; what {axis} sends is unknown: --traffic {axis}=BYTES")
-        shards = sizes.get("dp_shard", sizes.get("fsdp", 1)) if axis == "dp_replicate" else 1
+        shards = cp * sizes.get("dp_shard", sizes.get("fsdp", 1)) if axis == "dp_replicate" else 1
         weights = self.dtype_bytes * self.parameters / (pp * tp * shards)
         activations = self.dtype_bytes * self.tokens * self.hidden / cp
         a_layer = self.layers / pp * self.microbatches
         size, times = {
-            "dp": (weights, 1.0),
-            "dp_replicate": (weights, 1.0),
-            "dp_shard": (weights, 1.0),
-            "fsdp": (weights, 1.0),
             "pp": (activations, float(self.microbatches)),
             "tp": (activations, 4 * a_layer),
             "ep": (activations * self.experts_per_token, 4 * a_layer),
             "cp": (2 * activations / tp, 2 * a_layer),
         }.get(axis, (0.0, 0.0))
-        group = (axis, "cp") if cp > 1 and axis in ("dp", "dp_shard", "fsdp") else (axis,)  # these share gradients, too
-        return _merged([Traffic(group, kind, (size,), times=times) for kind in DEFAULT_KINDS[axis]]) if size else []
+        traffic = [Traffic((axis,), kind, (size,), times=times) for kind in DEFAULT_KINDS[axis]] if size else []
+        if has_weights:
+            group = (axis, "cp") if cp > 1 and axis == data else (axis,)
+            like = axis if axis != "cp" else "dp_shard" if sizes.get("dp_replicate", 1) > 1 else "dp"
+            traffic += [Traffic(group, kind, (weights,)) for kind in DEFAULT_KINDS[like]]
+        return _merged(traffic)
 
 
 def labels(traffic: Sequence[Traffic]) -> list[str]:

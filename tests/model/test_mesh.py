@@ -130,6 +130,31 @@ def test_bytes_follow_from_the_model() -> None:
         make_mesh("strange=2", [], model)
 
 
+@pytest.mark.parametrize(
+    ("axes", "gradients"),
+    [
+        ("dp=2,cp=2", ["dp+cp=all-reduce:16000MB"]),
+        ("cp=4", ["cp=all-reduce:16000MB"]),
+        (
+            "dp_replicate=2,dp_shard=4,cp=2",
+            [
+                "dp_replicate=all-reduce:2000MB",
+                "dp_shard+cp=reduce-scatter:16000MB",
+                "dp_shard+cp=all-gather:16000MB*2",
+            ],
+        ),
+        (
+            "dp_replicate=2,cp=2",
+            ["dp_replicate=all-reduce:8000MB", "cp=reduce-scatter:16000MB", "cp=all-gather:16000MB*2"],
+        ),
+    ],
+)
+def test_context_ranks_share_gradients(axes: str, gradients: list[str]) -> None:
+    model = ModelShape(parameters=8e9, layers=32, hidden=4096, tokens=8192, microbatches=8)
+    traffic = make_mesh(axes, [], model).traffic
+    assert [each.text for each in traffic if each.kind != "ring"] == gradients
+
+
 def test_mesh_file_is_read_as_json_and_toml(tmp_path: Path) -> None:
     mesh = make_mesh(MESH, ["dp=all-reduce:1.6GB@0.5", "pp=p2p:64MB*32"])
     json_file, toml = tmp_path / "mesh.json", tmp_path / "mesh.toml"
