@@ -217,6 +217,8 @@ def _wait_for_rounds(schedule: Schedule, is_tree: bool) -> tuple[int, list[Waits
     rounds, place = np.unique(np.concatenate(keys), return_inverse=True)
     of_source, of_target = place[:m], place[m:]
     waits = [Waits.of(m + of_source, transfers, before_lag=True), Waits.of(m + of_target, transfers)]
+    later = np.flatnonzero(rounds[1:] // span == rounds[:-1] // span) + 1  # of one rank, also where it only receives
+    waits.append(Waits.of(m + later, m + later - 1))
     is_pipelined = len(np.unique(source * 2 * schedule.ranks + target)) < m
     receives_ahead = timing_of(schedule) == "pipeline" or (is_tree and is_pipelined)
     for own, for_receiver in ((of_source, False), *([] if receives_ahead else [(of_target, True)])):

@@ -94,6 +94,13 @@ def test_rank_goes_on_when_all_it_sent_has_left() -> None:
     assert simulate_collective(schedule, slow_receiver(2), np.arange(4), SIZE, lockstep=False).begin_us[2] == 0
 
 
+def test_rank_that_only_receives_goes_on_when_its_rounds_before_are_over() -> None:
+    """Rank 0 sends to 1, which is slow, receives from 2 at once, and sends to 2 when the first has left."""
+    rows = [[0, 0, 1, 0, 1, 1], [1, 2, 0, 0, 1, 1], [2, 0, 2, 0, 1, 1]]
+    result = simulate_collective(make_schedule("three", 4, 1, rows, "broadcast"), slow_receiver(1), np.arange(4), 6e4)
+    assert result.end_us[1] < result.begin_us[2] == pytest.approx(result.end_us[0] - LATENCY_US)
+
+
 @pytest.mark.parametrize(("size", "begins", "ends"), [(SIZE, 4, 8), (65_536.0, 1, 8)])
 def test_large_message_waits_for_its_receiver(size: float, begins: float, ends: float) -> None:
     """Rank 1 receives slowly from 0, then from 2, which is ready earlier. A small message shares what 1 receives."""
