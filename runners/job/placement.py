@@ -12,6 +12,7 @@ from plink.model.run import RankEntry, RunFailure, RunRecord, VerifiedPlacement
 from plink.transport.addresses import canonical
 
 TIMED_OUT = 124  # as timeout(1) has it
+_MAX_NAMED = 4
 # "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
 _EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?(?P<text>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .*\S)")
 
@@ -155,7 +156,7 @@ class Failure:
 
     :param rank: None, as ``host``: the launcher failed, and does not say which rank did.
     :param cause: root cause, where another one is known. :param hub: number of the hub process that failed, None for a
-        rank.
+        rank. :param ended: ranks that had ended before, with exit code 0: others may have failed for their absence.
     """
 
     rank: int | None
@@ -164,6 +165,7 @@ class Failure:
     last_lines: tuple[str, ...]
     cause: str | None = None
     hub: int | None = None
+    ended: tuple[int, ...] = ()
 
     @property
     def process(self) -> str:
@@ -207,8 +209,14 @@ class RunResult:
             return f"the launcher ended with exit code {failure.code}"
         if self.timed_out:
             return f"the job was ended after {self.seconds:.0f} s: that was its --timeout"
-        exception = "" if failure.exception is None else f": {failure.exception}"
-        return f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}{exception}"
+        text = f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}"
+        if failure.exception is not None:
+            text += f": {failure.exception}"
+        if failure.ended:
+            more = f" and {len(failure.ended) - _MAX_NAMED} more" if len(failure.ended) > _MAX_NAMED else ""
+            ranks = f"rank{'s' * (len(failure.ended) > 1)} {', '.join(map(str, failure.ended[:_MAX_NAMED]))}"
+            text += f"; {ranks}{more} had ended before, with exit code 0"
+        return text
 
     def record(self) -> RunRecord:
         """Return the document that is printed, and kept."""

@@ -282,6 +282,7 @@ class WaySimulator:
         return PipelinePlan(
             kind=kind,
             minibatch=profile.minibatch,
+            threads=profile.threads,
             host_entries=hosts.entries(),
             lab=hosts.lab or UNSET,
             stages=stages,

@@ -57,6 +57,18 @@ def test_failed_rank_exception_is_reported_last(tmp_path: Path) -> None:
     assert err.splitlines()[-1].endswith("with exit code 1: ValueError: rank 0 did not take part")
 
 
+def test_ranks_that_ended_before_the_failure_are_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '1': sys.exit(0)\n"
+        "time.sleep(1 if os.environ['RANK'] == '0' else 60)\n"
+        "raise RuntimeError('connection closed by peer')\n"
+    )
+    code, _, err = local(tmp_path, "--slots", "3", "train.py")
+    assert code == 1
+    assert err.splitlines()[-1].endswith("connection closed by peer; rank 1 had ended before, with exit code 0")
+
+
 def test_rerun_repeats_all_options(tmp_path: Path) -> None:
     """Folder, time, interface and environment too; what is typed beside it wins."""
     (tmp_path / "there").mkdir()
@@ -170,12 +182,13 @@ def test_metrics_that_cannot_be_read(pattern: str, complaint: str) -> None:
 
 @pytest.mark.extended
 def test_a_run_keeps_the_step_that_rank_0_reports(tmp_path: Path) -> None:
-    """Bytes and seconds of all-reduces of a real program."""
+    """Bytes and seconds of all-reduces of a real program; those of sparse tensors do not count."""
     (tmp_path / "train.py").write_text(
         "import torch, torch.distributed as dist\n"
         "dist.init_process_group('gloo')\n"
         "for step in range(12):\n"
         "    for size in (2_000, 500): dist.all_reduce(torch.ones(size))\n"
+        "dist.all_reduce(torch.sparse_coo_tensor([[0]], [1.0], (4,)))\n"
     )
     code, out, err = local(tmp_path, "--slots", "2", "--backend", "flat", "--json", "train.py")
     assert code == 0, err

@@ -18,8 +18,9 @@ from plink.features.pipeline.show import (
     assessment_lines,
     pipeline_timeline,
     plan_lines,
-    profile_line,
+    profile_lines,
     simulation_lines,
+    tied_lines,
     timeline_lines,
     training_lines,
 )
@@ -108,7 +109,7 @@ def import_graph(
 
 def _write_profile(profile: ModelProfile, output: Path | None, as_json: bool) -> None:
     if not write_result(profile, "profile", workspace.PROFILE, output, as_json):
-        print_lines(profile_line(profile))
+        print_lines(*profile_lines(profile))
 
 
 @app.command()
@@ -143,6 +144,8 @@ def plan(
     workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
     profile = _profile_from(profile_file)
     network = None if network_file is None else plink.read_network(network_file)
+    for line in tied_lines(profile):
+        say(line)
     with deferred_interrupts() as stopped:  # from here on the best plan so far is written, whatever comes
         with progress("planning") as bars:
 

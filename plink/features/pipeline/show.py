@@ -138,14 +138,23 @@ def timeline_lines(plan: PipelinePlan) -> list[str]:
     return lines
 
 
-def profile_line(profile: ModelProfile) -> str:
-    """Return what matters of a profile in a line."""
+def profile_lines(profile: ModelProfile) -> list[str]:
+    """Return what matters of a profile."""
     longest = max(profile.layers, key=lambda layer: layer.compute_s)
-    return (
+    return [
         f"{len(profile.layers)} layer{'s' * (len(profile.layers) != 1)}, {format_time(profile.compute_s)} a minibatch, "
         f"{format_bytes(profile.parameter_bytes)} of parameters; "
-        f"longest: {' '.join(filter(None, (longest.name, longest.kind)))}, {format_time(longest.compute_s)}"
-    )
+        f"longest: {' '.join(filter(None, (longest.name, longest.kind)))}, {format_time(longest.compute_s)}",
+        *tied_lines(profile),
+    ]
+
+
+def tied_lines(profile: ModelProfile) -> list[str]:
+    """Return which layers no plan parts, for they share parameters."""
+    return [
+        f"{parameter} is shared by layers {first} and {last}: these and all between are in one stage"
+        for first, last, parameter in profile.tied_spans()
+    ]
 
 
 def simulation_lines(plan: PipelinePlan, simulated: SimulatedPipeline) -> list[str]:

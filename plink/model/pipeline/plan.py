@@ -54,6 +54,8 @@ class PipelinePlan(Document, frozen=True, kw_only=True, tag="plink.pipeline/1", 
     """Whether a backward pass computes activations again instead of keeping them; false when missing."""
     minibatch: PositiveInt
     """Items in a minibatch."""
+    threads: PositiveInt | Unset = UNSET
+    """Threads of PyTorch in the profile; a job with others says so, for it takes another time than predicted."""
     host_entries: HostEntries = field(name="hosts")
     """The hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
     lab: LabName | Unset = UNSET

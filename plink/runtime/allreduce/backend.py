@@ -304,7 +304,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         """All-reduce one tensor in place; returns at once."""
         opts = opts or dist.AllreduceOptions()
         if self._steps is not None:
-            self._steps.add(sum(tensor.nbytes for tensor in tensors))
+            self._steps.add(sum(tensor.nbytes for tensor in tensors if tensor.layout is torch.strided))
         if len(tensors) == 1 and self._uses_engine(tensors[0], opts.reduceOp):
             return self._run_engine(tensors[0], opts.reduceOp, blocking=not getattr(opts, "asyncOp", True))
         group = self._native if any(tensor.is_cuda for tensor in tensors) else self._gloo

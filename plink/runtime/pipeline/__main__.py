@@ -49,6 +49,13 @@ def main(arguments: list[str]) -> int:
             load_pipeline_app(arguments[0], arguments[1:]), Path(arguments[0]), tuple(arguments[1:])
         )
         dist.init_process_group("gloo")
+        if dist.get_rank() == 0 and plan.threads and plan.threads != (own := torch.get_num_threads()):
+            print(
+                f"plink: the profile was taken with {plan.threads} of PyTorch's threads and ranks compute with {own}: "
+                f"predicted times are not theirs (--env OMP_NUM_THREADS={plan.threads}; or profile with --threads "
+                f"{own})",
+                file=sys.stderr,
+            )
         last: list[RankReport] = []
 
         def on_report(report: RankReport) -> None:
