@@ -44,7 +44,7 @@ ENTRIES = (
     Entry("referee", "costs against ranks that play schedules in SimGrid (--seeds 1: 4 minutes)", 60),
     Entry("lab_clock", "the simulator against the clock of a lab (--only 'ring, one tier': 3 minutes)", 25),
     Entry("simgrid", "the simulator against SimGrid", 3),
-    Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 2 minutes)", 15),
+    Entry("order_models", "orders of `plink reorder`, simulated (--seeds 2: 9 minutes)", 90),
     Entry("mesh_lab", "orders of meshes in a lab: gains and seconds by traffic beside predictions", 7),
     Entry("mesh_orders", "orders of meshes against brute force, sorted racks and bounds (--part NAME; --quick)", 8),
     Entry("optimal", "all-reduces against the least possible time, made networks and a lab (--part NAME)", 6),
