@@ -12,6 +12,7 @@ from plink.features.order.algorithms import fabric_from
 from plink.features.order.hubs import hub_processes, hubs_limited_by_cores
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, read_network
+from tests.conftest import typed
 
 WORKERS = [f"n{k}" for k in range(8)]
 
@@ -116,3 +117,9 @@ def test_processes_of_hubs(
 ) -> None:
     """One for each 7 Gbit/s, which is what it can take, and a core is left free."""
     assert hub_processes(rates, cores) == (hosts, pytest.approx(weights))
+
+
+def test_a_plan_names_the_command_that_runs_hubs(tmp_path: Path) -> None:
+    network(0.9, tmp_path)
+    done = typed("plan", "--algo", "ring", "--size", "25MB", cwd=tmp_path)
+    assert "this plan 3.5 s: `plink launch --backend phub` (the least possible time is that without" in done.stderr
