@@ -325,7 +325,7 @@ def _fabric_of_groups(network: Network) -> Fabric:
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
     by_flows = class_rates(flows_of(network), n)
-    host_out, host_in = _host_rates(pair, alone, by_flows)
+    host_out, host_in = _host_rates(network, pair, alone, by_flows)
     links_above = [_outer_tier(tier, group_of) for tier in outer]
     labels = [group_of, *(np.unique(tier.group_of, return_inverse=True)[1] for tier in links_above)]
     (assumed_out, assumed_in), *assumed_above = assumed_capacities(labels, (host_out, host_in))
@@ -373,23 +373,25 @@ def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[n
     return TierLinks(group_of, shared_out, shared_in)
 
 
-def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vector] | None) -> tuple[Vector, Vector]:
-    """Return (out, in) of every host: its best pair, else its flows, else one flow, else the median, else an
-    assumption."""
+def _host_rates(network: Network, pair: Matrix | None, alone: Vector, by_flows: Rates | None) -> Rates:
+    """Return (out, in) of every host: what the hosts file gives a hub, else its best pair, else its flows, else one
+    flow, else the median, else an assumption."""
     usual = float(np.nanmedian(alone)) if np.isfinite(alone).any() else ASSUMED_GBPS
     fallback = np.where(np.isfinite(alone), alone, usual)
-    fallback_out, fallback_in = by_flows or (fallback, fallback)
-    if pair is None:
-        return fallback_out, fallback_in
-    best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
-    return np.where(best_out > 0, best_out, fallback_out), np.where(best_in > 0, best_in, fallback_in)
+    out, into = by_flows or (fallback, fallback)
+    if pair is not None:
+        best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
+        out, into = np.where(best_out > 0, best_out, out), np.where(best_in > 0, best_in, into)
+    stated = np.array([np.nan if host.gbps is None else host.gbps for host in network.hosts])
+    return np.where(np.isnan(stated), out, stated), np.where(np.isnan(stated), into, stated)
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     complete = completed_far(rtt)
     group_of = nearest_tier(complete, halves=_halves(network, complete))
     by_flows = class_rates(flows_of(network), len(rtt))
-    host_out, host_in = hosts = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
+    host_out, host_in = hosts = _host_rates(network, pair, np.full(len(rtt), np.nan), by_flows)
+    has_stated_hubs = any(host.gbps is not None for host in network.hosts)  # which rates of pairs do not show
     labels = tiers_from(complete, group_of)
     (out, into), *above = assumed_capacities(labels, hosts)
     source = _inferred_from("the latency tiers", by_flows is not None, pair is not None)
@@ -403,7 +405,7 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
         out,
         into,
         source,
-        by_flows is not None,
+        by_flows is not None or (pair is not None and has_stated_hubs),
         tuple(TierLinks(label, *rates) for label, rates in zip(labels[1:], above, strict=True)),
     )
 
