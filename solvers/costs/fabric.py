@@ -6,7 +6,7 @@ tier below, over an oversubscription. Data centres have 1 to 5 at a rack's switc
 VL2, section 2.1), so that any one figure may be wrong by a factor of two for one group and not for another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -192,19 +192,30 @@ class Fabric:
             sigma = self.rate_sigma * np.minimum(1.0, np.sqrt(np.pi / 2 / count))
             return np.asarray((values * np.exp(sigma * rng.standard_normal(len(values))))[which])
 
+        return self._with_rates(noisy, noisy_hosts)
+
+    def faster(self, factor: float) -> "Fabric":
+        """Return the fabric with all links this many times as fast."""
+        return self._with_rates(lambda rates: factor * rates, lambda rates: factor * rates)
+
+    def _with_rates(
+        self,
+        changed: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+        changed_hosts: Callable[[Vector], Vector],
+    ) -> "Fabric":
         return replace(
             self,
-            pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
-            host_out_gbps=noisy_hosts(self.host_out_gbps),
-            host_in_gbps=noisy_hosts(self.host_in_gbps),
-            group_out_gbps=noisy(self.group_out_gbps),
-            group_in_gbps=noisy(self.group_in_gbps),
+            pair_gbps=None if self.pair_gbps is None else changed(self.pair_gbps),
+            host_out_gbps=changed_hosts(self.host_out_gbps),
+            host_in_gbps=changed_hosts(self.host_in_gbps),
+            group_out_gbps=changed(self.group_out_gbps),
+            group_in_gbps=changed(self.group_in_gbps),
             outer_tiers=tuple(
-                TierLinks(tier.group_of, noisy(tier.out_gbps), noisy(tier.in_gbps)) for tier in self.outer_tiers
+                TierLinks(tier.group_of, changed(tier.out_gbps), changed(tier.in_gbps)) for tier in self.outer_tiers
             ),
             paths=None
             if self.paths is None
-            else replace(self.paths, out_gbps=noisy(self.paths.out_gbps), in_gbps=noisy(self.paths.in_gbps)),
+            else replace(self.paths, out_gbps=changed(self.paths.out_gbps), in_gbps=changed(self.paths.in_gbps)),
         )
 
     def with_drawn_links(self, rng: np.random.Generator) -> "Fabric":
