@@ -198,11 +198,15 @@ def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") ->
 
 
 def misranking_warning(algo: str, model: str) -> str | None:
-    """Return a warning where a model ranks the orders of an algorithm wrongly, else None.
+    """Return a warning where a model ranks the orders of an algorithm, or hubs among others, wrongly, else None.
 
     Round trips alone put the near ends of a tree's longest chain together, whatever its flows share. Simulated at 1 MB
     and more, orders of a single tree rank backwards (docs/results/simulation.md).
     """
+    if model == "alpha-beta" and algo in HUB_ALGORITHMS:
+        return (
+            "alpha-beta has a hub serve one worker after the other, so gbps= counts for nothing; try --model contention"
+        )
     if model != "latency" or algo not in TREES:
         return None
     how = "backwards" if algo == "tree" else "poorly"

@@ -182,10 +182,14 @@ def test_a_plan_names_the_command_that_runs_hubs(tmp_path: Path) -> None:
     assert "this plan 3.5 s: `plink launch --backend phub` (the least possible time is that without" in done.stderr
 
 
-def test_alpha_beta_has_slices_too(tmp_path: Path) -> None:
+def test_alpha_beta_has_slices_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Eight vectors at a pair's 100 Mbit/s, one after the other, in 217 slices."""
     measured = network(0.9, tmp_path)
-    priced = cost(measured, request=CostRequest("phub", 25e6, "alpha-beta", random=0)).cost_us
+    with caplog.at_level("WARNING"):
+        result = cost(measured, request=CostRequest("phub", 25e6, "alpha-beta", random=0))
+    assert "gbps= counts for nothing" in caplog.text
+    priced = result.cost_us
+    assert priced == pytest.approx(result.parts[0].cost_us)
     assert priced == pytest.approx(16e6 * (1 + 1 / 217), rel=1e-4)
     advice = advise(measured, AdviseRequest(25e6, 100e6, "alpha-beta"))
     assert advice.best(25e6, "phub").at(25e6) == pytest.approx(priced)

@@ -35,6 +35,7 @@ from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     CONTENTION,
     SIMULATED,
+    misranking_warning,
     model_for,
     prediction_interval,
     priced_options,
@@ -141,6 +142,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if stated_model == "latency":
         stated_model = CONTENTION
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
+    if network.hosts.hubs and (warning := misranking_warning(HUB_ALGORITHMS[0], stated_model)):
+        _log.warning("%s", warning)
     model = search_model_for(stated_model, fabric)
     cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
