@@ -19,7 +19,7 @@ from solvers.costs.by_name import CONTENTION, engine_slices, pattern_for
 from solvers.costs.closed_forms import closed_form, pattern_overhead_us
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import in_slices
-from solvers.schedules.catalogue import Options
+from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 
 Order = npt.NDArray[np.intp]
 _SAMPLE_SIZES = (1e6, 2e6)
@@ -110,7 +110,8 @@ def cost_lines(
         except UsageError as error:
             errors[algo] = str(error)
             continue
-        sliced = model == CONTENTION and engine_slices(algo, options, fabric, _SLICED_BYTES) > 1
+        is_sliced = model == CONTENTION or algo in HUB_ALGORITHMS
+        sliced = is_sliced and engine_slices(algo, options, fabric, _SLICED_BYTES) > 1
         cost_functions = [
             {size: closed_form(form, fabric, size, model) for size in _SAMPLE_SIZES}
             for form in (pattern, *([in_slices(pattern, 2)] if sliced else []))
@@ -171,8 +172,9 @@ def fastest_lines(candidates: Sequence[PricedAlgorithm], sizes_bytes: Sequence[f
         candidate, estimate = candidates[place], candidates[place].estimate
         least = np.maximum(candidate.busiest_us_per_byte * sizes, estimate.start_us / 2 if estimate else 0.0)
         times = least.copy() if estimate is None else np.maximum([estimate.at(size) for size in sizes_bytes], least)
+        shrinks = 2 if candidate.algo in HUB_ALGORITHMS else 1  # where their vectors are first sliced
         for k, size in enumerate(sizes_bytes):
-            least[k:] = np.maximum(least[k:], least[: k + 1].max())
+            least[k:] = np.maximum(least[k:], least[: k + 1].max() / shrinks)
             near = slice(max(0, k - 1), k + 2)
             if any(np.less(line.times_us[near], least[near]).all() for line in lines.values()):
                 times[k] = max(times[k], least[k])

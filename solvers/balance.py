@@ -6,7 +6,9 @@ sharded: CS), 2N M (NCC) or 2N/S M (S servers apart: NCS). Here the bytes of the
 direction for itself.
 """
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,8 @@ from solvers.costs.patterns import Pattern
 
 _BYTES_PER_S = BYTES_PER_US * 1e6  # of one Gbit/s
 _EQUAL_SHARE = 0.99  # of the busiest link's time: what is as busy counts as equal
+_NEAR = 2e-4  # of the time that a step hides: how near to it an exchange counts as just hidden
+_NO_BYTES = 1e-9  # of the bytes' time: of links so fast that round trips alone count
 _WIDE = 2.0  # times the median of the others: equal links measured twice differ by less
 
 
@@ -30,6 +34,11 @@ class BusiestLink:
     bytes: float
     gbps: float
     equals: int
+
+    @property
+    def busy_s(self) -> float:
+        """Return how long it works."""
+        return self.bytes / (self.gbps * _BYTES_PER_S)
 
 
 def busiest_link(
@@ -50,6 +59,34 @@ def busiest_link(
     equals = int((seconds >= _EQUAL_SHARE * seconds[worst]).sum()) - 1
     names = [name for block_names, _, _ in blocks for name in block_names]
     return BusiestLink(names[worst], float(moved[worst]), float(gbps[worst]), equals)
+
+
+def speed_up(seconds_of: Callable[[float], float], hidden_s: float, busy_s: float) -> float:
+    """Return how many times as fast all links have to be for an exchange to take this long, to 0.02 %; infinite where
+    round trips alone take longer.
+
+    :param seconds_of: the exchange's time with links so many times as fast. :param busy_s: how long its busiest link
+        works now, more than 0.
+    """
+    if hidden_s <= 0:
+        return math.inf
+    # Inverse factors, in which times are nearly linear: one that hides, if any does, and one that does not.
+    low, high = _NO_BYTES, hidden_s / busy_s
+    if (low_s := seconds_of(1 / low)) > hidden_s:
+        return math.inf
+    if (high_s := seconds_of(1 / high)) <= hidden_s:
+        return 1 / high
+    aim_s = (1 - _NEAR / 2) * hidden_s
+    for step in itertools.count(1):
+        if low_s >= (1 - _NEAR) * hidden_s or high - low <= _NEAR * low:
+            break
+        share = (aim_s - low_s) / (high_s - low_s) if step % 3 else 0.5
+        middle = low + share * (high - low)
+        if (middle_s := seconds_of(1 / middle)) <= hidden_s:
+            low, low_s = middle, middle_s
+        else:
+            high, high_s = middle, middle_s
+    return 1 / low
 
 
 def wide_hosts(gbps: Sequence[float]) -> list[int]:
@@ -74,14 +111,16 @@ def rack_times(
 ) -> RackTimes:
     """Return what hubs of R racks take as shards, and rack by rack (Luo 2020, 2.3, for uneven racks).
 
-    :param workers: shape (R,), of each rack. :param hub_gbps: shape (R,), its hubs together. :param core_gbps: shape
-        (R,), its link to the others. :param worker_gbps: of the slowest worker.
+    :param workers: shape (R,), of each rack. :param hub_gbps: shape (R,), its hubs together, all alike.
+    :param core_gbps: shape (R,), its link to the others. :param worker_gbps: of the slowest worker.
     """
     n, hub, core = (np.asarray(values, dtype=np.float64) for values in (workers, hub_gbps, core_gbps))
     others = 1 - 1 / len(n)
     slowest = 1 / worker_gbps
     gathering = max(float((n / hub).max()), slowest)
     among = float((others / np.minimum(hub, core)).max())
-    flat = max(float((n * others / core).max()), float(n.sum() / hub.sum()), slowest)
+    crossing = np.maximum(n * others, (n.sum() - n) / len(n))  # the larger of a rack's ways
+    flat = max(float((crossing / core).max()), float(n.sum() / hub.sum()), slowest)
+    streamed = max(gathering, among, float(((n + others) / hub).max()))
     seconds = size_bytes / _BYTES_PER_S
-    return RackTimes(seconds * flat, seconds * (gathering + among), seconds * max(gathering, among))
+    return RackTimes(seconds * flat, seconds * (gathering + among), seconds * streamed)

@@ -71,7 +71,7 @@ class BalanceForm(Part, frozen=True, kw_only=True):
     """What it carries, Gbit/s."""
     need_gbps: NonNegative | None
     """What it would have to carry so that the step hides the exchange, with all links faster by the same factor; null
-    where nothing overlaps."""
+    where no rate is enough: nothing overlaps, or round trips alone take longer."""
     exchange_s: NonNegative
     """The time of one exchange, seconds."""
     exposed_s: NonNegative
@@ -85,7 +85,7 @@ class BalanceForm(Part, frozen=True, kw_only=True):
 
 
 class StatedRackTimes(Part, frozen=True, kw_only=True):
-    """Hubs of several racks by links alone, one direction of an exchange, seconds."""
+    """Hubs of several racks by links alone, one direction of an exchange, seconds (the thesis's rule, 2.3)."""
 
     flat_s: NonNegative
     """Hubs as shards."""
@@ -107,9 +107,10 @@ class StepBalance(Part, frozen=True, kw_only=True):
     forms: Annotated[tuple[BalanceForm, ...], Meta(min_length=1)]
     """The forms, that with the most work per time first."""
     hub_gbps: NonNegative | None
-    """What all hubs need to carry together each way so that a step hides the exchange; null where nothing overlaps."""
+    """What all hubs of the best form with any (without one: of all ranks) need to carry together each way for their
+    bytes alone, so that a step hides the exchange; null where nothing overlaps."""
     by_rack: StatedRackTimes | Unset = UNSET
-    """Present where each of several racks has a hub."""
+    """Present where each of several racks has as many hubs, and all are alike."""
 
 
 class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):

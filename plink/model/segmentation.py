@@ -8,6 +8,8 @@ KILOBYTE = 1024
 # segment's share of the time at any bandwidth. The cores' cost of messages grows with the bandwidth and falls with the
 # segment. The sum is least where segments grow with the square root of the bandwidth.
 _UNIT_BYTES, _UNITS, _REFERENCE_GBPS, _MAX_UNITS = 64 * KILOBYTE, 10, 0.2, 64
+HUB_PARTS = 4  # of a segment: one is one message to a hub, and others cut it into their ranks' shares
+HUB_SLICED_BYTES = 128 * KILOBYTE  # from there on a vector to a hub has two segments or more
 
 
 @dataclass(frozen=True)

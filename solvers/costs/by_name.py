@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plink.errors import no_choice
-from plink.model.segmentation import segmentation_for_rate
+from plink.model.segmentation import HUB_PARTS, segmentation_for_rate
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
@@ -22,6 +22,7 @@ from solvers.costs.patterns import (
     Pattern,
     all_to_all_pattern,
     chunked_ring_pattern,
+    in_slices,
     multi_ring_pattern,
     pattern_of,
     ring_pattern,
@@ -30,7 +31,7 @@ from solvers.costs.patterns import (
 )
 from solvers.costs.shared_rows import MIN_RATE_SIGMA
 from solvers.schedules.bcube import base_of
-from solvers.schedules.catalogue import ALGORITHMS, RING_SEGMENTS, Options, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, RING_SEGMENTS, Options, schedule_for
 from solvers.schedules.ring import check_segments
 from solvers.schedules.segmentation import options_at
 from solvers.spanning.tier_tree import TierTree
@@ -119,13 +120,14 @@ def cost_function_for(
 ) -> CostFunction:
     """Return the cost function of an algorithm, as :func:`solvers.costs.closed_forms.closed_form`.
 
-    Trees have the segments of :func:`priced_options`.
+    Trees have the segments of :func:`priced_options`; hubs, which gain by them, AggEngine's slices.
 
     :raises UsageError: for unknown names and what does not fit.
     """
     options = priced_options(options, algo, size_bytes, model)
+    slices = engine_slices(algo, options, fabric, size_bytes) if model != "latency" and algo in HUB_ALGORITHMS else 1
     cost_functions = [
-        (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
+        (weight, closed_form(in_slices(pattern_for(name, ranks, options), slices), fabric, size_bytes, model))
         for weight, name in parts_of(algo, size_bytes, fabric)
     ]
     if len(cost_functions) == 1:
@@ -149,12 +151,13 @@ def engine_slices(algo: str, options: Options, fabric: Fabric, size_bytes: float
     """Return into how many slices AggEngine cuts a vector of this size, which its schedule does not list.
 
     1 for what only libraries run, for segments that are set, and where the costs of messages were fitted (to whole
-    ones).
+    ones) but for hubs: their workers send in one half of the time and receive in the other unless these overlap.
     """
     source = ALGORITHMS[algo].source if algo in ALGORITHMS else "the traffic of a mesh"
-    if source is not None or options.segments is not None or fabric.overhead_us:
+    has_hubs, segmentation = algo in HUB_ALGORITHMS, segmentation_for_rate(fabric.rate_gbps)
+    if source is not None or options.segments is not None or (fabric.overhead_us and not has_hubs):
         return 1
-    return segmentation_for_rate(fabric.rate_gbps).segments_at(int(size_bytes))
+    return (segmentation.finer(HUB_PARTS) if has_hubs else segmentation).segments_at(int(size_bytes))
 
 
 def time_in_slices(whole_us: float, busiest_us: float, latency_us: float, slices: int) -> float:
@@ -195,11 +198,15 @@ def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") ->
 
 
 def misranking_warning(algo: str, model: str) -> str | None:
-    """Return a warning where a model ranks the orders of an algorithm wrongly, else None.
+    """Return a warning where a model ranks the orders of an algorithm, or hubs among others, wrongly, else None.
 
     Round trips alone put the near ends of a tree's longest chain together, whatever its flows share. Simulated at 1 MB
     and more, orders of a single tree rank backwards (docs/results/simulation.md).
     """
+    if model == "alpha-beta" and algo in HUB_ALGORITHMS:
+        return (
+            "alpha-beta has a hub serve one worker after the other, so gbps= counts for nothing; try --model contention"
+        )
     if model != "latency" or algo not in TREES:
         return None
     how = "backwards" if algo == "tree" else "poorly"

@@ -6,7 +6,7 @@ tier below, over an oversubscription. Data centres have 1 to 5 at a rack's switc
 VL2, section 2.1), so that any one figure may be wrong by a factor of two for one group and not for another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -192,19 +192,30 @@ class Fabric:
             sigma = self.rate_sigma * np.minimum(1.0, np.sqrt(np.pi / 2 / count))
             return np.asarray((values * np.exp(sigma * rng.standard_normal(len(values))))[which])
 
+        return self._with_rates(noisy, noisy_hosts)
+
+    def faster(self, factor: float) -> "Fabric":
+        """Return the fabric with all links this many times as fast."""
+        return self._with_rates(lambda rates: factor * rates, lambda rates: factor * rates)
+
+    def _with_rates(
+        self,
+        changed: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+        changed_hosts: Callable[[Vector], Vector],
+    ) -> "Fabric":
         return replace(
             self,
-            pair_gbps=None if self.pair_gbps is None else noisy(self.pair_gbps),
-            host_out_gbps=noisy_hosts(self.host_out_gbps),
-            host_in_gbps=noisy_hosts(self.host_in_gbps),
-            group_out_gbps=noisy(self.group_out_gbps),
-            group_in_gbps=noisy(self.group_in_gbps),
+            pair_gbps=None if self.pair_gbps is None else changed(self.pair_gbps),
+            host_out_gbps=changed_hosts(self.host_out_gbps),
+            host_in_gbps=changed_hosts(self.host_in_gbps),
+            group_out_gbps=changed(self.group_out_gbps),
+            group_in_gbps=changed(self.group_in_gbps),
             outer_tiers=tuple(
-                TierLinks(tier.group_of, noisy(tier.out_gbps), noisy(tier.in_gbps)) for tier in self.outer_tiers
+                TierLinks(tier.group_of, changed(tier.out_gbps), changed(tier.in_gbps)) for tier in self.outer_tiers
             ),
             paths=None
             if self.paths is None
-            else replace(self.paths, out_gbps=noisy(self.paths.out_gbps), in_gbps=noisy(self.paths.in_gbps)),
+            else replace(self.paths, out_gbps=changed(self.paths.out_gbps), in_gbps=changed(self.paths.in_gbps)),
         )
 
     def with_drawn_links(self, rng: np.random.Generator) -> "Fabric":
@@ -325,7 +336,7 @@ def _fabric_of_groups(network: Network) -> Fabric:
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
     by_flows = class_rates(flows_of(network), n)
-    host_out, host_in = _host_rates(pair, alone, by_flows)
+    host_out, host_in = _host_rates(network, pair, alone, by_flows)
     links_above = [_outer_tier(tier, group_of) for tier in outer]
     labels = [group_of, *(np.unique(tier.group_of, return_inverse=True)[1] for tier in links_above)]
     (assumed_out, assumed_in), *assumed_above = assumed_capacities(labels, (host_out, host_in))
@@ -373,23 +384,25 @@ def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[n
     return TierLinks(group_of, shared_out, shared_in)
 
 
-def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vector] | None) -> tuple[Vector, Vector]:
-    """Return (out, in) of every host: its best pair, else its flows, else one flow, else the median, else an
-    assumption."""
+def _host_rates(network: Network, pair: Matrix | None, alone: Vector, by_flows: Rates | None) -> Rates:
+    """Return (out, in) of every host: what the hosts file gives a hub, else its best pair, else its flows, else one
+    flow, else the median, else an assumption."""
     usual = float(np.nanmedian(alone)) if np.isfinite(alone).any() else ASSUMED_GBPS
     fallback = np.where(np.isfinite(alone), alone, usual)
-    fallback_out, fallback_in = by_flows or (fallback, fallback)
-    if pair is None:
-        return fallback_out, fallback_in
-    best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
-    return np.where(best_out > 0, best_out, fallback_out), np.where(best_in > 0, best_in, fallback_in)
+    out, into = by_flows or (fallback, fallback)
+    if pair is not None:
+        best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
+        out, into = np.where(best_out > 0, best_out, out), np.where(best_in > 0, best_in, into)
+    stated = np.array([np.nan if host.gbps is None else host.gbps for host in network.hosts])
+    return np.where(np.isnan(stated), out, stated), np.where(np.isnan(stated), into, stated)
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     complete = completed_far(rtt)
     group_of = nearest_tier(complete, halves=_halves(network, complete))
     by_flows = class_rates(flows_of(network), len(rtt))
-    host_out, host_in = hosts = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
+    host_out, host_in = hosts = _host_rates(network, pair, np.full(len(rtt), np.nan), by_flows)
+    has_stated_hubs = any(host.gbps is not None for host in network.hosts)  # which rates of pairs do not show
     labels = tiers_from(complete, group_of)
     (out, into), *above = assumed_capacities(labels, hosts)
     source = _inferred_from("the latency tiers", by_flows is not None, pair is not None)
@@ -403,7 +416,7 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
         out,
         into,
         source,
-        by_flows is not None,
+        by_flows is not None or (pair is not None and has_stated_hubs),
         tuple(TierLinks(label, *rates) for label, rates in zip(labels[1:], above, strict=True)),
     )
 

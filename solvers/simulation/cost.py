@@ -168,6 +168,14 @@ class SimulatedCost:
             compile_simulator()  # not in the time that simulations may take
         return cls(tuple(parts), fabric, size_bytes, options)
 
+    @classmethod
+    def by_rounds(cls, algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float) -> "SimulatedCost":
+        """Return the cost function by the closed form alone. :raises UsageError: as :meth:`of`."""
+        options = options_at(options, algo, size_bytes)
+        named = parts_of(algo, size_bytes, fabric)
+        parts = tuple((weight, name, pattern_for(name, ranks, options)) for weight, name in named)
+        return cls(parts, fabric, size_bytes, options)
+
     def __call__(self, order: Order) -> float:
         """Return the simulated time of an order.
 

@@ -1,17 +1,25 @@
 """Hubs by their price: taken where their links are wide, and not between equal hosts."""
 
+import base64
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from plink.errors import UsageError
+from plink.features.advise.request import AdviseRequest
 from plink.features.advise.run import advise
+from plink.features.cost.request import CostRequest
+from plink.features.cost.run import cost
 from plink.features.launch.backend import Backend, backend_for
 from plink.features.order.algorithms import fabric_from
-from plink.features.order.hubs import hub_processes, hubs_limited_by_cores
+from plink.features.order.hubs import hub_processes, hubs_limited_by_cores, with_hubs
 from plink.model.hosts import Host, Hosts
-from plink.model.network import Network, read_network
+from plink.model.network import Network, network_from_json, read_network
+from plink.runtime.allreduce.aggregation import TEXT, from_bytes
+from solvers.schedules.catalogue import Options
+from tests.conftest import typed
 
 WORKERS = [f"n{k}" for k in range(8)]
 
@@ -51,9 +59,59 @@ def test_a_narrow_hub_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert backend("phub", network(0.1, tmp_path), monkeypatch, tmp_path).hubs == ("fat-0",)
-    assert "warning: phub is by the measured rates 0.21 times as fast" in capsys.readouterr().err
+    assert "warning: phub is by the measured rates 0.22 times as fast" in capsys.readouterr().err
     backend("phub", network(0.9, tmp_path), monkeypatch, tmp_path)
     assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "us"), [(1e3, 260.0), (131_071, 21_071.4), (200_000, 16e3 + 16.1e3 / 3)])
+def test_hubs_are_priced_in_the_slices_that_run(size: float, us: float, tmp_path: Path) -> None:
+    """There and back at 100 Mbit/s, 50 us each: one slice below 128 KiB, and three of 200 kB."""
+    measured = network(0.9, tmp_path)
+    assert cost(measured, request=CostRequest("phub", size, random=0)).cost_us == pytest.approx(us, rel=1e-3)
+    last = advise(measured, AdviseRequest(1e3, 1e7)).stretches[-1]
+    assert (last.line.algo, last.from_bytes) == ("phub", pytest.approx(131_072, abs=1))
+
+
+@pytest.mark.parametrize("has_flows", [True, False])
+def test_a_stated_rate_counts_whatever_was_measured(has_flows: bool, tmp_path: Path) -> None:
+    """Hubs of 7 and 1 Gbit/s add up for eight of 100 Mbit/s, seven to one; pairs show 100 Mbit/s of each."""
+    document = network(7.0, tmp_path, 2).to_json()
+    document["hosts"][9]["gbps"] = 1.0
+    if not has_flows:
+        del document["host_flows"]
+        document["bandwidth_gbps"] = [[None if a == b else 0.1 for b in range(10)] for a in range(10)]
+    measured = network_from_json(document, "measured.json")
+    joined = with_hubs(measured, fabric_from(measured), "phub", np.arange(8), Options())
+    assert joined.options.weights == [7.0, 1.0]
+    result = cost(measured, request=CostRequest("phub", 25e6, random=0))
+    assert (result.model, result.cost_us) == ("contention", pytest.approx(2e6, rel=0.01))
+
+
+def test_stated_rates_are_shares_where_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    hosts = Hosts((*(Host(name, name) for name in WORKERS), *(Host(f"h{k}", "h", role="hub", gbps=k) for k in (1, 3))))
+    schedule = from_bytes(base64.b64decode(backend_for("phub", hosts, None).environment[TEXT])).classes[0].schedule
+    assert schedule is not None
+    assert schedule.count[schedule.target == 9].sum() == 3 * schedule.count[schedule.target == 8].sum()
+
+
+def test_inferred_links_carry_no_less_than_a_hub(tmp_path: Path) -> None:
+    """Seven workers share 0.7 / 2.5 Gbit/s out of their rack; the hub's rack has a link of 0.9, as the hub."""
+    document = network(0.9, tmp_path).to_json()
+    near = [k in (0, 8) for k in range(9)]
+    document["latency_us"] = [[0 if a == b else 20 if near[a] == near[b] else 100 for b in range(9)] for a in range(9)]
+    result = cost(network_from_json(document, "racks.json"), request=CostRequest("phub", 25e6, random=0))
+    assert result.cost_us == pytest.approx(5e6, rel=0.02)
+
+
+def test_without_hubs_there_is_no_price(tmp_path: Path) -> None:
+    document = network(0.9, tmp_path).to_json()
+    document["hosts"][8] = {"name": "fat-0"}
+    measured = network_from_json(document, "none.json")
+    with pytest.raises(UsageError, match="needs a host with role=hub"):
+        cost(measured, request=CostRequest("phub"))
+    assert "role=hub" in advise(measured, AdviseRequest(1e6, 1e6, algorithms=("ring", "phub"))).left_out["phub"]
 
 
 @pytest.mark.parametrize(("cores", "warned"), [(2, True), (16, False), (None, False)])
@@ -116,3 +174,23 @@ def test_processes_of_hubs(
 ) -> None:
     """One for each 7 Gbit/s, which is what it can take, and a core is left free."""
     assert hub_processes(rates, cores) == (hosts, pytest.approx(weights))
+
+
+def test_a_plan_names_the_command_that_runs_hubs(tmp_path: Path) -> None:
+    network(0.9, tmp_path)
+    done = typed("plan", "--algo", "ring", "--size", "25MB", cwd=tmp_path)
+    assert "this plan 3.5 s: `plink launch --backend phub` (the least possible time is that without" in done.stderr
+
+
+def test_alpha_beta_has_slices_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Eight vectors at a pair's 100 Mbit/s, one after the other, in 217 slices."""
+    measured = network(0.9, tmp_path)
+    with caplog.at_level("WARNING"):
+        result = cost(measured, request=CostRequest("phub", 25e6, "alpha-beta", random=0))
+    assert "gbps= counts for nothing" in caplog.text
+    priced = result.cost_us
+    assert priced == pytest.approx(result.parts[0].cost_us)
+    assert priced == pytest.approx(16e6 * (1 + 1 / 217), rel=1e-4)
+    advice = advise(measured, AdviseRequest(25e6, 100e6, "alpha-beta"))
+    assert advice.best(25e6, "phub").at(25e6) == pytest.approx(priced)
+    assert advice.stretches[0].line.algo != "phub"

@@ -1,11 +1,13 @@
 """What a training step needs of each link in each form of its exchange, what the links give, and what that hides."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import structs
 
 from plink.errors import NoAnswer, UsageError
@@ -17,22 +19,25 @@ from plink.features.order.interfaces import fabric_of_algorithm
 from plink.model.advice import BalanceForm, StatedAdvice, StatedRackTimes, StepBalance
 from plink.model.document import UNSET
 from plink.model.network import Network
-from solvers.balance import BusiestLink, RackTimes, busiest_link, rack_times, wide_hosts
+from solvers.advice import CostLine
+from solvers.balance import BusiestLink, RackTimes, busiest_link, rack_times, speed_up, wide_hosts
 from solvers.costs.by_name import pattern_for, priced_options
+from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
-from solvers.simulation.cost import cost_by_model
+from solvers.simulation.cost import SimulatedCost, cost_by_model
 
 _MAX_HUBS = 8  # that are tried one more at a time
 _MIN_GAIN = 0.02  # of work by one more
+_ALIKE = 0.01  # rates of hubs
 
 
 @dataclass(frozen=True)
 class FormBalance:
     """A form of the exchange. ``order``: the family of its rank order; ``servers``: the hosts that aggregate where not
     all ranks do; ``hosts``: indices of all that it uses, hubs last; ``workers``: ranks. ``need_gbps``: of the busiest
-    link, with all links faster by the same factor, so that the step hides the exchange; infinite where it never does.
-    ``exposed_s``: what the step does not hide; ``step_s``: the step with that."""
+    link, with all links faster by the same factor, so that the step hides the exchange; infinite where no rate is
+    enough. ``exposed_s``: what the step does not hide; ``step_s``: the step with that. ``speed_up``: by what factor."""
 
     algo: str
     order: str
@@ -41,9 +46,14 @@ class FormBalance:
     workers: int
     link: BusiestLink
     exchange_s: float
-    need_gbps: float
     exposed_s: float
     step_s: float
+    speed_up: Callable[[], float] = field(repr=False, compare=False)
+
+    @cached_property
+    def need_gbps(self) -> float:
+        """What the busiest link would have to carry."""
+        return self.link.gbps * self.speed_up()
 
     @property
     def work(self) -> float:
@@ -60,21 +70,31 @@ class FormBalance:
 class Balance:
     """Balance of a step and a network. ``forms``: those with the most work per time first, of equal ones the fastest
     exchange. ``candidates``: hosts that serve as hubs in ``forms``, the widest first; ``hubs_stated``: whether the
-    hosts file says so. ``hub_gbps``: what all hubs need together each way. ``by_rack``: hubs of several racks by links
-    alone."""
+    hosts file says so. ``by_rack``: hubs of several racks that are alike, by links alone."""
 
     request: BalanceRequest
     advice: Advice
     forms: tuple[FormBalance, ...]
     candidates: tuple[str, ...]
     hubs_stated: bool
-    hub_gbps: float
     by_rack: RackTimes | None
 
     @property
     def without_hubs(self) -> FormBalance | None:
         """Return the best form of ranks alone; None where only hubs were asked for."""
         return next((form for form in self.forms if form.algo not in HUB_ALGORITHMS), None)
+
+    @property
+    def with_hubs(self) -> FormBalance | None:
+        """Return the best form with hubs; None without candidates."""
+        return next((form for form in self.forms if form.algo in HUB_ALGORITHMS), None)
+
+    @property
+    def hub_gbps(self) -> float:
+        """Return what all hubs of the best form with any, or of all ranks, need together each way, by bytes alone."""
+        workers = self.with_hubs.workers if self.with_hubs else sum(host.slots for host in self.advice.network.hosts)
+        bytes_, hidden_s = workers * self.request.parameter_bytes, self.request.hidden_s
+        return bytes_ * 8e-9 / hidden_s if hidden_s > 0 else math.inf
 
     def of(self, algo: str) -> FormBalance | None:
         """Return the best form by this algorithm."""
@@ -176,14 +196,12 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
     if not forms:
         raise NoAnswer("all ranks are on one host: their exchange crosses no link")
     forms.sort(key=lambda form: (-form.work, form.exchange_s))
-    workers = sum(host.slots for k, host in enumerate(network.hosts) if k not in candidates)
     return Balance(
         request,
         advice,
         tuple(forms),
         tuple(advice.fabric.names[k] for k in candidates),
         bool(stated),
-        workers * size * 8e-9 / request.hidden_s if request.hidden_s > 0 else math.inf,
         _by_rack(network, advice.fabric, candidates, rates, size),
     )
 
@@ -196,7 +214,7 @@ def _forms_of_ranks(advice: Advice, request: BalanceRequest) -> Iterator[FormBal
         order, options = order_and_options(advice.network, advice.request, fabric, algo, advice.orders[line.family])
         central = algo == "ps" and not options.sharded and options.colocated
         servers = (fabric.names[order[options.root]],) if central else ()
-        form = _form(advice, request, _Setting(algo, line.family, order, options, servers), line.at(size) / 1e6)
+        form = _form(advice, request, _Setting(algo, line.family, order, options, servers), line)
         if form is not None:
             yield form
 
@@ -215,6 +233,8 @@ def _forms_of_hubs(advice: Advice, request: BalanceRequest, candidates: Sequence
             try:
                 joined = with_hubs(network, fabric, algo, ranks, Options(), hubs)
             except UsageError:  # a group of hosts has none
+                continue
+            if algo == "phub-2l" and len(joined.options.groups or ()) == 1:  # which is phub
                 continue
             names = tuple(fabric.names[k] for k in hubs)
             form = _form(advice, request, _Setting(algo, "given", joined.order, joined.options, names))
@@ -236,43 +256,56 @@ class _Setting(NamedTuple):
 
 
 def _form(
-    advice: Advice, request: BalanceRequest, setting: _Setting, exchange_s: float | None = None
+    advice: Advice, request: BalanceRequest, setting: _Setting, line: CostLine | None = None
 ) -> FormBalance | None:
     """Return the balance of a form; None when nothing crosses a link.
 
-    :param exchange_s: None: priced here.
+    :param line: of its costs; None: priced here.
     """
     (algo, family, order, options, servers), size, model = setting, request.parameter_bytes, advice.model
     fabric = fabric_of_algorithm(advice.network, advice.fabric, algo)
-    if exchange_s is None:
-        exchange_s = cost_by_model(algo, len(order), options, fabric, size, model)(order) / 1e6
+    cost_of = cost_by_model(algo, len(order), options, fabric, size, model)
+    if line is not None and line.is_by_rounds(size):
+        cost_of = SimulatedCost.by_rounds(algo, len(order), options, fabric, size)
+    exchange_s = (cost_of(order) if line is None else line.at(size)) / 1e6
     pattern = pattern_for(algo, len(order), priced_options(options, algo, size, model))
     link = busiest_link(pattern, fabric, order, size, model != "alpha-beta")
     if link is None:
         return None
     hidden_s = request.hidden_s
-    need, exposed_s = link.gbps * exchange_s / hidden_s if hidden_s > 0 else math.inf, max(0.0, exchange_s - hidden_s)
+    exposed_s = max(0.0, exchange_s - hidden_s)
+
+    def seconds_of(factor: float) -> float:
+        links, costs = (advice.fabric.links or advice.fabric).faster(factor), advice.network.host_costs
+        faster = links if costs is None else with_host_costs(links, costs.overhead_us, costs.byte_ns)
+        faster = fabric_of_algorithm(advice.network, faster, algo)
+        if isinstance(cost_of, SimulatedCost):  # which is prepared
+            return replace(cost_of, fabric=faster)(order) / 1e6
+        return cost_by_model(algo, len(order), options, faster, size, model)(order) / 1e6
+
     workers = len(order) - (options.servers or 0 if algo in HUB_ALGORITHMS else 0)
     return FormBalance(
-        algo, family, servers, tuple(dict.fromkeys(order.tolist())), workers, link, exchange_s, need, exposed_s,
-        request.step_s + exposed_s,
+        algo, family, servers, tuple(dict.fromkeys(order.tolist())), workers, link, exchange_s, exposed_s,
+        request.step_s + exposed_s, lambda: speed_up(seconds_of, hidden_s, link.busy_s),
     )  # fmt: skip
 
 
 def _by_rack(
-    network: Network, fabric: Fabric, candidates: Sequence[int], rates: Any, size_bytes: float
+    network: Network, fabric: Fabric, candidates: Sequence[int], rates: npt.NDArray[np.float64], size_bytes: float
 ) -> RackTimes | None:
     """Return the times of hubs as shards and rack by rack, of the innermost tier in which each of its groups has hubs
-    and workers; None without any."""
+    and workers; None without any, and of hubs that are not alike, whose shares are not."""
     is_hub, slots = np.isin(np.arange(len(network.hosts)), candidates), np.array([host.slots for host in network.hosts])
-    slowest = float((np.asarray(rates) / np.maximum(1, slots))[~is_hub].min(initial=math.inf))
+    slowest = float((rates / np.maximum(1, slots))[~is_hub].min(initial=math.inf))
+    if not np.allclose(rates[candidates], rates[candidates].max(initial=0.0), rtol=_ALIKE):
+        return None
     for tier in fabric.tiers:
         groups, group_of = np.unique(tier.group_of, return_inverse=True)
         hubs, workers = (
             np.bincount(group_of, np.where(chosen, weights, 0.0))
             for chosen, weights in ((is_hub, rates), (~is_hub, slots))
         )
-        if len(groups) > 1 and workers.all() and hubs.all():
+        if len(groups) > 1 and workers.all() and hubs.all() and np.allclose(hubs, hubs.max(), rtol=_ALIKE):
             core = np.minimum(tier.out_gbps, tier.in_gbps)[groups].tolist()
             return rack_times(workers.astype(int).tolist(), hubs.tolist(), core, slowest, size_bytes)
     return None

@@ -13,7 +13,7 @@ import numpy as np
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
 from plink.features.order.algorithms import fabric_from, links_of, options_of, order_from, rank_groups
-from plink.features.order.hubs import hubs_limited_by_cores, with_hubs
+from plink.features.order.hubs import hubs_limited_by_cores, sizes_for, with_hubs
 from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, interface_topology, own_options
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
@@ -35,6 +35,7 @@ from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     CONTENTION,
     SIMULATED,
+    misranking_warning,
     model_for,
     prediction_interval,
     priced_options,
@@ -141,6 +142,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if stated_model == "latency":
         stated_model = CONTENTION
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
+    if network.hosts.hubs and (warning := misranking_warning(HUB_ALGORITHMS[0], stated_model)):
+        _log.warning("%s", warning)
     model = search_model_for(stated_model, fabric)
     cost_lines_of_all: list[CostLine] = []
     left_out: dict[str, str] = {}
@@ -180,6 +183,13 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         _say_what_may_be_faster(advice)
         return _checked_for_messages(advice)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
+    if costed_algorithms & set(HUB_ALGORITHMS):  # whose costs, in slices, are no lines
+        sizes = _several(sizes_for(costed_algorithms, _sizes_of(request)))
+        bent = [
+            replace(simulated_line(line.algo, line.family, line.at, sizes), messages=line.messages)
+            for line in cost_lines_of_all
+        ]
+        cost_lines_of_all, stretches = [*bent], simulated_envelope(bent, request.min_bytes, request.max_bytes)
     return _checked_for_messages(
         Advice(request, network, model, fabric, tuple(cost_lines_of_all), tuple(stretches), left_out, orders)
     )
@@ -279,7 +289,7 @@ def _simulated_lines(
     :param fast_lines: of all algorithms in all orders, by rounds.
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
-    sizes, started = _several(_sizes_of(request)), search_clock()
+    sizes, started = _several(sizes_for((line.algo for line in fast_lines), _sizes_of(request))), search_clock()
     costs: dict[CostLine, SizedCost] = {}
     for fast in fast_lines:
         order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])
@@ -417,7 +427,7 @@ def order_and_options(
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
         options = replace(options, root=int(np.argmax(rates[order])))
-    if algo not in HUB_ALGORITHMS or not network.hosts.hubs:
+    if algo not in HUB_ALGORITHMS or options.servers is not None:
         return order, options
     joined = with_hubs(network, fabric, algo, order, options)
     return joined.order, joined.options

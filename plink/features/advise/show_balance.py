@@ -16,7 +16,6 @@ from plink.records.runs import run_named
 from plink.terminal.inputs import network_from
 from plink.terminal.screen import print_json, print_lines, say, show_table
 from solvers.balance_money import NetworkParts
-from solvers.schedules.catalogue import HUB_ALGORITHMS
 
 if TYPE_CHECKING:
     from plink.features.advise.balance import Balance, FormBalance
@@ -117,8 +116,8 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
     else:
         yield f"No form hides {size} in {hidden}: {best.name} leaves least, {format_time(best.exposed_s)} of each step."
     yield from filter(None, [_on_hubs(balance, balance.without_hubs)])
-    racks, hub, by_rack = balance.by_rack, balance.of("phub"), balance.of("phub-2l")
-    if racks is not None and hub is not None and by_rack is not None:
+    hub, by_rack = balance.of("phub"), balance.of("phub-2l")
+    if hub is not None and by_rack is not None:
         verdict = "Go" if by_rack.exchange_s < hub.exchange_s else "Do not go"
         times = f"phub-2l takes {by_rack.exchange_s / hub.exchange_s:.2f} times as long as phub"
         yield f"{verdict} rack by rack: {times}."
@@ -130,14 +129,14 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
 
 def _on_hubs(balance: "Balance", base: "FormBalance | None") -> str:
     """Return which hosts to make hubs, or why none."""
-    hubs = [form for form in balance.forms if form.algo in HUB_ALGORITHMS]
-    if not hubs or base is None:
+    hubs = balance.with_hubs
+    if hubs is None or base is None:
         return "" if hubs else _NO_HUBS
-    gain, names = hubs[0].work / base.work, ", ".join(hubs[0].servers)
-    does = f"{hubs[0].name} does {gain:.2f} times the work of {base.name}"
+    gain, names = hubs.work / base.work, ", ".join(hubs.servers)
+    does = f"{hubs.name} does {gain:.2f} times the work of {base.name}"
     use = f"Use {names}" if balance.hubs_stated else f"Give {names} role=hub"
     verdict = "No hub gains" if gain < _MIN_GAIN else use
-    if not math.isfinite(balance.hub_gbps):
+    if not math.isfinite(hubs.need_gbps):
         return f"{verdict}: {does}."
-    together, each = format_gbps(balance.hub_gbps), format_gbps(balance.hub_gbps / hubs[0].workers)
-    return f"{verdict}: {does}. To hide all, hubs need {together} together and each worker {each}, each way."
+    together, each = format_gbps(balance.hub_gbps), format_gbps(balance.hub_gbps / hubs.workers)
+    return f"{verdict}: {does}. To hide all, hubs need at least {together} together and each worker {each}, each way."

@@ -73,7 +73,8 @@ def cost(
     workers = order_from(network, order, source)
     ranks, options = _ranks_and_options(network, fabric, order, workers, request, source)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
-    if warning := misranking_warning(request.algo, request.model):
+    has_hubs = request.algo in HUB_ALGORITHMS
+    if warning := misranking_warning(request.algo, model if has_hubs else request.model):
         _log.warning("%s", warning)
     if model == SIMULATED:
         simulated = SimulatedCost.of(request.algo, len(ranks), options, fabric, request.size_bytes)
@@ -128,7 +129,7 @@ def _ranks_and_options(
     values = {**own, **options_in(order, source, request.algo), **request.options}
     own_fabric = fabric_of_algorithm(network, fabric, request.algo)
     options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers), workers)
-    if request.algo in HUB_ALGORITHMS and options.servers is None and network.hosts.hubs:
+    if request.algo in HUB_ALGORITHMS and options.servers is None:
         joined = with_hubs(network, fabric, request.algo, workers, options)
         return joined.order, joined.options
     return workers, options
@@ -143,6 +144,8 @@ def _parts(
         _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
         return []
     costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, SimulatedCost) else None
+    if request.algo in HUB_ALGORITHMS and costs is None:  # in slices
+        costs = [cost_of(ranks)]
     priced = priced_options(options, request.algo, request.size_bytes, model)
     parts = []
     for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes, fabric)):

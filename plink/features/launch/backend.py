@@ -14,7 +14,7 @@ from plink.features.advise.run import ALL_INTERFACES, SizedCost, bcube_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.algorithms import fabric_from, options_of, order_from
-from plink.features.order.hubs import Ranks, hubs_limited_by_cores, with_hubs
+from plink.features.order.hubs import Ranks, hub_processes, hubs_limited_by_cores, sizes_for, with_hubs
 from plink.features.order.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
@@ -276,8 +276,9 @@ def _hub_schedule(job: _Job) -> _Choice:
     except NoAnswer:
         if backend == "phub-2l":
             raise
-        names = tuple(host.name for host in job.hosts.hubs)  # a process on each, with equal shares
-        schedule = schedule_for(backend, ranks + len(names), Options(servers=len(names)))
+        places, weights = hub_processes([host.gbps for host in job.hosts.hubs], [None] * len(job.hosts.hubs))
+        names = tuple(job.hosts.hubs[place].name for place in places)
+        schedule = schedule_for(backend, ranks + len(names), Options(servers=len(names), weights=weights))
         return (SizeClass(None, backend, schedule),), None, names
     fabric = fabric_from(network)
     joined = with_hubs(network, fabric, backend, order_from(network, job.order), Options())
@@ -290,7 +291,7 @@ def _hub_schedule(job: _Job) -> _Choice:
         )
         gain = f"by the measured rates {of_ring / of_hubs:.2g} times as fast as Gloo's ring at 25 MB"
         say(f"{backend}: {gain}" if of_hubs < of_ring else f"warning: {backend} is {gain}: omit --backend {backend}")
-    schedule = schedule_for(backend, len(joined.order), replace(joined.options, segments=None))
+    schedule = schedule_for(backend, len(joined.order), joined.options)
     names = tuple(fabric.names[host] for host in joined.order[ranks:])
     return (SizeClass(None, backend, schedule),), None, names
 
@@ -381,12 +382,13 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
         candidates.append(PricedAlgorithm("2lha", "job", cost_of_plan))
         schedules["2lha"] = schedule_of(plan)
     classes = []
-    for stretch in simulated_envelope(fastest_lines(candidates, _SAMPLE_SIZES), _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
+    lines = fastest_lines(candidates, sizes_for(fitting, _SAMPLE_SIZES))
+    for stretch in simulated_envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
         if algo not in schedules:
             options, hosts_of_ranks = fitting[algo]
-            schedules[algo] = schedule_for(algo, len(hosts_of_ranks), replace(options, segments=None))
+            schedules[algo] = schedule_for(algo, len(hosts_of_ranks), options)
         classes.append(SizeClass(limit, algo, schedules[algo]))
     return tuple(classes), plan, hubs if any(entry.algo in HUB_ALGORITHMS for entry in classes) else ()
 

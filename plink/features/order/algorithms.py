@@ -82,18 +82,8 @@ def fabric_from(network: Network, smooth_latencies: bool = False) -> Fabric:
         from plink.features.order.smoothing import smooth
 
         network = smooth(network).network
-    fabric, costs = _with_given_rates(fabric_of(network), network), network.host_costs
-    fabric = replace(fabric, library_costs=network.library_costs)
+    fabric, costs = replace(fabric_of(network), library_costs=network.library_costs), network.host_costs
     return fabric if costs is None else with_host_costs(fabric, costs.overhead_us, costs.byte_ns)
-
-
-def _with_given_rates(fabric: Fabric, network: Network) -> Fabric:
-    """Return the fabric with the rates that the hosts file gives hubs: flows with one worker each do not show them."""
-    import numpy as np
-
-    stated = np.array([np.nan if host.gbps is None else host.gbps for host in network.hosts])
-    out, into = (np.where(np.isnan(stated), own, stated) for own in (fabric.host_out_gbps, fabric.host_in_gbps))
-    return replace(fabric, host_out_gbps=out, host_in_gbps=into)
 
 
 def order_from(network: Network, order: RankOrder | None, location: str = "order") -> Ranks:

@@ -4,7 +4,7 @@ Hub processes of a job: how many run on each hub host, and what each can take.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.network import Network
+from plink.model.segmentation import HUB_SLICED_BYTES
 from plink.model.units import format_gbps
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
 
 # Receiving, adding and sending back a gigabyte takes a process 1.2 s of a core (docs/results/hub.md).
 GBPS_A_PROCESS = 7.0
-_PRICED_SEGMENTS = 16  # AggEngine cuts a vector so that sums travel back while others arrive
 Ranks = npt.NDArray[np.intp]
 
 
@@ -49,6 +49,13 @@ class WithHubs:
     options: Options
 
 
+def sizes_for(algorithms: Iterable[str], sizes_bytes: Sequence[float]) -> list[float]:
+    """Return the sizes, rising, between which costs of these algorithms are lines: those of hubs fall where their
+    vectors are first sliced."""
+    edges = (HUB_SLICED_BYTES - 1, HUB_SLICED_BYTES) if set(HUB_ALGORITHMS) & set(algorithms) else ()
+    return sorted({*sizes_bytes, *(edge for edge in edges if sizes_bytes[0] < edge < sizes_bytes[-1])})
+
+
 def refuse_hubs(algo: str) -> None:
     """Refuse an algorithm with hubs where ranks are ordered or planned. :raises UsageError: it has."""
     if algo in HUB_ALGORITHMS:
@@ -73,8 +80,7 @@ def with_hubs(
     places, weights = hub_processes(*_rates_and_cores(network, fabric, hosts))
     order = np.append(ranks, np.array(hosts)[places])
     groups = _groups_with_hubs(fabric, order, len(ranks)) if algo == "phub-2l" else None
-    segments = options.segments_or(_PRICED_SEGMENTS)
-    return WithHubs(order, replace(options, servers=len(places), weights=weights, groups=groups, segments=segments))
+    return WithHubs(order, replace(options, servers=len(places), weights=weights, groups=groups))
 
 
 def _groups_with_hubs(fabric: Fabric, order: Ranks, ranks: int) -> list[list[int]]:
@@ -105,7 +111,13 @@ def hubs_limited_by_cores(network: Network, fabric: Fabric) -> list[str]:
 def _rates_and_cores(
     network: Network, fabric: Fabric, hosts: Sequence[int]
 ) -> tuple[list[float | None], list[int | None]]:
-    rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)[hosts].tolist()
+    measured, members = fabric.rate_gbps is not None, list(network.hosts)
+    rates = [
+        float(min(fabric.host_out_gbps[host], fabric.host_in_gbps[host]))
+        if measured or members[host].gbps is not None
+        else None
+        for host in hosts
+    ]
     identities = network.host_identities
     cores = [identities.get(fabric.names[host], {}).get("cores") for host in hosts]
-    return rates if fabric.has_host_rates else [None] * len(hosts), cores
+    return rates, cores

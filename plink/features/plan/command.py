@@ -17,6 +17,7 @@ from plink.records import workspace
 from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
 from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say
+from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS
 
 if TYPE_CHECKING:
     from plink.model.network import Network
@@ -111,8 +112,9 @@ def _cheaper_algorithm(network: "Network", job_plan: "Plan", smooth_latencies: b
     cost_us = best.at(job_plan.size_bytes)
     if best.algo == job_plan.algo or cost_us >= _CHEAPER * job_plan.cost_us:
         return None
-    reorder = "" if best.algo == "hubs" else f"`plink reorder --algo {best.algo}`, then "  # hubs fit any order
-    return (
-        f"{best.algo} costs {format_us(cost_us)} at this size, this plan {format_us(job_plan.cost_us)}: "
-        f"{reorder}`plink plan --algo {best.algo}`"
-    )
+    if best.algo in HUB_ALGORITHMS:
+        how = f"`plink launch --backend {best.algo}` (the least possible time is that without role=hub hosts)"
+    else:
+        reorder = "" if best.algo == HUBS else f"`plink reorder --algo {best.algo}`, then "  # they fit any order
+        how = f"{reorder}`plink plan --algo {best.algo}`"
+    return f"{best.algo} costs {format_us(cost_us)} at this size, this plan {format_us(job_plan.cost_us)}: {how}"

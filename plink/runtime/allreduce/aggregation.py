@@ -25,7 +25,7 @@ from plink.model.codec import decode, schema_name
 from plink.model.plan import PLAN, Plan, plan_from_json
 from plink.model.schedule import Schedule, expanded, forward_and_reverse, make_schedule
 from plink.model.schedule_file import AggregationFile, SizeClassEntry, schedule_from
-from plink.model.segmentation import SegmentationConfig, segmentation_for_rate
+from plink.model.segmentation import HUB_PARTS, SegmentationConfig, segmentation_for_rate
 from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.runtime.allreduce.secondary_group import differs_from_rank_order
@@ -41,7 +41,6 @@ _MAX_CHECKED_CELLS = 1 << 25  # ranks times chunks of a schedule's check: 4,096 
 _GLOO = "gloo"
 _SEGMENTATION = ("chunk_bytes", "segment_bytes", "segments", "min_segment_bytes")
 _CHANNELS = 2
-_HUB_PARTS = 4  # of a segment
 _FAST_GBPS = 1.0  # below it one connection fills any link; faster links may share bandwidth by connection
 
 
@@ -88,10 +87,9 @@ class Aggregation:
         return next(fits, self.classes[-1])
 
     def segmentation_of(self, schedule: Schedule) -> SegmentationConfig:
-        """Return the segmentation for a schedule: finer with hubs, for a segment is one message to a hub, and others
-        cut it into their ranks' shares (docs/results/hub.md)."""
+        """Return the segmentation for a schedule: finer with hubs (docs/results/hub.md)."""
         has_hubs = bool(self.hubs) and schedule.ranks != self.ranks
-        return self.segmentation.finer(_HUB_PARTS) if has_hubs else self.segmentation
+        return self.segmentation.finer(HUB_PARTS) if has_hubs else self.segmentation
 
     def for_members(self, members: Sequence[int]) -> "Aggregation":
         """Return the aggregation of a group of some of its ranks, checked and never tuned.

@@ -1,6 +1,7 @@
 """Balance of a training step and a network: figures by hand, hubs that gain and that do not, money."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def of_step(step_s: float, folder: Path, hub_gbps: float = 0.9, hubs: int = 1, *
 
 
 def test_what_a_step_hides_by_hand(tmp_path: Path) -> None:
-    """100 Mbit/s: 25 MB through a hub take 2 s and a sixteenth of it to fill and drain, 2 * 7/8 of that a ring."""
+    """100 Mbit/s: 25 MB through a hub take 2 s and a 217th of it to fill and drain, 2 * 7/8 of that a ring."""
     result = of_step(2.5, tmp_path, overlap=0.9)
     hub, flat, central = (result.of(algo) for algo in ("phub", "flat", "ps"))
     assert hub is not None
@@ -30,7 +31,7 @@ def test_what_a_step_hides_by_hand(tmp_path: Path) -> None:
     assert result.forms[0] == hub
     assert (hub.name, hub.exposed_s, hub.workers) == ("phub on fat-0", 0, 8)
     assert hub.link.bytes == pytest.approx(SIZE)
-    assert (hub.exchange_s, hub.need_gbps) == pytest.approx((2.126, 2.126 / 2.25 * 0.1), rel=1e-3)
+    assert (hub.exchange_s, hub.need_gbps) == pytest.approx((2.0092, 2.0092 / 2.25 * 0.1), rel=1e-3)
     assert flat.link.bytes == pytest.approx(SIZE * 7 / 4)
     assert flat.exposed_s == pytest.approx(3.5 - 2.25, rel=1e-3)
     assert hub.work / flat.work == pytest.approx((2.5 + 1.25) / 2.5, rel=1e-3)
@@ -51,6 +52,40 @@ def test_as_many_hubs_as_hide_it(tmp_path: Path) -> None:
     """Eight workers of 100 Mbit/s want 800: of hubs of 300 three, and two to hide it in 4 s."""
     numbers = {step: of_step(step, tmp_path, 0.3, 4).of("phub") for step in (1.0, 4.0)}
     assert {step: len(form.servers) for step, form in numbers.items() if form} == {1.0: 3, 4.0: 2}
+
+
+@pytest.mark.parametrize(("step_s", "reached"), [(0.0004, {"flat", "phub", "ps", "halving-doubling"}), (8e-5, set())])
+def test_what_links_need_counts_round_trips(step_s: float, reached: set[str], tmp_path: Path) -> None:
+    """With links so much faster an exchange takes as long as the step, by its own price; else no rate is enough."""
+    document = network(0.9, tmp_path).to_json()
+    request = BalanceRequest(1e5, step_s)
+    forms = {form.algo: form for form in balance(network_from_json(document, "n"), request).forms}
+    assert {algo for algo, form in forms.items() if math.isfinite(form.need_gbps)} == reached
+    for algo in reached:
+        factor = forms[algo].need_gbps / forms[algo].link.gbps
+        faster = json.loads(json.dumps(document))
+        for each in (*faster["hosts"][8:], *faster["host_flows"]):
+            each["gbps"] *= factor
+        again = balance(network_from_json(faster, "n"), request).of(algo)
+        assert again is not None
+        assert again.exchange_s == pytest.approx(step_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("second_gbps", [0.9, 0.2])
+def test_times_by_rack_are_of_hubs_that_are_alike(second_gbps: float, tmp_path: Path) -> None:
+    """Two racks of four workers, a hub and 0.2 Gbit/s out: half of four vectors, or a worker's own, take 2 s."""
+    document = network(0.9, tmp_path, 2).to_json()
+    document["hosts"][9]["gbps"] = second_gbps
+    names = [host["name"] for host in document["hosts"]]
+    rates = {"out_gbps": 0.2, "in_gbps": 0.2}
+    document["shared_links"] = [{"groups": [{"members": names[k::2], **rates} for k in (0, 1)]}]
+    result = balance(network_from_json(document, "racks"), BalanceRequest(SIZE, 1.0))
+    assert result.of("phub-2l") is not None
+    if second_gbps == 0.9:
+        assert result.by_rack is not None
+        assert (result.by_rack.flat_s, result.by_rack.streamed_s) == pytest.approx((2.0, 2.0))
+    else:
+        assert result.by_rack is None
 
 
 def test_nothing_overlaps(tmp_path: Path) -> None:
@@ -75,6 +110,7 @@ def test_a_wide_host_that_takes_ranks_may_become_a_hub(tmp_path: Path) -> None:
     assert hub is not None
     assert flat is not None
     assert (hub.workers, hub.servers) == (9, ("fat-0",))
+    assert slow.hub_gbps == pytest.approx(9 * SIZE * 8e-9 / 0.1)
     assert hub.exchange_s < 0.6 * flat.exchange_s
     assert (slow.forms[0].algo, slow.forms[0].workers) == ("ps", 10)
     assert fast.without_hubs is not None
