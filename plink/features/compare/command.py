@@ -11,7 +11,7 @@ from plink.errors import PlinkError, UsageError
 from plink.features.compare.mesh import METRIC, ByTraffic, mesh_job
 from plink.features.compare.metric import metric_from
 from plink.features.compare.request import PANEL, CompareRequest
-from plink.features.compare.run import NOTHING_TO_COMPARE, Comparison
+from plink.features.compare.run import NOTHING_TO_COMPARE, OrderRuns
 from plink.features.compare.show import show_comparison
 from plink.features.launch.request import KEEP_HOSTS_ORDER, Arguments, JobRequest
 from plink.features.launch.run import LaunchRequest
@@ -87,7 +87,7 @@ def _compare(setup: JobSetup, request: CompareRequest, by_traffic: ByTraffic | N
     if setup.baseline.names == setup.hosts.names:
         say(NOTHING_TO_COMPARE)
         return
-    comparison = Comparison(request, setup.baseline, setup.hosts)
+    comparison = OrderRuns(request, setup.baseline, setup.hosts)
     try:
         comparison.run(setup.request, start)
     except (KeyboardInterrupt, PlinkError):

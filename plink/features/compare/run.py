@@ -48,27 +48,27 @@ def compare(
 
         return launch(job, placed, None, own_request, replace(watched, on_line=on_any_line))
 
-    comparison = Comparison(request or CompareRequest(), hosts.ranked(), order.arrange(hosts, "order"))
+    comparison = OrderRuns(request or CompareRequest(), hosts.ranked(), order.arrange(hosts, "order"))
     comparison.run(launch_request or LaunchRequest(), start)
     return comparison.document()
 
 
 @dataclass
-class Comparison:
+class OrderRuns:
     """Runs of a job in two orders of its hosts. ``printed``: what all ranks printed in each order, of all runs.
 
     :raises NoAnswer: when both are one.
     """
 
     request: CompareRequest
-    given: Hosts
-    ordered: Hosts
+    baseline: Hosts
+    optimised: Hosts
     runs: list[ComparedRun] = field(default_factory=list)
     printed: Mapping[OrderName, list[str]] = field(default_factory=lambda: {"given": [], "plink": []})
     _metric: Metric | None = None
 
     def __post_init__(self) -> None:
-        if self.given.names == self.ordered.names:
+        if self.baseline.names == self.optimised.names:
             raise NoAnswer(NOTHING_TO_COMPARE)
         self._metric = None if self.request.metric is None else metric_from(self.request.metric)
 
@@ -82,7 +82,7 @@ class Comparison:
 
         :raises PlinkError: when a run fails or reports no metric; what was done until then stays.
         """
-        orders: dict[OrderName, Hosts] = {"given": self.given, "plink": self.ordered}
+        orders: dict[OrderName, Hosts] = {"given": self.baseline, "plink": self.optimised}
         for pair in range(self.request.pairs):
             # Turn and turn about, so that what drifts with time favours neither.
             for name in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
@@ -93,8 +93,8 @@ class Comparison:
         """Return the gain by the pairs that are complete, one at least."""
         assert self._metric is not None  # since the first run
         runs = self.runs[: 2 * self.complete_pairs]
-        baseline, optimised = ([run.value for run in runs if run.order == name] for name in ("given", "plink"))
-        gain = paired_gain(baseline, optimised, self.request.higher_is_better)
+        baseline, ordered = ([run.value for run in runs if run.order == name] for name in ("given", "plink"))
+        gain = paired_gain(baseline, ordered, self.request.higher_is_better)
         return OrderComparison(
             metric=None if self._metric is RUN_SECONDS else self._metric.name,
             unit=self._metric.unit,

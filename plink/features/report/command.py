@@ -10,12 +10,13 @@ from msgspec import structs
 from plink.errors import UsageError
 from plink.features.report.request import ReportRequest
 from plink.model.check import read_benchmark_runs
+from plink.model.codec import decode
 from plink.model.document import UNSET
-from plink.model.embedding import read_embedding
+from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network
 from plink.model.order import read_order
-from plink.model.storage import STANDARD, write_text
+from plink.model.storage import STANDARD, read_document, write_text
 from plink.records import workspace
 from plink.terminal.inputs import network_from
 from plink.terminal.options import Json, NetworkFile, takes
@@ -130,9 +131,10 @@ def _with_map(network: Network, data: "ReportData", request: ReportRequest) -> "
     from plink.features.report.run import with_map
 
     if workspace.EMBEDDING.is_file():
-        embedding = read_embedding(workspace.EMBEDDING)
-        if embedding.network == network.fingerprint():
-            embedded = with_map(network, data, replace(request, embedding=embedding), str(workspace.EMBEDDING))
+        document, location = read_document(workspace.EMBEDDING), str(workspace.EMBEDDING)
+        if document.get("network") == network.fingerprint():
+            embedding = decode(NetworkEmbedding, document, location)
+            embedded = with_map(network, data, replace(request, embedding=embedding), location)
             say_read(workspace.EMBEDDING)
             return embedded
     return with_map(network, data, request)
