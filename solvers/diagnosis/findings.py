@@ -24,7 +24,7 @@ _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
-TCP_ADVICE = "open it between the hosts (security group): jobs and bandwidths need it"
+_PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
 
 Groups = npt.NDArray[np.intp]
@@ -67,6 +67,14 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
         by_cause[key] = finding if first is None else replace(first, hosts=hosts, pairs=first.pairs + finding.pairs)
     order = list(Severity)
     return sorted(by_cause.values(), key=lambda finding: order.index(finding.severity))
+
+
+def closed(names: list[str], method: str, pairs: int = 0) -> Finding:
+    """Return that the protocol of a probing method does not reach these hosts."""
+    protocol, severity = _PROTOCOLS[method]
+    why = ": jobs and bandwidths need it" if method == "tcp" else ", or `plink probe --method auto`"
+    advice = f"open it between the hosts (security group){why}"
+    return Finding("closed", severity, names, f"{protocol} is blocked", advice, pairs)
 
 
 def alike_pairs(network: Network, groups: Groups) -> Groups:
@@ -197,7 +205,7 @@ def _blocked(network: Network) -> list[Finding]:
     responding = np.isfinite(network.rtt_us).sum(axis=1) > 1
     unreached = unreached_hosts(flows_of(network), failed_flows_of(network))
     names = [network.hosts.names[host] for host in unreached if responding[host]]
-    return [Finding("closed", Severity.ERROR, names, "TCP is blocked", TCP_ADVICE)] if names else []
+    return [closed(names, "tcp")] if names else []
 
 
 def _slow_host(slow: SlowHost, names: Sequence[str], others: str) -> Finding:
@@ -304,7 +312,7 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     """Return a finding for each two sets of hosts that cannot reach each other, and their pairs, shape (N, N).
 
     A pair that was not tried, or of a host without an agent, says nothing. Where a TCP flow came through, only probes
-    are blocked. Two sets are cut where no pair between them was measured, and more failed than do by chance.
+    are blocked: where none reach a host, that is a finding of it. Two sets are cut where no pair between them was measured, and more failed than do by chance.
     """
     names = network.hosts.names
     index = {name: i for i, name in enumerate(names)}
@@ -343,7 +351,15 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
             advice = "look at the link, the routes and the security groups between the two"
             hosts = _named([*near, *far], names)
             findings.append(Finding("partition", Severity.ERROR, hosts, evidence, advice, len(pairs)))
-    return (findings, cut) if len(findings) <= _MAX_PARTITIONS else ([], np.zeros_like(cut))
+    if len(findings) > _MAX_PARTITIONS:
+        findings, cut = [], np.zeros_like(cut)
+    counts, method = failed.sum(axis=1), network.details.method
+    if method in ("stamp", "icmp") and measured.any():
+        for host in np.flatnonzero((counts > 1) & ~measured.any(axis=1) & connected.any(axis=1)).tolist():
+            cut[host] |= failed[host]
+            cut[:, host] |= failed[host]
+            findings.append(closed([names[host]], method, int(counts[host])))
+    return findings, cut
 
 
 def _cut_sets(measured: npt.NDArray[np.bool_], failed: npt.NDArray[np.bool_]) -> list[list[int]]:

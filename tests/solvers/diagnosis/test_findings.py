@@ -196,3 +196,6 @@ def test_hosts_without_an_agent_and_blocked_probes_are_no_partition() -> None:
     flow = {"from": "h2", "to": "h0", "gbps": 1.0, "both_ways": False}
     assert [finding.kind for finding in parted(pairs, host_flows=[flow])] == ["unmeasured"]
     assert [finding.kind for finding in parted([(2, 5)])] == ["unmeasured"], "one pair"
+    (blocked,) = parted(pairs, method="stamp", host_flows=[flow])
+    assert (blocked.kind, blocked.severity, blocked.hosts, blocked.pairs) == ("closed", "warning", ["h2"], 5)
+    assert blocked.evidence == "UDP is blocked"
