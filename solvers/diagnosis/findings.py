@@ -312,7 +312,8 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     """Return a finding for each two sets of hosts that cannot reach each other, and their pairs, shape (N, N).
 
     A pair that was not tried, or of a host without an agent, says nothing. Where a TCP flow came through, only probes
-    are blocked: where none reach a host, that is a finding of it. Two sets are cut where no pair between them was measured, and more failed than do by chance.
+    are blocked: a host that none reach is a finding, too. Two sets are cut where no pair between them was measured, and
+    more failed than do by chance.
     """
     names = network.hosts.names
     index = {name: i for i, name in enumerate(names)}
