@@ -403,7 +403,8 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
     reason = errors.get((names[i], names[j]), "never tried")
     by_host = unmeasured.sum(axis=1) + unmeasured.sum(axis=0)
     hosts = [names[host] for host in np.argsort(-by_host, kind="stable").tolist() if by_host[host]]
-    evidence = f"{len(absent)} round trips were not measured, first {names[i]} -> {names[j]}: {reason}"
+    number = f"{len(absent)} round trip{'s were' if len(absent) > 1 else ' was'}"
+    evidence = f"{number} not measured, first {names[i]} -> {names[j]}: {reason}"
     advice = "`plink probe --resume` measures them"
     yield Finding(
         "unmeasured", Severity.WARNING, hosts, evidence, advice, len({(min(pair), max(pair)) for pair in absent})

@@ -129,7 +129,7 @@ def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
               {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip
     (item,) = findings_of(rows, plan="adaptive", errors=errors)
-    assert item.evidence == "1 round trips were not measured, first h4 -> h1: refused"
+    assert item.evidence == "1 round trip was not measured, first h4 -> h1: refused"
     assert findings_of(rows, plan="adaptive", errors=[]) == []
     assert findings_of(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
     assert math.isnan(rows[0, 3])
