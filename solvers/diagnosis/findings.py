@@ -1,5 +1,6 @@
 """Diagnosis of a network: one finding for each cause, with its evidence and advice."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.bandwidth import SlowHost, half_duplex, slow_by_flows, slow_rates, slow_shared_links
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
+from solvers.hierarchy.tiers import of_one_method
 
 _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
@@ -44,8 +46,9 @@ def diagnose(
     limits = limits or DiagnosisThresholds()
     alike = alike_pairs(network, groups)
     groups = groups if alike is groups else np.zeros_like(groups)
+    comparable = of_one_method(network.latency_us, network.detail("method_used"))
     findings = [
-        *_latencies(network, groups, alike, remeasured, limits),
+        *_latencies(dataclasses.replace(network, latency_us=comparable), groups, alike, remeasured, limits),
         *_rates(network, groups),
         *_losses(network, groups),
         *uncertain_groups(network),

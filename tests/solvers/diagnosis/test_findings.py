@@ -199,3 +199,12 @@ def test_hosts_without_an_agent_and_blocked_probes_are_no_partition() -> None:
     (blocked,) = parted(pairs, method="stamp", host_flows=[flow])
     assert (blocked.kind, blocked.severity, blocked.hosts, blocked.pairs) == ("closed", "warning", ["h2"], 5)
     assert blocked.evidence == "UDP is blocked"
+
+
+def test_a_host_of_another_method_is_not_slow() -> None:
+    """ICMP takes longer than STAMP, and by pairs differently: what that says of the host nobody knows."""
+    rows, used = slow_host(), np.full((N, N), 1.0)
+    rows[2, 4] = rows[4, 2] = 250.0
+    assert findings_of(rows, methods=["", "stamp", "icmp"], method_used=used.tolist()) != []
+    used[2], used[:, 2] = 2, 2
+    assert findings_of(rows, methods=["", "stamp", "icmp"], method_used=used.tolist()) == []
