@@ -56,13 +56,13 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     if regrouped:
         subject = count(regrouped, "group's shared links are", "groups' shared links are")
         notes.append(f"{subject} of other hosts now: not compared")
-    for lacking, one, many in (
+    for lacking, singular, plural in (
         (lost, "pair's bandwidth was", "pairs' bandwidths were"),
         (own_lost, "rate of hosts was", "rates of hosts were"),
         (unshared, "shared capacity was", "shared capacities were"),
     ):
         if lacking:
-            notes.append(f"{count(lacking, one, many)} measured before and not now: not compared")
+            notes.append(f"{count(lacking, singular, plural)} measured before and not now: not compared")
     if not trips.pairs and not rates and not own_rates and not absent:
         raise NoAnswer(
             f"{old.location} and {new.location} have no measured pair in common"

@@ -75,8 +75,8 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
 def closed(names: list[str], method: str, pairs: int = 0) -> Finding:
     """Return that the protocol of a probing method does not reach these hosts."""
     protocol, severity = _PROTOCOLS[method]
-    why = ": jobs and bandwidths need it" if method == "tcp" else ", or `plink probe --method auto`"
-    advice = f"open it between the hosts (security group){why}"
+    besides = ": jobs and bandwidths need it" if method == "tcp" else ", or `plink probe --method auto`"
+    advice = f"open it between the hosts (security group){besides}"
     return Finding("closed", severity, names, f"{protocol} is blocked", advice, pairs)
 
 

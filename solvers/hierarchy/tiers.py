@@ -180,13 +180,14 @@ def of_one_method(latency_us: Matrix, method_used: npt.NDArray[Any] | None) -> M
     if len(np.unique(numbers[numbers > 0])) < 2:
         return latency_us
     is_known = np.isfinite(latency_us) & (numbers > 0) & ~np.eye(n, dtype=bool)
-    known = np.where(is_known, numbers, np.inf)
-    best = np.minimum(known.min(axis=0), known.min(axis=1))
+    ranked = np.where(is_known, numbers, np.inf)
+    best = np.minimum(ranked.min(axis=0), ranked.min(axis=1))
     methods, hosts = np.unique(best[np.isfinite(best)], return_counts=True)
     if not len(methods):
         return latency_us
-    other = best != methods[np.argmax(hosts)]
-    differs = other[:, None] | other | (is_known & (numbers != methods[np.argmax(hosts)]))
+    usual = methods[np.argmax(hosts)]
+    other = best != usual
+    differs = other[:, None] | other | (is_known & (numbers != usual))
     return np.where(differs & ~np.eye(n, dtype=bool), np.nan, latency_us)
 
 
