@@ -89,6 +89,7 @@ def examine(
         raise UsageError(f"one host ({hosts.names[0]}) has no network to diagnose; give at least two")
     connector = connector_for(hosts, request.accept_new_host_keys)
     measurements = Measurements(hosts)
+    measurements.add(method="stamp")
     names = hosts.names
     settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
     with ProbeSession(measurements, connector, settings, time.monotonic) as session:
