@@ -13,6 +13,7 @@ from plink.model.codec import convert
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
 from plink.model.network_file import NetworkDetails, SharedTierEntry
+from solvers.checking import with_ties
 from solvers.costs.fabric import Fabric, TierLinks, fabric_of
 from solvers.schedules.catalogue import Options
 
@@ -184,15 +185,6 @@ def options_for(algo: str, cloud: Cloud, together: Order) -> Options:
     quarters = round(np.log(len(cloud)) / np.log(4))
     base = 4 if 4**quarters == len(cloud) else 2
     return Options(base=base if algo == "bcube" else 2, groups=groups if algo == "2lha" else None)
-
-
-def with_ties(values: Sequence[float], share: float) -> Vector:
-    """Return the values, each replaced by the least that is within this share below it, counted from the least on."""
-    tied, least = np.array(values, dtype=np.float64), -np.inf
-    for k in np.argsort(tied, kind="stable").tolist():
-        least = least if tied[k] <= least * (1 + share) else tied[k]
-        tied[k] = least
-    return tied
 
 
 def rank_correlation(predicted: Sequence[float], simulated: Sequence[float], ties: float = 0.0) -> float:

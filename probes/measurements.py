@@ -18,6 +18,7 @@ _MAIN = PERCENTILES.index(10)
 METHODS = ("", "stamp", "icmp", "tcp")
 CLOCKS = ("", "user", "kernel")
 _CONTINUED = ("host_flows", "host_flow_errors", "interfaces", "shared_links", "host_costs", "predicted_us")
+NO_ANSWER = "no probe was answered; check firewalls and security groups"
 NOT_TRIED = "not tried: the budget was spent"
 _MAX_VALUE = 1 << 53  # microseconds, or packets: an agent's number above it is invalid
 
@@ -78,7 +79,7 @@ class Measurements:
             if result["percentiles_us"][_MAIN] is not None:
                 self.errors.pop((i, j), None)
                 return
-        self.record_error(i, j, str(error or "no probe was answered; check firewalls and security groups"))
+        self.record_error(i, j, str(error or NO_ANSWER))
 
     def _set(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
         sent, received = result["sent"], result["received"]

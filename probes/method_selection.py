@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plink.model.units import count
 from probes.disjoint_pairs import Pair, RoundRobin, as_pairs
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, probe_task
@@ -55,7 +56,7 @@ def select_methods(session: ProbeSession) -> MethodSelection:
         for host in reachable_hosts(session, method, set(best)):
             best.setdefault(host, method)
     by_host = tuple(best.get(host, ORDER[-1]) for host in range(n))
-    counted = ", ".join(f"{by_host.count(m)} hosts by {m}" for m in ORDER if m in by_host)
+    counted = ", ".join(f"{count(by_host.count(m), 'host')} by {m}" for m in ORDER if m in by_host)
     return MethodSelection(by_host, counted)
 
 

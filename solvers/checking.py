@@ -28,7 +28,7 @@ MAX_SPEARMAN_LOSS = 0.05
 MIN_ORDERS = 4  # for a confidence interval, whose width is proportional to 1 / sqrt(orders - 3)
 _DISTURBED_ORDERS, _RANDOM_ORDERS, _CLIMBS, _CLIMB_STEPS = 600, 300, 3, 100
 _EQUAL_DISTANCE_SHARE = 0.005  # of the range of costs: targets within it are equally near
-_MIN_COST_RANGE = 1e-6  # of the highest cost: with a smaller range all orders count as equal
+EQUAL_COST_SHARE = 0.001  # repetitions of one order scatter by 1 % or more: no clock tells such costs apart
 MIN_SIZES = 4
 _MIN_SIZE_RATIO = 16
 _MIN_GROWTH = 1.2  # of the time from the smallest size to the largest
@@ -42,16 +42,27 @@ _PRECISE = 1e-6
 @dataclass(frozen=True)
 class Correlation:
     """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of
-    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one."""
+    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one. ``attainable``: what the predicted
+    ranking has with itself where equal costs are ranked by chance, below 1 with ties."""
 
     spearman: float
     low: float | None
     high: float | None
     orders: int
+    attainable: float = 1.0
+
+
+def with_ties(values: Sequence[float], share: float) -> npt.NDArray[np.float64]:
+    """Return the values, each replaced by the least that is within this share below it, counted from the least on."""
+    tied, least = np.array(values, dtype=np.float64), -np.inf
+    for k in np.argsort(tied, kind="stable").tolist():
+        least = least if tied[k] <= least * (1 + share) else tied[k]
+        tied[k] = least
+    return tied
 
 
 def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> Correlation:
-    """Whether orders that should be slower are.
+    """Whether orders that should be slower are. Predicted costs within :data:`EQUAL_COST_SHARE` are ties.
 
     The interval is that of Bonett and Wright (2000, "Sample size requirements for estimating Pearson, Kendall and
     Spearman correlations", Psychometrika 65): Fisher's z with a variance of (1 + r^2 / 2) / (n - 3). A correlation of 1
@@ -64,21 +75,25 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
     n = len(predicted)
     if n != len(measured):
         raise ValueError(f"{n} predicted and {len(measured)} measured")
-    if n < 2 or len(set(predicted)) == 1 or len(set(measured)) == 1:
+    costs = with_ties(predicted, EQUAL_COST_SHARE)
+    if n < 2 or len(set(costs)) == 1 or len(set(measured)) == 1:
         raise NoAnswer("a rank correlation needs two orders or more that differ, in what is predicted and in time")
     from scipy.stats import spearmanr
 
     # Some perfect rankings come out as 1 - 1e-16, and what is exactly a limit just below it.
-    value = round(float(spearmanr(predicted, measured).statistic), _DIGITS)
+    value, attainable = (
+        round(float(spearmanr(*ranked).statistic), _DIGITS)
+        for ranked in ((costs, measured), (np.sort(costs), range(n)))
+    )
     if n < MIN_ORDERS:
-        return Correlation(value, None, None, n)
+        return Correlation(value, None, None, n, attainable)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))
     half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt((1 + inner * inner / 2) / (n - 3))
     z = math.atanh(inner)
     low = -1.0 if value < -most - 10**-_DIGITS else math.tanh(z - half)
     high = 1.0 if value > most + 10**-_DIGITS else math.tanh(z + half)
-    return Correlation(value, low, high, n)
+    return Correlation(value, low, high, n, attainable)
 
 
 def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> CostCalibration:
@@ -159,8 +174,8 @@ def orders_between(
             "measures them"
         )
     costs = np.array([cost for _, cost in candidates])
-    if costs[-1] - costs[0] <= _MIN_COST_RANGE * costs[-1]:
-        raise NoAnswer("every order costs the same by this model: there is nothing to rank")
+    if costs[-1] <= costs[0] * (1 + EQUAL_COST_SHARE):
+        raise NoAnswer(f"every order costs the same by this model, to {EQUAL_COST_SHARE:.1%}: there is nothing to rank")
     return [candidates[place] for place in spread(costs, number, rng)]
 
 

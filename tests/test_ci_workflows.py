@@ -89,8 +89,8 @@ def test_a_host_that_is_down_is_compared_and_drawn_and_no_baseline(
     failed = any(runner.github(workflow_run).values()) if name == "github" else runner.gitlab(workflow_run) == 1
     assert failed
     requests = (tmp_path / "asked").read_text().splitlines()
-    assert [line.split()[0] for line in requests] == ["probe", "diff", "check", "report"]
-    assert "--max-regression baseline/check.json" in requests[2]
+    assert [line.split()[0] for line in requests] == ["probe", "diff", "doctor", "check", "report"]
+    assert "--max-regression baseline/check.json" in requests[3]
     assert [path.read_text() for path in (tmp_path / "baseline").iterdir()] == ["good", "good"]
 
 

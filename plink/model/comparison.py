@@ -61,7 +61,8 @@ class NetworkChange(Part, frozen=True, kw_only=True):
     others: tuple[str, ...]
     """The far side of a link or a pair, else empty."""
     old: NonNegative | None
-    """Before, in `unit`, of the pair whose change is the median of the pairs; null where there is nothing to say."""
+    """Before, in `unit`, of the pair whose change is the median of the pairs, of losses the worst way's; null where
+    there is nothing to say."""
     new: NonNegative | None
     """The same now."""
     unit: Annotated[str | None, Meta(extra_json_schema={"enum": ["us", "share", "Gbit/s", "hops", None]})]

@@ -7,6 +7,7 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.comparison import ComparedCounts, ComparedFile, NetworkComparison
 from plink.model.network import Network, symmetrised
+from plink.model.units import count
 from solvers.changes.differences import (
     WORSE,
     ChangeThresholds,
@@ -41,7 +42,8 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     for what, key, used in (("method", "methods", "method_used"), ("clock", "clocks", "clock_used")):
         mask, ways = otherwise(aligned, key, used)
         if mask.any():
-            notes.append(f"{int(mask.sum())} round trips were measured by another {what} now ({ways}): not compared")
+            number = count(int(mask.sum()), "round trip was", "round trips were")
+            notes.append(f"{number} measured by another {what} now ({ways}): not compared")
         differ |= mask
     groups = _groupings(aligned)
     trips = round_trips(aligned, groups, differ, limits)
@@ -51,14 +53,16 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     rate_findings += [finding for finding in host_findings if (finding.hosts, finding.verdict) not in named]
     capacity_findings, shared_links, regrouped, unshared = capacities(aligned, limits)
     absent = missing(aligned, groups, limits)
-    if lost:
-        notes.append(f"{lost} pairs' bandwidths were measured before and are not now: not compared")
-    if own_lost:
-        notes.append(f"{own_lost} rates of hosts were measured before and are not now: not compared")
     if regrouped:
-        notes.append(f"{regrouped} groups' shared links are of other hosts now: not compared")
-    if unshared:
-        notes.append(f"{unshared} shared capacities were measured before and are not now: not compared")
+        subject = count(regrouped, "group's shared links are", "groups' shared links are")
+        notes.append(f"{subject} of other hosts now: not compared")
+    for lacking, singular, plural in (
+        (lost, "pair's bandwidth was", "pairs' bandwidths were"),
+        (own_lost, "rate of hosts was", "rates of hosts were"),
+        (unshared, "shared capacity was", "shared capacities were"),
+    ):
+        if lacking:
+            notes.append(f"{count(lacking, singular, plural)} measured before and not now: not compared")
     if not trips.pairs and not rates and not own_rates and not absent:
         raise NoAnswer(
             f"{old.location} and {new.location} have no measured pair in common"

@@ -78,8 +78,8 @@ def describe(
 ) -> NetworkChange:
     """Return the change that a cause describes, with host names and the values of one of its pairs.
 
-    The pair is the one whose change is the median, the larger of two. Separate medians of the old and the new values
-    would belong to different pairs.
+    The pair is the one whose change is the median, the larger of two; of losses that with the largest, as in a
+    diagnosis. Separate medians of the old and the new values would belong to different pairs.
 
     :param values: old values, new values, and the change by which pairs are ordered, shape (N, N) each.
     """
@@ -87,8 +87,8 @@ def describe(
     if values is not None:
         old, new, by = (matrix[cause.pairs] for matrix in values)
         order = np.lexsort((old, np.round(-by if verdict == BETTER else by, 9)))  # of equal changes the middle value
-        middle = order[len(order) // 2]
-        was, now = float(old[middle]), float(new[middle])
+        at = order[-1 if what == "loss" else len(order) // 2]
+        was, now = float(old[at]), float(new[at])
     near, far = (tuple(names[host] for host in hosts) for hosts in (cause.near, cause.far))
     return NetworkChange(
         what=what,
@@ -204,14 +204,16 @@ def _shift(
 def losses(
     aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: ChangeThresholds
 ) -> list[NetworkChange]:
-    """Return which pairs lose more or fewer packets; nothing where a file has no losses.
+    """Return which pairs lose more or fewer packets, both ways together; nothing where a file has no losses.
+
+    A change has the loss of its worst way, as a diagnosis.
 
     :raises InputError: when a file's losses or samples are not matrices.
     """
     sides = [_lost(side, ~differ) for side in (aligned.old, aligned.new)]
     if sides[0] is None or sides[1] is None:
         return []
-    (was, sent_then), (now, sent_now) = sides[0], sides[1]
+    (was, sent_then, old), (now, sent_now, new) = sides[0], sides[1]
     measured = np.isfinite(was) & np.isfinite(now)
     np.fill_diagonal(measured, False)
     was, now = (np.where(measured, share, 0.0) for share in (was, now))
@@ -221,17 +223,21 @@ def losses(
     sigma = _BURST_FACTOR * np.sqrt(both * (1 - both) * (1 / np.maximum(1, sent_then) + 1 / np.maximum(1, sent_now)))
     by = now - was
     change = PairChanges(by, measured, measured, limits.loss, LossNoise(sigma, chance(int(np.triu(measured, 1).sum()))))
-    return [
-        describe(cause, aligned.names, "loss", verdict, (was, now, by))
-        for sign, verdict in ((1, WORSE), (-1, BETTER))
-        for cause in change.causes(groupings, sign)
-    ]
+    findings = []
+    for sign, verdict, ways in ((1, WORSE, new), (-1, BETTER, old)):
+        is_worst = ways >= ways.T
+        was, now, by = (np.where(is_worst, losses, losses.T) for losses in (old, new, sign * ways))
+        findings += [
+            describe(cause, aligned.names, "loss", verdict, (was, now, by)) for cause in change.causes(groupings, sign)
+        ]
+    return findings
 
 
-def _lost(side: Side, comparable: Mask) -> tuple[Matrix, Matrix] | None:
-    """Return the share of a pair's probes that were lost in either direction, and how many were sent.
+def _lost(side: Side, comparable: Mask) -> tuple[Matrix, Matrix, Matrix] | None:
+    """Return the share of a pair's probes that were lost in either direction, how many were sent, and the share lost on
+    the way from i to j, whoever measured it.
 
-    Both have shape (N, N) and are symmetric; NaN where unmeasured, and where no probe came back.
+    All have shape (N, N), the first two are symmetric; NaN where unmeasured, and where no probe came back, the last 0.
     """
     forward, back, samples = (side.detail(key) for key in ("loss_forward", "loss_back", "samples"))
     if forward is None:
@@ -243,7 +249,9 @@ def _lost(side: Side, comparable: Mask) -> tuple[Matrix, Matrix] | None:
     sent = np.where(there, received / np.maximum(1 - share, 1e-6), 0.0)
     lost, total = share * sent, sent + sent.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(total > 0, (lost + lost.T) / total, np.nan), total
+        both = np.where(total > 0, (lost + lost.T) / total, np.nan)
+    answers = np.zeros_like(share) if back is None else np.where(there, np.nan_to_num(back), 0.0)
+    return both, total, np.maximum(np.where(there, forward, 0.0), answers.T)
 
 
 def missing(aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresholds) -> list[NetworkChange]:

@@ -123,12 +123,14 @@ def _addresses(side: Side) -> list[str]:
 
 
 def otherwise(aligned: Aligned, key: str, used: str) -> tuple[Mask, str]:
-    """Return which round trips were measured by another method, shape (N, N), and the commonest case as text."""
+    """Return which round trips of both files were measured by another method, shape (N, N), and the commonest case as
+    text."""
     was, now = aligned.old.words(key, used), aligned.new.words(key, used)
     n = len(aligned.names)
     if was is None or now is None:
         return np.zeros((n, n), dtype=bool), ""
     differ = (was != UNKNOWN) & (now != UNKNOWN) & (was != now)
+    differ &= np.isfinite(aligned.old.latency()) & np.isfinite(aligned.new.latency())
     ways: Sequence[str] = [f"{a} -> {b}" for a, b in zip(was[differ].tolist(), now[differ].tolist(), strict=True)]
     return np.asarray(differ), max(dict.fromkeys(ways), key=ways.count) if ways else ""
 

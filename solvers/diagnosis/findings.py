@@ -1,5 +1,6 @@
 """Diagnosis of a network: one finding for each cause, with its evidence and advice."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -19,12 +20,13 @@ from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.bandwidth import SlowHost, half_duplex, slow_by_flows, slow_rates, slow_shared_links
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
+from solvers.hierarchy.tiers import of_one_method
 
 _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
-TCP_ADVICE = "open it between the hosts (security group): jobs and bandwidths need it"
+_PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
 
 Groups = npt.NDArray[np.intp]
@@ -44,8 +46,9 @@ def diagnose(
     limits = limits or DiagnosisThresholds()
     alike = alike_pairs(network, groups)
     groups = groups if alike is groups else np.zeros_like(groups)
+    comparable = of_one_method(network.latency_us, network.detail("method_used"))
     findings = [
-        *_latencies(network, groups, alike, remeasured, limits),
+        *_latencies(dataclasses.replace(network, latency_us=comparable), groups, alike, remeasured, limits),
         *_rates(network, groups),
         *_losses(network, groups),
         *uncertain_groups(network),
@@ -67,6 +70,14 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
         by_cause[key] = finding if first is None else replace(first, hosts=hosts, pairs=first.pairs + finding.pairs)
     order = list(Severity)
     return sorted(by_cause.values(), key=lambda finding: order.index(finding.severity))
+
+
+def closed(names: list[str], method: str, pairs: int = 0) -> Finding:
+    """Return that the protocol of a probing method does not reach these hosts."""
+    protocol, severity = _PROTOCOLS[method]
+    besides = ": jobs and bandwidths need it" if method == "tcp" else ", or `plink probe --method auto`"
+    advice = f"open it between the hosts (security group){besides}"
+    return Finding("closed", severity, names, f"{protocol} is blocked", advice, pairs)
 
 
 def alike_pairs(network: Network, groups: Groups) -> Groups:
@@ -197,7 +208,7 @@ def _blocked(network: Network) -> list[Finding]:
     responding = np.isfinite(network.rtt_us).sum(axis=1) > 1
     unreached = unreached_hosts(flows_of(network), failed_flows_of(network))
     names = [network.hosts.names[host] for host in unreached if responding[host]]
-    return [Finding("closed", Severity.ERROR, names, "TCP is blocked", TCP_ADVICE)] if names else []
+    return [closed(names, "tcp")] if names else []
 
 
 def _slow_host(slow: SlowHost, names: Sequence[str], others: str) -> Finding:
@@ -304,7 +315,8 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     """Return a finding for each two sets of hosts that cannot reach each other, and their pairs, shape (N, N).
 
     A pair that was not tried, or of a host without an agent, says nothing. Where a TCP flow came through, only probes
-    are blocked. Two sets are cut where no pair between them was measured, and more failed than do by chance.
+    are blocked: a host that none reach is a finding, too. Two sets are cut where no pair between them was measured, and
+    more failed than do by chance.
     """
     names = network.hosts.names
     index = {name: i for i, name in enumerate(names)}
@@ -343,7 +355,15 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
             advice = "look at the link, the routes and the security groups between the two"
             hosts = _named([*near, *far], names)
             findings.append(Finding("partition", Severity.ERROR, hosts, evidence, advice, len(pairs)))
-    return (findings, cut) if len(findings) <= _MAX_PARTITIONS else ([], np.zeros_like(cut))
+    if len(findings) > _MAX_PARTITIONS:
+        findings, cut = [], np.zeros_like(cut)
+    counts, method = failed.sum(axis=1), network.details.method
+    if method in ("stamp", "icmp") and measured.any():
+        for host in np.flatnonzero((counts > 1) & ~measured.any(axis=1) & connected.any(axis=1)).tolist():
+            cut[host] |= failed[host]
+            cut[:, host] |= failed[host]
+            findings.append(closed([names[host]], method, int(counts[host])))
+    return findings, cut
 
 
 def _cut_sets(measured: npt.NDArray[np.bool_], failed: npt.NDArray[np.bool_]) -> list[list[int]]:
@@ -386,7 +406,8 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
     reason = errors.get((names[i], names[j]), "never tried")
     by_host = unmeasured.sum(axis=1) + unmeasured.sum(axis=0)
     hosts = [names[host] for host in np.argsort(-by_host, kind="stable").tolist() if by_host[host]]
-    evidence = f"{len(absent)} round trips were not measured, first {names[i]} -> {names[j]}: {reason}"
+    number = f"{len(absent)} round trip{'s were' if len(absent) > 1 else ' was'}"
+    evidence = f"{number} not measured, first {names[i]} -> {names[j]}: {reason}"
     advice = "`plink probe --resume` measures them"
     yield Finding(
         "unmeasured", Severity.WARNING, hosts, evidence, advice, len({(min(pair), max(pair)) for pair in absent})

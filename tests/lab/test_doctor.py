@@ -108,6 +108,14 @@ def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, t
     assert "firewall" in finding["evidence"]
 
 
+def test_a_host_without_udp_is_one_finding(small_lab: Lab, tmp_path: Path) -> None:
+    host = small_lab.hosts.names[1]
+    with firewall(small_lab, host, "ipproto udp"):
+        _, document = diagnosis(small_lab, tmp_path)
+    assert of_kind(document, "closed") == [[host]]
+    assert of_kind(document, "unmeasured") == []
+
+
 def test_hosts_that_cannot_reach_the_others_are_named_within_a_minute(patient: Lab, tmp_path: Path) -> None:
     """A rack's link to another is cut, and the SSH server of a third one's host accepts and then hangs."""
     racks = [[place.name for place in patient.blueprint.in_rack(rack)] for rack in range(2)]

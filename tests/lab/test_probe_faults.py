@@ -94,6 +94,7 @@ def test_a_pair_that_a_firewall_parts_is_null_with_a_reason(small_lab: Lab, tmp_
     with firewall(small_lab, a, f"from {small_lab.hosts.by_name()[b].address} ipproto udp"):
         error = partly(probe(small_lab, tmp_path, *QUICK))
         assert error.startswith("plink: error: 2 round trips are missing, first ")
+        assert error.rstrip().endswith("`plink probe ... --resume --method auto` tries other methods")
         network_document = document(tmp_path)
         assert holes(network_document) == {(a, b), (b, a)}
         assert reasons(network_document) == {"no probe was answered; check firewalls and security groups"}

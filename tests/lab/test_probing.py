@@ -184,7 +184,7 @@ def test_auto_takes_icmp_for_the_host_that_udp_does_not_reach(small_lab: Lab, tm
     with firewall(small_lab, odd, "ipproto udp"):
         done = probe(small_lab, tmp_path, *QUICK, "--method", "auto", "--timeout", "100ms")
     succeeded(done)
-    assert "3 hosts by stamp, 1 hosts by icmp" in done.stderr
+    assert "three hosts by stamp, one host by icmp" in done.stderr
     network_document = document(tmp_path)
     expected = dict.fromkeys(of(small_lab.hosts.names, small_lab.hosts.names), "stamp")
     assert used(network_document, "method") == expected | dict.fromkeys(of([odd], small_lab.hosts.names), "icmp")

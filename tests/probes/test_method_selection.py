@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plink.model.units import count
 from probes.method_selection import MethodSelection, reachable_hosts, remeasure, select_methods
 from probes.session import ProbeSession
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips, session_of
@@ -31,7 +32,7 @@ def test_a_host_without_udp_is_reached_by_icmp_and_the_others_by_stamp(n: int, d
     odd, one_way = data.draw(st.integers(0, n - 1)), data.draw(st.booleans())
     selection = select_methods(fabric(n, {odd: {"stamp"}}, one_way))
     assert selection.by_host == tuple("icmp" if host == odd else "stamp" for host in range(n))
-    assert selection.summary == f"{n - 1} hosts by stamp, 1 hosts by icmp"
+    assert selection.summary == f"{count(n - 1, 'host')} by stamp, one host by icmp"
 
 
 @given(st.integers(3, 9), st.data())

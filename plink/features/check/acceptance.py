@@ -41,7 +41,7 @@ def evaluate(
     :param baseline: the runs of an earlier check, none without a limit. :param seconds: what the run took.
     :raises NoAnswer: when a correlation cannot be had. :raises InputError: for times that are none.
     """
-    # As the document has them: equal costs are ties in both.
+    # As the document has them.
     predicted = [round(cost, 3) for cost in _predicted(run)]
     medians = [statistics.median(timing.achieved_s) for timing in run.runs]
     correlation = rank_correlation(predicted, medians)
@@ -130,8 +130,9 @@ def _spearman_case(run: BenchmarkRun, correlation: Correlation, minimum: float |
     elif correlation.low is None:
         ok, text = None, f"{text}: too few for --min-spearman {minimum:g}, which needs {MIN_ORDERS} or more"
     else:
-        ok = correlation.spearman >= minimum
+        ok = correlation.spearman >= minimum * correlation.attainable
         text += f", {'' if ok else 'below '}--min-spearman {minimum:g}"
+        text += f" of the {correlation.attainable:.3f} that equal costs allow" if correlation.attainable < 1 else ""
     return Case(_suite(run), "spearman", ok, text, seconds)
 
 

@@ -1,6 +1,7 @@
 """``plink check``."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -96,26 +97,27 @@ def check(
             _write_costs(network, source, report)
     except (PlinkError, KeyboardInterrupt) as error:
         error_text = str(error) or "it was interrupted"
-        if request.measure and report.checks:  # what was run before took time, too
-            report.document(error_text).write(target)
-            if str(target) != STANDARD:
-                say(f"what was run -> {target}")
-        if junit is not None:
-            write_junit(junit, [*report.cases, Case("check", "check", None, error_text)])
+        with ExitStack() as stack:
+            if junit is not None:
+                stack.callback(write_junit, junit, [*report.cases, Case("check", "check", None, error_text)])
+            if request.measure and report.checks:  # what was run before took time, too
+                report.document(error_text).write(target)
+                if str(target) != STANDARD:
+                    say(f"what was run -> {target}")
         raise
     to_file = request.measure and str(target) != STANDARD
-    if to_file:
-        result.write(target)
-    if junit is not None:
-        write_junit(junit, report.cases)
-    if as_json or (request.measure and not to_file):
-        print_json(result.to_json())
-    else:
-        from plink.features.check.show import print_report
+    with ExitStack() as stack:  # a full disk loses nothing that was measured
+        if junit is not None:
+            stack.callback(write_junit, junit, report.cases)
+        if as_json or (request.measure and not to_file):
+            stack.callback(print_json, result.to_json())
+        else:
+            from plink.features.check.show import print_report
 
-        print_report(report)
-    if to_file:
-        say(f"check -> {target}")
+            stack.callback(print_report, report)
+        if to_file:
+            result.write(target)
+            say(f"check -> {target}")
     if request.calibrate:
         parts = ["host costs" if report.host_costs else "", "NCCL's costs" if report.library_costs else ""]
         say(f"{' and '.join(filter(None, parts))} -> {source}")

@@ -36,7 +36,7 @@ from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for
 from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds
-from solvers.diagnosis.findings import TCP_ADVICE, Remeasured, alike_pairs, merged
+from solvers.diagnosis.findings import Remeasured, alike_pairs, closed, merged
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
 
@@ -53,7 +53,6 @@ _HELLO_S = 1.5  # shorter than a probe's: pairs that cannot reach each other cos
 _MAX_CLOCK_OFFSET_S = 1.0  # beyond it, logs of hosts and certificates do not match
 _GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 # Jobs need TCP; probes can do without UDP or ICMP.
-_PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _log = logging.getLogger("plink.doctor")
 
 
@@ -90,6 +89,7 @@ def examine(
         raise UsageError(f"one host ({hosts.names[0]}) has no network to diagnose; give at least two")
     connector = connector_for(hosts, request.accept_new_host_keys)
     measurements = Measurements(hosts)
+    measurements.add(method="stamp")
     names = hosts.names
     settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
     with ProbeSession(measurements, connector, settings, time.monotonic) as session:
@@ -199,11 +199,8 @@ def _findings_from_facts(before: dict[str, HostFacts], after: dict[str, HostFact
     for name, fact in before.items():
         reached_by = fact.reached_by or {}
         for method, through in reached_by.items() if any(reached_by.values()) else ():  # else the whole host is cut off
-            protocol, severity = _PROTOCOLS[method]
             if not through:
-                advice = "open it between the hosts (security group), or `plink probe --method auto`"
-                advice = TCP_ADVICE if method == "tcp" else advice
-                yield Finding("closed", severity, [name], f"{protocol} is blocked", advice)
+                yield closed([name], method)
         if fact.stamps is False:
             evidence, advice = "the kernel stamps no packets", "latencies there are less exact"
             yield Finding("no kernel timestamps", Severity.INFO, [name], evidence, advice)

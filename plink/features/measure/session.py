@@ -12,7 +12,7 @@ from plink.model.units import format_gbps
 from plink.records import workspace
 from plink.terminal.compilation_notice import compiling_meanwhile
 from plink.terminal.screen import progress, say
-from probes.measurements import NOT_TRIED, Measurements
+from probes.measurements import NO_ANSWER, NOT_TRIED, Measurements
 from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.findings import rate_findings, uncertain_groups
 
@@ -107,9 +107,10 @@ def _report_results(measurements: Measurements, in_time: bool) -> None:
     if errors:
         (i, j), reason = next(iter(sorted(errors.items())))
         names = measurements.hosts.names
+        by_others = reason == NO_ANSWER and measurements.details.method in ("stamp", "icmp")
+        again = "--resume --method auto` tries other methods" if by_others else "--resume` measures what is missing"
         raise PartlyDone(
-            f"{len(errors)} {kind} are missing, first {names[i]} -> {names[j]}: {reason}; "
-            f"`plink probe ... --resume` measures what is missing"
+            f"{len(errors)} {kind} are missing, first {names[i]} -> {names[j]}: {reason}; `plink probe ... {again}"
         )
     if unmeasured_groups:
         raise PartlyDone(

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from plink.features.measure.host_rates import TCP_BLOCKED, unreached_by_flows
 from plink.features.order.interfaces import most_hosts_relay
+from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, symmetrised
 from plink.model.network_file import SharedLinkEntry, SharedTierEntry
@@ -29,7 +30,7 @@ from solvers.hierarchy.shared_tiers import (
     limited_from_above,
     tier_confidences,
 )
-from solvers.hierarchy.tiers import completed_far, nearest_tier
+from solvers.hierarchy.tiers import completed_far, nearest_tier, of_one_method
 from solvers.prediction.tiered import predict_tiered
 from solvers.prediction.topology import levels_apart, tiers_of
 
@@ -58,7 +59,10 @@ def measure_shared_links(
         source = "the latencies" if given_tiers is None else "the topology file"
         _log.info("no groups stand out in %s: no shared links to measure", source)
         return
-    names, measured, below = measurements.hosts.names, list[SharedTierEntry](), list[SharedLinkEntry]()
+    names = measurements.hosts.names
+    if given_tiers is None and (others := _of_other_methods(measurements)):
+        _log.info("%s: measured by another method than most hosts, and so left out of shared links", others)
+    measured, below = list[SharedTierEntry](), list[SharedLinkEntry]()
     unreached = frozenset(unreached_by_flows(measurements))
     part_of = dict[int, int]()
     confidences = _confidences(measurements, tiers) if given_tiers is None else []
@@ -145,11 +149,11 @@ def tiers_by_topology(topology: Topology, hosts: Hosts) -> list[HostGroups]:
 
 def find_tiers(measurements: Measurements) -> list[HostGroups]:
     """Return groups of hosts near each other, then those of candidates for tiers above them, without hosts that have
-    no measurement.
+    no measurement, or by another method than most.
 
     The groups are those of the nearest tier, or finer ones, if both halves of the samples have them too.
     """
-    latency = measurements.latency
+    latency = _comparable(measurements)
     sparse = measurements.details.plan == "adaptive"
     labels = label_groups(latency, sparse)
     halves = () if sparse else measurements.network().half_rtts_us
@@ -162,6 +166,18 @@ def find_tiers(measurements: Measurements) -> list[HostGroups]:
     groups = [np.flatnonzero((labels == label) & responding).tolist() for label in range(labels.max() + 1)]
     groups = [group for group in groups if group]
     return [groups, *candidate_tiers(symmetrised(latency), groups)]
+
+
+def _of_other_methods(measurements: Measurements) -> str:
+    """Return the hosts whose round trips are not comparable with those of most, empty without any."""
+    latency, comparable = (
+        np.isfinite(matrix).sum(axis=1) > 1 for matrix in (measurements.latency, _comparable(measurements))
+    )
+    return fold_hostlist([measurements.hosts.names[k] for k in np.flatnonzero(latency & ~comparable)], ", ")
+
+
+def _comparable(measurements: Measurements) -> Matrix:
+    return of_one_method(measurements.latency, measurements.method)
 
 
 def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:

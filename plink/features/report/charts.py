@@ -189,7 +189,8 @@ def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
         ax.set_xlabel(f"{directions[0]} ({layout.unit})", labelpad=4)
         ax.set_ylabel(f"{directions[1]} ({layout.unit})", labelpad=4)
     route_alt = f"{route_text}; " if route_text else ""
-    groups = f" in {data.groups.number} groups" if data.groups.number > 1 else ""
+    number = len(data.measured_groups)
+    groups = f" in {number} groups" if number > 1 else ""
     return Picture("map", f"Map of {n} hosts{groups}. {route_alt}{_subtitle(layout)}.", fig)
 
 

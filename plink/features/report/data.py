@@ -211,13 +211,14 @@ class Gap:
 
 @dataclass(frozen=True)
 class TimedOrder:
-    """An order that was run: its predicted cost (microseconds, None: unknown), the interval of that, and the seconds of
-    each repetition."""
+    """An order that was run: its predicted cost (microseconds, None: unknown), the interval of that, the seconds of
+    each repetition, and the cost model, None where unknown."""
 
     order: str
     predicted_us: float | None
     achieved_s: tuple[float, ...]
     interval_us: tuple[float, float] | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,12 @@ class ReportData:
     def measured(self) -> int:
         """Round trips that were measured, of N (N - 1)."""
         return int(np.isfinite(self.measured_us).sum()) - len(self.names)
+
+    @property
+    def measured_groups(self) -> list[list[int]]:
+        """Return the hosts of each group but those that nobody reached."""
+        members = self.groups.members()
+        return [group for group in members if not {self.names[host] for host in group} <= set(self.left_out)]
 
     @property
     def possible(self) -> int:

@@ -25,6 +25,7 @@ _MIN_LINK_INCHES, _ROOT_INCHES, _NODE_INCHES = 2.7, 0.2, 0.18
 _POINTS, _SMALL_POINTS, _CHARACTER_WIDTH = 8.0, 7.0, 0.55  # a character's width is a share of the text's size
 _THIN, _THICK = 0.8, 4.5  # points: of a link that is never busy, and of the busiest
 _LIMITS = {"hosts": "its hosts", "groups": "links below", "others": "it or other groups' links"}
+_PAD_INCHES = 0.1  # on either side of a link's texts
 _BESIDE = 0.045  # inches from the middle of a link to the line of each direction
 
 
@@ -49,15 +50,39 @@ def link_tree(data: ReportData, palette: Palette) -> Picture:
     """
     roots, omitted = _roots(data)
     depth, rows = len(data.bandwidths.tiers), sum(root.rows for root in roots)
-    length = _LINK_INCHES.get(depth, max(_MIN_LINK_INCHES, (PAGE_INCHES - 3) / depth))
     with drawing():
         fig = figure(PAGE_INCHES, _TOP + _ROW * rows + _BOTTOM, palette)
         title(fig, _heading(data), palette, _subtitle(data, omitted))
         ax = axes(fig, (0, _BOTTOM, PAGE_INCHES, _ROW * rows), palette, "links")
         ax.set(xlim=(0, PAGE_INCHES), ylim=(_ROW * rows, 0))
         ax.axis("off")
-        _Drawing(data, ax, palette, depth, length).draw(roots)
+        _Drawing(data, ax, palette, depth, _link_inches(data, depth)).draw(roots)
     return Picture("links", f"Tree of shared links. {_heading(data)}. {_subtitle(data, omitted)}.", fig)
+
+
+def _link_inches(data: ReportData, depth: int) -> float:
+    """Return the length of a link: what its texts take, as far as names of hosts leave it."""
+    links, character = data.bandwidths.tiers, _points(depth) * _CHARACTER_WIDTH / 72
+    texts = [
+        _label(name, way) for tier in links for link in tier for name, way in (("out", link.out), ("in", link.into))
+    ]
+    names = max(len(_hosts(data, link)) for link in links[0])
+    spare = (PAGE_INCHES - _ROOT_INCHES - _NODE_INCHES - character * names) / depth
+    least = _LINK_INCHES.get(depth, max(_MIN_LINK_INCHES, (PAGE_INCHES - 3) / depth))
+    return max(least, min(spare, (max(map(len, texts)) + 1) * character + 2 * _PAD_INCHES))
+
+
+def _points(depth: int) -> float:
+    return _POINTS if depth <= _MAX_LARGE_TIERS else _SMALL_POINTS
+
+
+def _label(name: str, way: LinkDirection) -> str:
+    return " · ".join(part for part in (f"{name} {capacity(way)}", load(way)) if part)
+
+
+def _hosts(data: ReportData, link: SharedLink) -> str:
+    names = fold_hostlist([data.names[host] for host in link.members], ", ")
+    return f"{count(len(link.members), 'host')}: {names}"
 
 
 def _roots(data: ReportData) -> tuple[list[_Node], int]:
@@ -135,7 +160,7 @@ class _Drawing:
     @property
     def points(self) -> float:
         """Size of the texts."""
-        return _POINTS if self.depth <= _MAX_LARGE_TIERS else _SMALL_POINTS
+        return _points(self.depth)
 
     def draw(self, roots: Sequence[_Node]) -> None:
         """Draw all of it."""
@@ -178,10 +203,10 @@ class _Drawing:
             style = "-" if way.gbps is not None and not way.is_least else (0, (3, 2))
             at = y + side * (_BESIDE + width / 144)
             self.ax.plot([left, right], [at, at], color=colour, linewidth=width, linestyle=style, zorder=2)
-            text = " · ".join(part for part in (f"{name} {capacity(way)}", load(way)) if part)
             at = y + side * (_BESIDE + width / 72 + 0.03)
             align = "bottom" if side < 0 else "top"
-            self._write(left + 0.1, at, text, right - 0.1, colour if is_blamed else self.palette.ink, align)
+            text, ends = _label(name, way), (left + _PAD_INCHES, right - _PAD_INCHES)
+            self._write(ends[0], at, text, ends[1], colour if is_blamed else self.palette.ink, align)
 
     def _write(self, x: float, y: float, text: str, right: float, colour: str, align: str = "center_baseline") -> None:
         """Write a text from ``x`` on, cut where it would go beyond ``right``."""
@@ -197,10 +222,8 @@ class _Drawing:
             mark, colour = group_mark(group)[0], group_colour(group)
         edge: Any = {"markeredgecolor": self.palette.ink, "markeredgewidth": 0.5}
         self.ax.plot([x], [y], mark, color=colour, markersize=7, zorder=4, **edge)
-        names = fold_hostlist([self.data.names[host] for host in link.members], ", ")
         above = 0.08 if link.reason else 0.0
-        text = f"{count(len(link.members), 'host')}: {names}"
-        self._write(x + _NODE_INCHES, y - above, text, PAGE_INCHES, self.palette.ink)
+        self._write(x + _NODE_INCHES, y - above, _hosts(self.data, link), PAGE_INCHES, self.palette.ink)
         if link.reason:
             self._write(x + _NODE_INCHES, y + above, link.reason, PAGE_INCHES, self.palette.muted)
 

@@ -63,7 +63,7 @@ def _hash(text: str) -> str:
 
 
 def _header(data: ReportData) -> str:
-    route, groups = data.route, data.groups.number
+    route, groups = data.route, len(data.measured_groups)
     key_figures = [
         ("hosts", f"{len(data.names):,}"),
         ("of the round trips measured", _percent(data.measured / data.possible)),
@@ -191,6 +191,7 @@ def _runs_section(data: ReportData, pictures: dict[str, Picture]) -> list[str]:
     if not data.runs:
         return []
     lead = "Under the latency model a cost is a sum of round trips, not a time: only its ranking of orders counts."
+    lead = lead if any(run.model in (None, "latency") for run in data.runs) else ""
     both = (
         _two_columns(_figure(pictures["achieved"]), tables.runs(data), "map")
         if "achieved" in pictures

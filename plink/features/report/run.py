@@ -72,6 +72,7 @@ def report_data_of(network: Network, request: ReportRequest) -> ReportData:
                 else prediction_interval(
                     trial.predicted_us, series.algo or "", series.size_bytes or 0.0, series.model, fabric
                 ),
+                series.model,
             )
             for series in request.results
             for trial in series.runs
@@ -172,10 +173,10 @@ def _tiers(cost: Matrix, levels: list[Indices], titles: list[str]) -> tuple[Tier
 
 
 def remarks_of(network: Network) -> tuple[Finding, ...]:
-    """Return the findings of the doctor, without unmeasured pairs."""
+    """Return the findings of the doctor."""
     from plink.features.diagnose.run import diagnose  # brings probing
 
-    return tuple(finding for finding in diagnose(network) if finding.kind != "unmeasured")
+    return tuple(diagnose(network))
 
 
 def left_out(network: Network) -> list[int]:

@@ -69,7 +69,7 @@ def picture_of(network: Network, data: ReportData) -> NetworkPicture:
         hosts=len(names),
         measured=data.measured,
         possible=data.possible,
-        groups=tuple(tuple(names[host] for host in members) for members in data.groups.members()),
+        groups=tuple(tuple(names[host] for host in members) for members in data.measured_groups),
         tiers=tuple(
             TierSpread(
                 name=tier.name,

@@ -110,7 +110,7 @@ def _links(data: ReportData) -> list[str]:
 
 
 def _tiers(data: ReportData) -> str:
-    groups, measured_tiers = data.groups.number, [tier for tier in data.groups.tiers if tier.measured]
+    groups, measured_tiers = len(data.measured_groups), [tier for tier in data.groups.tiers if tier.measured]
     if len(measured_tiers) < 2:
         span = _span(measured_tiers[0]) if measured_tiers else "no pair"
         return f"No groups of near hosts stand out: the round trips take {span}."

@@ -46,3 +46,19 @@ def test_what_the_first_algorithm_took_is_kept(
     assert document["failures"][1] == message
     top = ElementTree.parse(tmp_path / "check.xml").getroot()
     assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("2", "1", "1")
+
+
+def test_what_was_measured_is_printed_where_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/dev/full is such a disk: the error comes last."""
+
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        timings = (OrderTiming(order=str(k), predicted_us=k + 1, achieved_s=(k + 1.0,)) for k in range(4))
+        return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=1e6, model=planned.model)
+
+    monkeypatch.setattr(run, "time_orders", time_orders)
+    write(tmp_path / "cloud.json", network())
+    words = ("--algo", "ring", "--orders", "4", "-o", "/dev/full", "--junit", "check.xml")
+    done = typed("check", "cloud.json", "--measure", *words, cwd=tmp_path)
+    assert (done.returncode, "Spearman's rank correlation: 1.000" in done.stdout) == (1, True)
+    assert "/dev/full" in done.stderr.splitlines()[-1]
+    assert ElementTree.parse(tmp_path / "check.xml").getroot().get("tests") == "1"

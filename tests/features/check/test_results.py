@@ -229,3 +229,19 @@ def test_equal_costs_are_ties_in_the_document_too(here: Path) -> None:
     ours, again = (json.loads(done.stdout)["checks"][0] for done in (first, second))
     assert ours["spearman"] == again["spearman"]
     assert ours["calibration"] == again["calibration"]
+
+
+def test_a_limit_is_of_what_ties_allow(here: Path) -> None:
+    """Two levels of two orders, as of two racks of two hosts, have 0.894 at most."""
+    entry = series([[1.0], [1.1], [4.0], [3.9]])
+    for run, cost in zip(entry["runs"], (100, 100.00001, 200, 200.00001), strict=True):
+        run["predicted_us"] = cost
+    write(here / "levels.json", checked(entry))
+    done = typed("check", "--results", "levels.json", "--min-spearman", "0.9", "--json", cwd=here)
+    assert (done.returncode, json.loads(done.stdout)["spearman"]) == (0, 0.8944)
+    for run, time in zip(entry["runs"], (1.0, 4.0, 3.9, 4.1), strict=True):
+        run["achieved_s"] = [time]
+    write(here / "levels.json", checked(entry))
+    failed = typed("check", "--results", "levels.json", "--min-spearman", "0.9", cwd=here)
+    assert failed.returncode == 1
+    assert "below --min-spearman 0.9 of the 0.894 that equal costs allow" in failed.stderr

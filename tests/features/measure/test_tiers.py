@@ -14,7 +14,7 @@ from plink.features.measure.shared_links import measure_shared_links, tiers_by_t
 from plink.model.document import UNSET
 from plink.model.network import Matrix
 from plink.model.topology import Topology
-from probes.measurements import Measurements
+from probes.measurements import METHODS, Measurements
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings
 from tests.networks import details_from, keys_of
@@ -366,3 +366,22 @@ def test_a_slow_uplink_is_not_its_sibling_s(monkeypatch: pytest.MonkeyPatch) -> 
     (inner, *_), _ = measured(tree("aaaabbbbccccdddd", "xxxxxxxxyyyyyyyy", ra=0.2, **racks), monkeypatch)
     assert rates(inner)["h0+4"] == (pytest.approx(0.2), "link")
     assert rates(inner)["h4+4"][0] > 1.5
+
+
+def test_round_trips_of_another_method_put_no_host_out_of_its_rack(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ICMP's take longer, which made a rack of its own of a host, and twice its rate of its rack's link."""
+    fabric = tree("aaaabbbb", "xxxxxxxx", ra=1.0, rb=1.0)
+    session = session_on(fabric, monkeypatch)
+    measurements = session.measurements
+    measurements.method[:] = METHODS.index("stamp")
+    for way in (np.s_[5, :], np.s_[:, 5]):
+        measurements.method[way] = METHODS.index("icmp")
+        for matrix in (measurements.latency, *measurements.halves):
+            matrix[way] += 60.0
+    with caplog.at_level("INFO"):
+        measure_shared_links(session, SharedLinkSettings())
+    (tier,) = keys_of(measurements.details)["shared_links"]
+    assert {key: gbps for key, (gbps, _) in rates(tier).items()} == {"h0+4": 1.0, "h4+3": 1.0}
+    assert f"{measurements.hosts.names[5]}: measured by another method" in caplog.text

@@ -55,6 +55,15 @@ def test_tree_shows_every_link_and_its_load() -> None:
     assert sum(text.startswith("</script>") for text in shown) == 1
 
 
+def test_texts_of_links_take_the_room_that_names_leave() -> None:
+    subject = linked()
+    (tier,) = subject.bandwidths.tiers
+    way = LinkDirection(0.1976, 0.197, 0.198, "others", None, 7e6, 283e3)
+    tier = tuple(replace(link, out=way) for link in tier)
+    shown = texts(inline(figures(replace(subject, bandwidths=Bandwidths((tier,))), PAGE)["links"]))
+    assert "out ≥ 198 Mbit/s (limit: it or other groups' links) · 7 MB, 283 ms" in shown
+
+
 def test_accent_is_for_what_the_cost_model_blames() -> None:
     subject = linked()
     assert subject.route is not None

@@ -5,12 +5,14 @@ import hashlib
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from plink.features.diagnose.run import diagnose
+from plink.features.report.data import TimedOrder
 from plink.features.report.page import page
 from plink.features.report.request import ReportRequest
 from plink.features.report.run import report_data_of
@@ -136,13 +138,33 @@ def test_few_hosts_make_a_page_without_a_map() -> None:
 
 
 def test_report_finds_what_the_doctor_finds() -> None:
-    """Whatever groups it draws; what was not measured has a section of its own."""
+    """Whatever groups it draws."""
     latency, _ = racks([8] * 6, 1)
     latency[5] *= 4
     latency[:, 5] *= 4
     latency[7, 9] = np.nan
     subject = Network(Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(48))), latency, None)
-    findings = [item for item in diagnose(subject) if item.kind != "unmeasured"]
-    assert findings
+    findings = diagnose(subject)
+    assert [item.kind for item in findings] == ["slow host", "unmeasured"]
     for groups in (None, [[f"h{k}" for k in range(48)]]):
         assert list(report_data_of(subject, ReportRequest(groups=groups)).remarks) == findings
+
+
+def test_a_host_that_nobody_reached_is_a_finding_and_no_group() -> None:
+    latency, _ = racks([4, 4], 1)
+    latency[5], latency[:, 5] = np.nan, np.nan
+    latency[5, 5] = 0.0
+    subject = Network(Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}") for k in range(8))), latency, None)
+    data = report_data_of(subject, ReportRequest())
+    assert [len(group) for group in data.measured_groups] in ([4, 3], [3, 4])
+    text = page(data)
+    assert "<dt>groups</dt><dd>2</dd>" in text
+    assert "<dt>finding</dt><dd>1</dd>" in text
+    assert "The hosts form two groups." in text
+    assert "One thing looks wrong: unmeasured." in text
+
+
+def test_only_runs_of_the_latency_model_have_costs_that_are_no_times() -> None:
+    for model, count in ((None, 1), ("latency", 1), ("contention", 0)):
+        data = replace(facts(), runs=(TimedOrder("given", 1000.0, (0.5,), model=model),))
+        assert page(data).count("Under the latency model") == count

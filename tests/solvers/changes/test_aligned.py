@@ -92,7 +92,8 @@ def test_pairs_with_different_methods_are_found() -> None:
 def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
     says: dict[str, Any] = {"methods": ["", "a", "b"], "method_used": even(2, 1)}
     other = says | {"method_used": even(2, 2)}
-    assert otherwise(align(named("ab", **says), named("ab", **other)), "methods", "method_used")[0].all()
+    mask, _ = otherwise(align(named("ab", **says), named("ab", **other)), "methods", "method_used")
+    assert mask.tolist() == [[False, True], [True, False]]
     for key, value in (("methods", UNSET), ("method_used", None)):
         for item in (align(named("ab", **says), named("ab", **(other | {key: value}))),
                     align(named("ab", **(says | {key: value})), named("ab", **other))):  # fmt: skip
@@ -100,3 +101,15 @@ def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
             assert mask.shape == (2, 2)
             assert not mask.any()
             assert message == ""
+
+
+def test_a_pair_that_was_not_measured_has_no_other_clock() -> None:
+    """A probe without an answer is noted by the clock of the program."""
+    rows = flat(2)
+    rows[0, 1] = np.nan
+    old, new = (
+        named("ab", each, clocks=["", name], clock_used=even(2, 1))
+        for each, name in ((flat(2), "kernel"), (rows, "user"))
+    )
+    mask, message = otherwise(align(old, new), "clocks", "clock_used")
+    assert (mask.tolist(), message) == ([[False, False], [True, False]], "kernel -> user")

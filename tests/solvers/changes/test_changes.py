@@ -263,7 +263,7 @@ def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float,
     assert result.compared.capacities == 1
     moved = [{"groups": [now | {"members": ["h0"]}]}]
     other = compare(plain(flat(), shared_links=[{"groups": [was]}]), plain(flat(), shared_links=moved), LIMITS)
-    assert other.notes == ("1 groups' shared links are of other hosts now: not compared",)
+    assert other.notes == ("one group's shared links are of other hosts now: not compared",)
 
 
 def test_missing_pairs_are_reported_by_host() -> None:

@@ -101,10 +101,10 @@ def test_notes_say_what_could_not_be_compared() -> None:
     new = named("abcdefgh", racks(), fewer, **by(2, 2, shared_links=shared[1]))
     result = compare(old, new, LIMITS)
     assert result.notes == (
-        "1 round trips were measured by another method now (stamp -> icmp): not compared",
-        "2 round trips were measured by another clock now (kernel -> user): not compared",
-        "1 pairs' bandwidths were measured before and are not now: not compared",
-        "1 groups' shared links are of other hosts now: not compared",
+        "one round trip was measured by another method now (stamp -> icmp): not compared",
+        "two round trips were measured by another clock now (kernel -> user): not compared",
+        "one group's shared links are of other hosts now: not compared",
+        "one pair's bandwidth was measured before and not now: not compared",
     )
     assert (result.compared.round_trips, result.compared.rates, result.compared.capacities) == (27, 27, 0)
 
@@ -115,7 +115,7 @@ def test_rates_alone_or_missing_pairs_alone_are_something_to_compare() -> None:
     result = compare(named("abc", none), named("abc"), LIMITS)
     assert (result.compared.round_trips, result.compared.rates) == (0, 0)
     assert [finding.what for finding in result.findings] == ["unmeasured"]
-    with pytest.raises(NoAnswer, match="no measured pair in common; 3 pairs' bandwidths were measured before"):
+    with pytest.raises(NoAnswer, match="no measured pair in common; three pairs' bandwidths were measured before"):
         compare(named("abc", none, rates), named("abc", none), LIMITS)
 
 

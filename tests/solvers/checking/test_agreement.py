@@ -55,6 +55,16 @@ def test_what_is_exactly_a_limit_is_not_below_it(n: int) -> None:
         assert next_.spearman >= {5: 0.9, 9: 0.9833333333, 15: 0.9964285714}[n]
 
 
+def test_costs_no_clock_tells_apart_are_ties() -> None:
+    """Levels of 2, 3, 3 and 2 orders, as of two racks of four: by hand sqrt((990 - 60) / 990), in whatever order times
+    of one level come."""
+    costs = [k + 1e-7 * j for k, size in enumerate((2, 3, 3, 2), 1) for j in range(size)]
+    for times in (range(10), [1, 0, 4, 3, 2, 7, 6, 5, 9, 8]):
+        result = rank_correlation(costs, list(times))
+        assert result.spearman == result.attainable == pytest.approx(math.sqrt(930 / 990))
+    assert rank_correlation([1, 1.002, 3], [1, 2, 3]).attainable == 1
+
+
 def test_three_orders_have_no_interval() -> None:
     result = rank_correlation([1, 2, 3], [1, 3, 2])
     assert (result.spearman, result.low, result.high) == (pytest.approx(0.5), None, None)

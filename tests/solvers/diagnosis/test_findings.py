@@ -129,7 +129,7 @@ def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
               {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip
     (item,) = findings_of(rows, plan="adaptive", errors=errors)
-    assert item.evidence == "1 round trips were not measured, first h4 -> h1: refused"
+    assert item.evidence == "1 round trip was not measured, first h4 -> h1: refused"
     assert findings_of(rows, plan="adaptive", errors=[]) == []
     assert findings_of(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
     assert math.isnan(rows[0, 3])
@@ -196,3 +196,15 @@ def test_hosts_without_an_agent_and_blocked_probes_are_no_partition() -> None:
     flow = {"from": "h2", "to": "h0", "gbps": 1.0, "both_ways": False}
     assert [finding.kind for finding in parted(pairs, host_flows=[flow])] == ["unmeasured"]
     assert [finding.kind for finding in parted([(2, 5)])] == ["unmeasured"], "one pair"
+    (blocked,) = parted(pairs, method="stamp", host_flows=[flow])
+    assert (blocked.kind, blocked.severity, blocked.hosts, blocked.pairs) == ("closed", "warning", ["h2"], 5)
+    assert blocked.evidence == "UDP is blocked"
+
+
+def test_a_host_of_another_method_is_not_slow() -> None:
+    """ICMP takes longer than STAMP, and by pairs differently: what that says of the host nobody knows."""
+    rows, used = slow_host(), np.full((N, N), 1.0)
+    rows[2, 4] = rows[4, 2] = 250.0
+    assert findings_of(rows, methods=["", "stamp", "icmp"], method_used=used.tolist()) != []
+    used[2], used[:, 2] = 2, 2
+    assert findings_of(rows, methods=["", "stamp", "icmp"], method_used=used.tolist()) == []
