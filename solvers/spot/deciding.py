@@ -69,7 +69,6 @@ class Anchors:
     count: int = 0
     price: float = 0.0
     cores: float = 0.0
-    start: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -146,8 +145,7 @@ def prospects_of(footprint: Footprint, book: OfferBook, prices: Sequence[float],
     :param prices: of each offer's market now.
     """
     anchors = footprint.anchors
-    remaining = 1 - ((now - anchors.start) / HOUR_S) % 1
-    prospects = [reliable(anchors.price, remaining, anchors.count, anchors.cores)] if anchors.count else []
+    prospects = [reliable(anchors.price, anchors.count, anchors.cores)] if anchors.count else []
     return prospects + [held_prospect(each, book, prices[each.offer], now) for each in footprint.allocations]
 
 
@@ -249,8 +247,12 @@ def decide(
     current, _, costs, rows = best_candidate(footprint, book, prices, limits, now, stale | excluded.keys())
     prospects = prospects_of(footprint, book, prices, now)
     before = expected_work(prospects, book.application, changed=False)
-    order = [int(c) for c in np.argsort(costs, kind="stable")[:MAX_SHOWN_CANDIDATES] if math.isfinite(costs[c])]
-    candidates = tuple(_candidate(book, c, rows, float(costs[c]), prospects, before) for c in order)
+    shown: dict[tuple[int, float], int] = {}  # of bids that come to the same, the lowest
+    for c in np.argsort(costs, kind="stable"):
+        if len(shown) == MAX_SHOWN_CANDIDATES or not math.isfinite(costs[c]):
+            break
+        shown.setdefault((int(book.market_of[c]), float(costs[c])), int(c))
+    candidates = tuple(_candidate(book, c, rows, float(costs[c]), prospects, before) for c in shown.values())
     action: Literal["acquire", "wait"] = "wait"
     if not candidates:
         reason = _no_candidate(rows, refused, limits)
