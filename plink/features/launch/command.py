@@ -76,12 +76,13 @@ class ManifestsRequest(FeatureRequest):
 @takes(
     JobRequest,
     ManifestsRequest,
-    only="hosts_file order algo env python workdir interface timeout_s settings accept_new_host_keys dry_run as_json",
+    only="hosts_file order algo env python workdir interface timeout_s settings dry_run as_json",
 )
 def manifests(options: JobRequest, request: ManifestsRequest, program: Program, args: Arguments = None) -> None:
     """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.
 
-    Hosts are node names. `kubectl apply` starts the job; a pod on a node
+    Nothing is contacted: the order is --order's, or follows from what `plink
+    probe` measured here. Hosts are node names. `kubectl apply` starts the job; a pod on a node
     outside the order refuses to run.
 
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py

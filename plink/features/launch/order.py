@@ -40,7 +40,8 @@ class JobOrder:
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources of hosts and order, as typed. ``keep_order``: use the order of the hosts file."""
+    """Sources of hosts and order, as typed. ``keep_order``: use the order of the hosts file;
+    ``may_probe``: hosts without an order may be probed."""
 
     hosts_file: Path | None = None
     order_file: Path | None = None
@@ -49,6 +50,7 @@ class Sources:
     max_age_s: float = 86400.0
     algo: str | None = None
     accept_new_host_keys: bool = False
+    may_probe: bool = True
 
 
 def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: None) -> JobOrder:
@@ -120,19 +122,22 @@ def _computed_order(
     too old."""
     reason = None  # to measure
     if network is None or not _same_hosts(network.hosts, baseline):
-        reason = (
-            f"nothing was measured of these {len(baseline)} hosts here yet: probing them (--order given starts without)"
-        )
+        reason = f"nothing was measured of these {len(baseline)} hosts here yet"
     elif sources.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if workspace.age_s(workspace.NETWORK, network.measured_at) > sources.max_age_s:
             old = workspace.age(workspace.NETWORK, network.measured_at)
-            reason = f"{workspace.NETWORK} is {old} old, more than max-network-age: probing"
+            reason = f"{workspace.NETWORK} is {old} old, more than max-network-age"
         else:
             say_read(workspace.NETWORK, network.measured_at)
     warned: list[str] = []  # by the probe
     if network is None or reason is not None:
+        if not sources.may_probe:
+            raise UsageError(
+                f"{reason}: give --order order.json, or --order given for that of the hosts file, or `plink probe` "
+                "first; no host is contacted here"
+            )
         check(baseline.ranked())
-        say(str(reason))
+        say(f"{reason}: probing them (--order given starts without)")
         network = _probe(sources, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None

@@ -59,7 +59,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     options.settings.check("--pipeline")
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
-    sources = _sources(options)
+    sources = replace(_sources(options), may_probe=runner != KUBERNETES)
 
     def check(hosts: Hosts) -> None:
         if runner not in _UNCHECKED:
