@@ -26,9 +26,9 @@ _PROBES_PER_PAIR = 1000
 @dataclass(frozen=True)
 class JobOrder:
     """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
-    they were measured, by name; ``environment``: variables of a plan or a mesh for every
-    process; ``network``: what was measured
-    of these hosts before now, for the order; ``hubs``: hosts that take no ranks."""
+    they were measured, by name; ``environment``: variables of a plan or a mesh for every process; ``network``: what was
+    measured of these hosts before now, for the order; ``hubs``: hosts that take no ranks; ``source``: how the order is
+    recorded."""
 
     hosts: Hosts
     baseline: Hosts
@@ -36,6 +36,7 @@ class JobOrder:
     environment: Mapping[str, str] = field(default_factory=dict)
     network: Network | None = None
     hubs: tuple[Host, ...] = ()
+    source: str = "given"
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,19 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
     else:
         raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
     ranked = baseline.ranked()
-    order, location = None, str(workspace.ORDER)
+    order, location, source = None, str(workspace.ORDER), "given"
     if sources.order_file is not None:
         order, location = read_order(sources.order_file, baseline), str(sources.order_file)
+        source = location
     elif not sources.keep_order and len(ranked) >= 3:
         network, order = _computed_order(sources, baseline, network, check)
+        source = f"plink ({order.algo})"
     hosts = ranked if order is None else order.arrange(baseline, location)
     environment = {} if order is None else order.environment
     # What was measured a moment ago need not be compared, and an order that was not computed has no network.
     compared = network if network is stored and not sources.keep_order and _has_hosts(network, baseline) else None
     identities = {} if network is None else network.host_identities
-    return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs)
+    return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs, source)
 
 
 def _has_hosts(network: Network | None, hosts: Hosts) -> bool:
@@ -112,7 +115,7 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             )
     identities = {} if network is None else network.host_identities
     compared = network if _has_hosts(network, hosts) else None
-    return JobOrder(hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs)
+    return JobOrder(hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs, location)
 
 
 def _computed_order(
