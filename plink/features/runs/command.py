@@ -31,14 +31,14 @@ def runs(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    found = list(runs_in(workspace.RUNS))
-    recorded = [run for run in found if not isinstance(run.content, InputError)]
-    for run in found:
+    all_runs = list(runs_in(workspace.RUNS))
+    recorded = [run for run in all_runs if not isinstance(run.content, InputError)]
+    for run in all_runs:
         if isinstance(run.content, InputError):
             say_error(f"the run {run.id} is damaged: {run.content}")
     if as_json:
         print_json(RecordedRuns(runs=[run.document for run in recorded]).to_json())
-    elif not found:
+    elif not all_runs:
         print("no jobs were run here yet; `plink launch` records them")
     elif recorded:
         from plink.features.runs.show import print_runs
