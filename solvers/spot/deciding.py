@@ -140,7 +140,7 @@ def offer_book(offers: Sequence[Offer], outlook: Outlook, application: Applicati
 
 
 def prospects_of(footprint: Footprint, book: OfferBook, prices: Sequence[float], now: float) -> list[Prospect]:
-    """Return what is expected of each part of a footprint until its billing hour ends, the anchors first.
+    """Return what is expected of each part of a footprint by the hour, the anchors first.
 
     :param prices: of each offer's market now.
     """
@@ -150,15 +150,15 @@ def prospects_of(footprint: Footprint, book: OfferBook, prices: Sequence[float],
 
 
 def held_prospect(held: Allocation, book: OfferBook, price: float, now: float) -> Prospect:
-    """Return what is expected of an allocation in what is left of its hour: by the bid's distance from the price now,
-    not from that at which it was acquired."""
+    """Return what is expected of an allocation in what is left of its hour, as much as it comes to in a whole one: by
+    the bid's distance from the price now, not from that at which it was acquired."""
     age = (now - held.start) / HOUR_S
     remaining = 1 - age % 1
     offer, start_h = book.offers[held.offer], book.application.start_s / HOUR_S
     unit = book.outlook.prospect(held.hour_price, age, remaining, offer.evictions(held.bid - price))
     if age < start_h:  # it does not work yet
         unit = replace(unit, hours=max(0.0, unit.hours - (start_h - age)))
-    return unit.times(held.count, offer.cores)
+    return replace(unit, cost=unit.cost / remaining, hours=unit.hours / remaining).times(held.count, offer.cores)
 
 
 def renewed_prospect(held: Allocation, book: OfferBook, price: float, now: float) -> Prospect:

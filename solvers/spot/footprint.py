@@ -12,9 +12,8 @@ The thesis leaves omega open "if BidBrain expects the allocation to be evicted";
 price histories is (1 - beta_i) t_i + beta_i min(t_i, m_i) with the median time m_i of those that are evicted. sigma is
 lost only where the footprint changes. phi falls with n as measured: a constant would cancel, and growth had no end.
 
-Anchors have no t_i of their own: they are never ended, whatever hour of theirs it is. They count for the mean t_i of
-the others, by cores: each core-hour bears its share of them. Else E would be a matter of when hours began: a whole hour
-of anchors by the last seconds of all others.
+The footprint is priced for an hour: each allocation at its cost and its work per hour of t_i, the anchors at theirs. By
+sums over different t_i E would be a matter of when hours began: a whole hour of anchors by the last seconds of others.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ import numpy as np
 from plink.errors import NoAnswer
 from plink.model.spot.prices import HOUR_S, Floats
 from solvers.spot.billing import Billing, Evictions
-from solvers.spot.odds import cost_per_work, mean_remaining
+from solvers.spot.odds import cost_per_work
 
 
 @dataclass(frozen=True)
@@ -133,24 +132,22 @@ def _hit(iteration: MeasuredIteration, times: Sequence[float]) -> bool:
 
 @dataclass(frozen=True)
 class Prospect:
-    """What is expected of an allocation until its horizon: ``cost`` in money, ``hours`` of useful time (omega),
-    ``survival``: the probability to reach the horizon, ``cores`` that work (k nu), ``remaining`` hours until then; 0
-    of anchors, whose cost and useful time are those of an hour."""
+    """What is expected of an allocation until its horizon, in a footprint in an hour: ``cost`` in money, ``hours`` of
+    useful time (omega), ``survival``: the probability to reach the end of its billing hour, ``cores`` that work (k nu)."""
 
     cost: float
     hours: float
     survival: float
     cores: float
-    remaining: float = 1.0
 
     def times(self, count: int, cores: float) -> "Prospect":
         """Return the same of ``count`` instances of so many cores each, from that of one instance."""
-        return Prospect(self.cost * count, self.hours, self.survival, count * cores, self.remaining)
+        return Prospect(self.cost * count, self.hours, self.survival, count * cores)
 
 
 def reliable(price: float, count: int = 1, cores: float = 0.0) -> Prospect:
     """Return the prospect of anchors: never evicted; without cores where they only serve (stage 3)."""
-    return Prospect(price * count, 1.0, 1.0, count * cores, 0.0)
+    return Prospect(price * count, 1.0, 1.0, count * cores)
 
 
 @dataclass(frozen=True)
@@ -171,13 +168,13 @@ class Outlook:
         if self.replacement_h is not None and beta > 0:
             replaced = beta * max(0.0, remaining - evicted / beta - self.replacement_h)
             cost, hours = cost + price * replaced, hours + replaced
-        return Prospect(cost, hours, 1 - beta, 1.0, remaining)
+        return Prospect(cost, hours, 1 - beta, 1.0)
 
 
 def columns(prospects: Sequence[Prospect]) -> Floats:
-    """Return what compiled loops read, shape (5, n)."""
-    rows = [(each.cost, each.hours, each.survival, each.cores, each.remaining) for each in prospects]
-    return np.array(rows, dtype=float).reshape(len(rows), 5).T.copy()
+    """Return what compiled loops read, shape (4, n)."""
+    rows = [(each.cost, each.hours, each.survival, each.cores) for each in prospects]
+    return np.array(rows, dtype=float).reshape(len(rows), 4).T.copy()
 
 
 def cost_per_core_hour(prospects: Sequence[Prospect], application: Application, changed: bool) -> float:
@@ -191,8 +188,7 @@ def cost_per_core_hour(prospects: Sequence[Prospect], application: Application, 
 
 def expected_work(prospects: Sequence[Prospect], application: Application, changed: bool) -> float:
     """Return W of eq. 4.3, core-hours."""
-    span = mean_remaining(columns(prospects))
     survival = float(np.prod([each.survival for each in prospects]))
     lost = ((1 - survival) * application.evict_s + application.add_s * changed) / 3600
-    hours = sum(each.cores * max(0.0, each.hours * (1 if each.remaining else span) - lost) for each in prospects)
+    hours = sum(each.cores * max(0.0, each.hours - lost) for each in prospects)
     return hours * application.scaling.efficiency(sum(each.cores for each in prospects))

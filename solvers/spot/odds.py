@@ -279,36 +279,23 @@ def odds_within(deltas: Any, table: Any, step_s: Any, delta: Any, seconds: Any) 
 
 
 @njit(cache=True)
-def mean_remaining(held: Any) -> Any:
-    """Return the mean remaining hours of what is held, by cores; 1 where only anchors work."""
-    cores = hours = 0.0
-    for i in range(held.shape[1]):
-        if held[4, i] > 0:
-            cores += held[3, i]
-            hours += held[3, i] * held[4, i]
-    return hours / cores if cores > 0 else 1.0
-
-
-@njit(cache=True)
 def cost_per_work(held: Any, application: Any, pause_h: Any) -> Any:
     """Return the expected cost per unit of work of a footprint (Harlap thesis, eq. 4.4); infinite without work.
 
-    ``held``, shape (5, n): expected cost, useful hours, probability to survive, cores, remaining hours (0: anchors, for
-    the mean of the others); ``application``: as of :meth:`solvers.spot.footprint.Application.numbers`; ``pause_h``:
-    hours lost to a change of the footprint.
+    ``held``, shape (4, n): expected cost, useful hours, probability to survive, cores; ``application``: as of
+    :meth:`solvers.spot.offers.Application.numbers`; ``pause_h``: hours lost to a change of the footprint.
     """
     survival = 1.0
     cores = 0.0
     cost = 0.0
-    span = mean_remaining(held)
     for i in range(held.shape[1]):
-        cost += held[0, i] * (1.0 if held[4, i] > 0 else span)
+        cost += held[0, i]
         survival *= held[2, i]
         cores += held[3, i]
     lost = (1 - survival) * application[4] + pause_h
     hours = 0.0
     for i in range(held.shape[1]):
-        hours += held[3, i] * max(0.0, held[1, i] * (1.0 if held[4, i] > 0 else span) - lost)
+        hours += held[3, i] * max(0.0, held[1, i] - lost)
     work = hours * _efficiency(cores, application)
     return cost / work if work > 0 else np.inf
 
@@ -329,8 +316,8 @@ def costs_with(held: Any, application: Any, book: Any, market_of: Any, rows: Any
     price, count, cores of an instance, highest bid. A count of 0 leaves a market out.
     """
     n = held.shape[1]
-    added = np.empty((5, n + 1))
-    for row in range(5):
+    added = np.empty((4, n + 1))
+    for row in range(4):
         copy_into(held[row], added[row])
     result = np.full(book.shape[1], np.inf)
     for c in range(book.shape[1]):
@@ -341,6 +328,5 @@ def costs_with(held: Any, application: Any, book: Any, market_of: Any, rows: Any
         added[1, n] = book[1, c]
         added[2, n] = book[2, c]
         added[3, n] = count * cores
-        added[4, n] = 1.0
         result[c] = cost_per_work(added, application, application[3])
     return result

@@ -74,20 +74,20 @@ def test_the_best_of_all_candidates(book: OfferBook) -> None:
     assert order == sorted(set(costs.values()))[:10]
 
 
-def test_cost_per_work_is_the_same_all_hour_long() -> None:
-    """At a constant price: what is held costs the price and its share of the anchors, whatever is left of its hour;
-    and what would not lower that in its first minute does not in its last."""
-    offer = Offer(Market("z", "small"), 4.0, 0.2, ExponentialEvictions(0.0))
-    anchors = Anchors(2, 0.2)
-    for scaling, action in ((Scaling(), "acquire"), (Scaling(1.0, 1.0, 1.0), "wait")):
-        steady = offer_book((offer,), Outlook(Hourly2016()), Application(scaling, start_s=0, add_s=30))
-        for age_s in (0, 1800, 3000, 3500, 3590):
-            footprint = Footprint(anchors, (held(0, 8, 0.2, 0.05, age_s),))
-            decision = decide(footprint, steady, [Quote(0.05)], LIMITS, now=100_000)
-            expected = (0.4 + 8 * 0.05) / scaling.speed(32)
-            assert decision.cost_per_work == pytest.approx(expected)
-            assert should_renew(footprint, 0, steady, [0.05], 100_000)[1] == pytest.approx(expected)
-            assert decision.action == action
+@pytest.mark.parametrize(("price", "action"), [(0.1, "acquire"), (0.18, "wait")])
+def test_cost_per_work_is_the_same_all_hour_long(price: float, action: str) -> None:
+    """At constant prices: what is held costs its price and that of the anchors, whatever is left of its hour. A dearer
+    market spreads the anchors over twice the cores, and is worth that in the first minute and in the last, or never."""
+    zones = [Offer(Market(zone, "small"), 4.0, 0.2, ExponentialEvictions(0.0)) for zone in "ab"]
+    steady = offer_book(zones, Outlook(Hourly2016()), Application(start_s=0, add_s=30))
+    for age_s in (0, 1800, 3000, 3500, 3590):
+        footprint = Footprint(Anchors(2, 0.4), (held(0, 8, 0.2, 0.05, age_s),))
+        decision = decide(footprint, steady, [Quote(0.05), Quote(price)], LIMITS, 100_000, {0: "not now"})
+        assert decision.cost_per_work == pytest.approx((0.8 + 8 * 0.05) / 32)
+        assert should_renew(footprint, 0, steady, [0.05, price], 100_000)[1] == pytest.approx(decision.cost_per_work)
+        with_it = (0.8 + 8 * 0.05 + 8 * price) / 64 * 120 / 119  # 30 s of each hour are lost to the change
+        assert decision.candidates[0].cost_per_work == pytest.approx(with_it)
+        assert decision.action == action
 
 
 def test_growth_ends_at_the_cap_and_by_the_scaling(book: OfferBook) -> None:
