@@ -133,7 +133,7 @@ def _hit(iteration: MeasuredIteration, times: Sequence[float]) -> bool:
 @dataclass(frozen=True)
 class Prospect:
     """What is expected of an allocation until its horizon, in a footprint in an hour: ``cost`` in money, ``hours`` of
-    useful time (omega), ``survival``: the probability to reach the end of its billing hour, working ``cores`` (k nu)."""
+    useful time (omega), ``survival``: the probability to reach its billing hour's end, ``cores`` that work (k nu)."""
 
     cost: float
     hours: float
