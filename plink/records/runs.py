@@ -49,9 +49,13 @@ class Run:
 
     @property
     def started(self) -> str:
-        """Its start in UTC (ISO 8601); of a damaged file the last change in its folder."""
+        """Its start in UTC (ISO 8601); of a damaged file its last change, empty without one."""
         if isinstance(self.content, InputError):
-            return datetime.fromtimestamp(self.folder.stat().st_mtime, UTC).isoformat(timespec="milliseconds")
+            path = self.folder / _FILE
+            changed_s = path.stat().st_mtime if path.exists() else None
+            return (
+                "" if changed_s is None else datetime.fromtimestamp(changed_s, UTC).isoformat(timespec="milliseconds")
+            )
         return str(self.document.get("started", ""))
 
     def hosts(self) -> Hosts:

@@ -68,7 +68,7 @@ def last_line(stderr: str) -> str:
     return error
 
 
-@pytest.mark.parametrize(("words", "names"), zip(COMMANDS, ("ada, bob", "ada"), strict=True), ids=("probe", "launch"))
+@pytest.mark.parametrize(("words", "names"), [(COMMANDS[0], "ada, bob"), (COMMANDS[1], "ada")], ids=("probe", "launch"))
 def test_hosts_that_refuse_are_named(words: tuple[str, ...], names: str, here: Path, closed_port: int) -> None:
     (here / "hosts.txt").write_text(
         f"ada address=127.0.0.1 port={closed_port}\nbob address=127.0.0.1 port={closed_port}\n"

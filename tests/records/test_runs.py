@@ -68,7 +68,7 @@ def test_runs_are_listed_the_latest_first_and_named_by_how_they_begin(tmp_path: 
         Record(tmp_path / name, request(f"2026-01-0{day}T00:00:00+00:00"))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
-    os.utime(tmp_path / "broken", (0, 0))
+    os.utime(tmp_path / "broken" / "run.json", (0, 0))
     assert [run.id for run in runs_in(tmp_path)] == ["ab2", "c", "ab1", "broken"]
     with pytest.raises(InputError, match=r"run\.json"):
         _ = run_named(tmp_path, "bro").document  # it is found: what is rented for it has to be released
