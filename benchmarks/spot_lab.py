@@ -163,7 +163,7 @@ def simulate(folder: Path, market_file: MarketFile, application: Application, st
     that of the simulator when others would: what it does until then is added to the work."""
     prices = market_file.select(read_spot_histories([folder / "prices.csv"]).prices)
     offers = rate_offers(market_file, prices, {})
-    billing, anchors = BILLINGS[market_file.billing], anchors_of(market_file, start)
+    billing, anchors = BILLINGS[market_file.billing], anchors_of(market_file)
     on_demand = tuple(offer.on_demand for offer in offers)
     markets = SimulatedMarkets(
         tuple(prices[offer.market] for offer in offers), tuple(offer.cores for offer in offers), on_demand, billing

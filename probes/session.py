@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
+from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from plink.model.network_file import MachineIdentity
 from plink.transport.fleet import Connector, Fleet, sample_peers
@@ -125,7 +126,10 @@ class ProbeSession:
             else:
                 self.measurements.machines[i] = _host_identity(self.agents[i])
         if len(self.agents) < 2:
-            reasons = "; ".join(f"{hosts.names[i]}: {reason}" for i, reason in sorted(scheduler.lost_hosts.items()))
+            names: dict[str, list[str]] = {}
+            for i, reason in sorted(scheduler.lost_hosts.items()):
+                names.setdefault(reason, []).append(hosts.names[i])
+            reasons = "; ".join(f"{fold_hostlist(lost, ', ')}: {reason}" for reason, lost in names.items())
             raise PlinkError(f"fewer than two hosts can be measured: {reasons}")
 
     def measure(

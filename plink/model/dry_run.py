@@ -37,7 +37,7 @@ class PlannedOrder(Part, frozen=True):
 class DryRun(Document, frozen=True, tag="plink.dry-run/1"):
     """What a command would start.
 
-    Printed by `plink launch --dry-run --json` and `plink check --dry-run --json`.
+    Printed by `plink launch|submit|check --dry-run --json`.
     """
 
     runner: str

@@ -1,11 +1,11 @@
 """Records of jobs, a folder each under ``.plink/runs``: request, verified placement, result, and every rank's
 output."""
 
-import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -26,11 +26,21 @@ _FLUSH_INTERVAL_S = 1.0
 
 @dataclass(frozen=True)
 class Run:
-    """A recorded run. One run as its file has it. ``document``: ``plink.run/1``; its ``exit_code`` is None while it
-    runs, and for good where plink itself was killed."""
+    """A recorded run. ``content``: of its file, or what is wrong with that; the folder counts all the same, for what is
+    rented for the run, and its logs."""
 
     folder: Path
-    document: JsonObject
+    content: JsonObject | InputError
+
+    @property
+    def document(self) -> JsonObject:
+        """``plink.run/1``; its ``exit_code`` is None while it runs, and for good where plink itself was killed.
+
+        :raises InputError: when the file is damaged or missing.
+        """
+        if isinstance(self.content, InputError):
+            raise self.content
+        return self.content
 
     @property
     def id(self) -> str:
@@ -39,7 +49,13 @@ class Run:
 
     @property
     def started(self) -> str:
-        """Its start in UTC (ISO 8601)."""
+        """Its start in UTC (ISO 8601); of a damaged file its last change, empty without one."""
+        if isinstance(self.content, InputError):
+            path = self.folder / _FILE
+            changed_s = path.stat().st_mtime if path.exists() else None
+            return (
+                "" if changed_s is None else datetime.fromtimestamp(changed_s, UTC).isoformat(timespec="milliseconds")
+            )
         return str(self.document.get("started", ""))
 
     def hosts(self) -> Hosts:
@@ -118,12 +134,16 @@ class Record:
 
 
 def runs_in(folder: Path) -> Iterator[Run]:
-    """Yield the recorded runs in a folder, the latest first."""
-    runs = []
-    for path in folder.glob(f"*/{_FILE}"):
-        with contextlib.suppress(InputError):
-            runs.append(Run(path.parent, read_document(path)))
+    """Yield the recorded runs in a folder, the latest first, also those whose file is damaged or missing."""
+    runs = [Run(path, _content(path / _FILE)) for path in folder.glob("*/")]
     yield from sorted(runs, key=lambda run: (run.started, run.id), reverse=True)
+
+
+def _content(path: Path) -> JsonObject | InputError:
+    try:
+        return read_document(path)
+    except InputError as error:
+        return error
 
 
 def run_named(folder: Path, name: str) -> Run:

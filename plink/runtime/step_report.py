@@ -14,7 +14,7 @@ METRIC_KEY = "plink_metric"
 _MAX_CALLS = 4096
 _MIN_STEPS = 4
 _MIN_SHARE = 0.01  # of all bytes: smaller all-reduces (losses, metrics) begin no step
-_LINE = re.compile(r"plink: (\d+) steps of (\d+\.\d+) s, each all-reduces (\d+) bytes")
+_LINE = re.compile(r"plink: the last (\d+) steps took (\d+\.\d+) s each \(median\), each (\d+) bytes of all-reduces")
 
 
 def report_metric(value: float, unit: str = "s") -> None:
@@ -52,7 +52,10 @@ class StepCounter:
             return None
         seconds = statistics.median(calls[b][0] - calls[a][0] for a, b in itertools.pairwise(starts))
         moved = sum(size for _, size in calls[starts[0] : starts[-1]])
-        return f"plink: {steps} steps of {seconds:.6f} s, each all-reduces {round(moved / steps)} bytes"
+        size_bytes = round(moved / steps)
+        return (
+            f"plink: the last {steps} steps took {seconds:.6f} s each (median), each {size_bytes} bytes of all-reduces"
+        )
 
 
 def step_of_line(line: str) -> dict[str, float]:

@@ -1,12 +1,13 @@
 """Print results of a command on standard output or into a file, and its progress and messages on standard error."""
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 
 from plink.errors import printable
@@ -60,6 +61,14 @@ def print_result(document: Document, as_json: bool, show: Callable[[], None]) ->
         show()
 
 
+def result_console(**options: Any) -> Console:
+    """Return a console as wide as the terminal, also where TERM is ``dumb``: Rich takes such for 80 columns."""
+    console = Console(**options)
+    if console.is_dumb_terminal:
+        console.size = ConsoleDimensions(*shutil.get_terminal_size())
+    return console
+
+
 def show_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
@@ -68,7 +77,7 @@ def show_table(
     on_stderr: bool = False,
 ) -> None:
     """Print rows below their columns, numbers to the right; off a terminal nothing is cut."""
-    console = Console(stderr=on_stderr, highlight=False, markup=False)
+    console = result_console(stderr=on_stderr, highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(stderr=on_stderr, highlight=False, markup=False, width=_MAX_COLUMNS)
     table = Table()

@@ -224,13 +224,18 @@ def batch_script(hosts: Hosts, options: Sequence[str], command: Sequence[str]) -
     return f"#!/bin/sh\n{lines}exec {shlex.join(command)}\n"
 
 
+def batch_command(script: Path) -> tuple[str, ...]:
+    """Return the command that submits a script and prints the job's number."""
+    return "sbatch", "--parsable", str(script)
+
+
 def submit_batch(script: Path) -> str:
     """Submit it with sbatch; return the job's number.
 
     :raises PlinkError: when Slurm rejects it.
     """
     try:
-        done = run_to_end(("sbatch", "--parsable", str(script)), _SUBMIT_TIMEOUT_S)
+        done = run_to_end(batch_command(script), _SUBMIT_TIMEOUT_S)
     except OSError as error:
         raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
     except subprocess.SubprocessError as error:

@@ -224,8 +224,7 @@ class MarketBrain:
                 Allocation(markets.index(members[0].market), len(members), members[0].bid, min(start, now), price)
             )
             tokens.append(token)
-        began = ledger.opened.at if ledger.opened else now
-        return Footprint(anchors_of(self._file, began), tuple(allocations)), tokens
+        return Footprint(anchors_of(self._file), tuple(allocations)), tokens
 
 
 def _unquoted(book: OfferBook, quotes: Mapping[Market, Quote]) -> dict[int, str]:

@@ -59,6 +59,7 @@ class ElasticJob:
         self._folder, self._socket, self._pid = folder, job.socket, job.pid
         self._start = _process(self._pid)[1]
         self._errors: list[str] = []
+        self._was_silent = False
         self._adding: set[str] = set()  # names of hosts on their way
 
     def view(self) -> JobView | None:
@@ -70,8 +71,11 @@ class ElasticJob:
         except PlinkError as error:
             if self._is_over():
                 return JobView(has_ended=True)
-            self._errors.append(str(error))
+            if self._was_silent:  # once may be a job that is about to end
+                self._errors.append(str(error))
+            self._was_silent = True
             return None
+        self._was_silent = False
         ready = status.get("stage") is not None
         names = frozenset(host["name"] for host in status.get("hosts", ())) if ready else frozenset()
         return JobView(names, ready, progress=self._progress(status))
@@ -88,7 +92,7 @@ class ElasticJob:
             if read_document(self._folder / "run.json").get("exit_code") is not None:
                 return True
         except PlinkError:
-            return False
+            pass  # a damaged record says nothing
         state, start = _process(self._pid)
         if state in ("Z", "X") or (self._start and start and start != self._start):
             return True  # its parent has not waited for it, or another process has its id

@@ -69,7 +69,6 @@ class Anchors:
     count: int = 0
     price: float = 0.0
     cores: float = 0.0
-    start: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,26 +140,25 @@ def offer_book(offers: Sequence[Offer], outlook: Outlook, application: Applicati
 
 
 def prospects_of(footprint: Footprint, book: OfferBook, prices: Sequence[float], now: float) -> list[Prospect]:
-    """Return what is expected of each part of a footprint until its billing hour ends, the anchors first.
+    """Return what is expected of each part of a footprint by the hour, the anchors first.
 
     :param prices: of each offer's market now.
     """
     anchors = footprint.anchors
-    remaining = 1 - ((now - anchors.start) / HOUR_S) % 1
-    prospects = [reliable(anchors.price, remaining, anchors.count, anchors.cores)] if anchors.count else []
+    prospects = [reliable(anchors.price, anchors.count, anchors.cores)] if anchors.count else []
     return prospects + [held_prospect(each, book, prices[each.offer], now) for each in footprint.allocations]
 
 
 def held_prospect(held: Allocation, book: OfferBook, price: float, now: float) -> Prospect:
-    """Return what is expected of an allocation in what is left of its hour: by the bid's distance from the price now,
-    not from that at which it was acquired."""
+    """Return what is expected of an allocation in what is left of its hour, as much as it comes to in a whole one: by
+    the bid's distance from the price now, not from that at which it was acquired."""
     age = (now - held.start) / HOUR_S
     remaining = 1 - age % 1
     offer, start_h = book.offers[held.offer], book.application.start_s / HOUR_S
     unit = book.outlook.prospect(held.hour_price, age, remaining, offer.evictions(held.bid - price))
     if age < start_h:  # it does not work yet
         unit = replace(unit, hours=max(0.0, unit.hours - (start_h - age)))
-    return unit.times(held.count, offer.cores)
+    return replace(unit, cost=unit.cost / remaining, hours=unit.hours / remaining).times(held.count, offer.cores)
 
 
 def renewed_prospect(held: Allocation, book: OfferBook, price: float, now: float) -> Prospect:
@@ -249,8 +247,12 @@ def decide(
     current, _, costs, rows = best_candidate(footprint, book, prices, limits, now, stale | excluded.keys())
     prospects = prospects_of(footprint, book, prices, now)
     before = expected_work(prospects, book.application, changed=False)
-    order = [int(c) for c in np.argsort(costs, kind="stable")[:MAX_SHOWN_CANDIDATES] if math.isfinite(costs[c])]
-    candidates = tuple(_candidate(book, c, rows, float(costs[c]), prospects, before) for c in order)
+    shown: dict[tuple[int, float], int] = {}  # of bids that come to the same, the lowest
+    for c in np.argsort(costs, kind="stable"):
+        if len(shown) == MAX_SHOWN_CANDIDATES or not math.isfinite(costs[c]):
+            break
+        shown.setdefault((int(book.market_of[c]), float(costs[c])), int(c))
+    candidates = tuple(_candidate(book, c, rows, float(costs[c]), prospects, before) for c in shown.values())
     action: Literal["acquire", "wait"] = "wait"
     if not candidates:
         reason = _no_candidate(rows, refused, limits)

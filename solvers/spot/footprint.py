@@ -11,6 +11,9 @@ billing hour it is evicted with probability beta_i:
 The thesis leaves omega open "if BidBrain expects the allocation to be evicted"; here it is E[min(T, t_i)], which of
 price histories is (1 - beta_i) t_i + beta_i min(t_i, m_i) with the median time m_i of those that are evicted. sigma is
 lost only where the footprint changes. phi falls with n as measured: a constant would cancel, and growth had no end.
+
+The footprint is priced for an hour: each allocation at its cost and its work per hour of t_i, the anchors at theirs. By
+sums over different t_i E would be a matter of when hours began: a whole hour of anchors by the last seconds of others.
 """
 
 from collections.abc import Sequence
@@ -129,8 +132,8 @@ def _hit(iteration: MeasuredIteration, times: Sequence[float]) -> bool:
 
 @dataclass(frozen=True)
 class Prospect:
-    """What is expected of an allocation until its horizon: ``cost`` in money, ``hours`` of useful time (omega),
-    ``survival``: the probability to reach the horizon, ``cores`` that work (k nu)."""
+    """What is expected of an allocation until its horizon, in a footprint in an hour: ``cost`` in money, ``hours`` of
+    useful time (omega), ``survival``: the probability to reach its billing hour's end, ``cores`` that work (k nu)."""
 
     cost: float
     hours: float
@@ -142,9 +145,9 @@ class Prospect:
         return Prospect(self.cost * count, self.hours, self.survival, count * cores)
 
 
-def reliable(price: float, hours: float, count: int = 1, cores: float = 0.0) -> Prospect:
-    """Return the prospect of on-demand instances: never evicted; without cores where they only serve (stage 3)."""
-    return Prospect(price * count * hours, hours, 1.0, count * cores)
+def reliable(price: float, count: int = 1, cores: float = 0.0) -> Prospect:
+    """Return the prospect of anchors: never evicted; without cores where they only serve (stage 3)."""
+    return Prospect(price * count, 1.0, 1.0, count * cores)
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,13 @@ def application_of(market_file: MarketFile) -> Application:
     )
 
 
-def anchors_of(market_file: MarketFile, start: float) -> Anchors:
-    """Return the reliable machines of a market file, held from ``start``."""
+def anchors_of(market_file: MarketFile) -> Anchors:
+    """Return the reliable machines of a market file."""
     machines = market_file.anchors
     if machines is None:
         return Anchors()
     cores = machines.type.cores if market_file.anchors_work else 0.0
-    return Anchors(machines.count, machines.type.on_demand, cores, start)
+    return Anchors(machines.count, machines.type.on_demand, cores)
 
 
 def price_offers(market_file: MarketFile, prices: Prices) -> tuple[Offer, ...]:

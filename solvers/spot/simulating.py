@@ -365,9 +365,7 @@ class _Job:
             begin = held.start + (now - held.start) // HOUR_S * HOUR_S
             price = self._markets.traces[held.market].price_at(begin)
             allocations.append(Allocation(held.market, held.count, held.bid, held.start, price))
-        return Footprint(
-            Anchors(self._anchors.count, self._anchors.price, self._anchors.cores, self._start), tuple(allocations)
-        )
+        return Footprint(self._anchors, tuple(allocations))
 
     def _end(self, held: _Held, how: End) -> None:
         self._held.remove(held)

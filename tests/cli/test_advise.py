@@ -68,10 +68,16 @@ def test_a_table_and_a_picture(here: Path) -> None:
     ]
 
 
-def on_a_terminal(here: Path, columns: int) -> tuple[list[list[str]], str]:
+def test_one_algorithm_has_its_column_off_a_terminal(here: Path) -> None:
+    done = typed("advise", "even.json", "--algos", "ring", "--size", "1MB", cwd=here)
+    assert "without a column" not in done.stdout
+    assert "…" not in done.stdout
+
+
+def on_a_terminal(here: Path, columns: int, term: str) -> tuple[list[list[str]], str]:
     """The rows of the table, and all of it. Of five algorithms two are the fastest somewhere."""
     words = ("--algos", "ring,recursive-doubling,tree,double-binary-tree,openmpi-ring", "--size", "4KB..100GB")
-    done = typed("advise", "even.json", *words, cwd=here, FORCE_COLOR="1", TERM="xterm", COLUMNS=str(columns))
+    done = typed("advise", "even.json", *words, cwd=here, FORCE_COLOR="1", TERM=term, COLUMNS=str(columns))
     assert done.returncode == 0, done.stderr
     text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
     table = [line for line in text.splitlines() if line[:1] in "┏┃┡│└"]
@@ -79,7 +85,8 @@ def on_a_terminal(here: Path, columns: int) -> tuple[list[list[str]], str]:
     return [[cell.strip() for cell in line.strip("│").split("│")] for line in table if line.startswith("│")], text
 
 
-def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path) -> None:
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path, term: str) -> None:
     """Large times were 1.2e+06 milliseconds, of which 80 columns left `1.2e…`."""
     left_out = {
         200: None,
@@ -87,7 +94,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path) -> No
         60: "without a column (too many for this width): ring, recursive-doubling, tree, double-binary-tree, openmpi-",
     }
     for (columns, left_out_text), cells in zip(left_out.items(), (7, 4, 3), strict=True):
-        rows, text = on_a_terminal(here, columns)
+        rows, text = on_a_terminal(here, columns, term)
         assert {len(row) for row in rows} == {cells}
         assert (rows[0][0], rows[0][-1]) == ("4 kB", "recursive-doubling, order given")
         assert (rows[-1][0], rows[-1][1], rows[-1][-1]) == ("100 GB", "1,200 s", "ring, order given")

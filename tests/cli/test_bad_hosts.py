@@ -68,8 +68,8 @@ def last_line(stderr: str) -> str:
     return error
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=("probe", "launch"))
-def test_hosts_that_refuse_are_named(words: tuple[str, ...], here: Path, closed_port: int) -> None:
+@pytest.mark.parametrize(("words", "names"), [(COMMANDS[0], "ada, bob"), (COMMANDS[1], "ada")], ids=("probe", "launch"))
+def test_hosts_that_refuse_are_named(words: tuple[str, ...], names: str, here: Path, closed_port: int) -> None:
     (here / "hosts.txt").write_text(
         f"ada address=127.0.0.1 port={closed_port}\nbob address=127.0.0.1 port={closed_port}\n"
     )
@@ -78,7 +78,7 @@ def test_hosts_that_refuse_are_named(words: tuple[str, ...], here: Path, closed_
     assert done.stdout == ""
     error = last_line(done.stderr)
     assert error.startswith("plink: error: ")
-    assert "ada: SSH connection refused" in error
+    assert f"{names}: SSH connection refused" in error
     assert not (here / "n.json").exists()
 
 

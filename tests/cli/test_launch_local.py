@@ -35,6 +35,8 @@ def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
     code, out, err = local(tmp_path, "--slots", "2", "--json", "--tail", "1", script, "a b")
     assert code == 0, err
     run = json.loads(out)
+    (recorded,) = json.loads(typed("runs", "--json", cwd=tmp_path).stdout)["runs"]
+    assert recorded["order"] == "given"  # none was searched for
     assert [(rank["rank"], rank["host"], rank["wrong"]) for rank in run["proof"]["ranks"]] == [
         (0, "localhost", None),
         (1, "localhost", None),

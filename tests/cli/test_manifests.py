@@ -29,6 +29,14 @@ def test_objects_on_standard_output_and_what_to_do_with_them_beside_it(tmp_path:
     assert not (tmp_path / ".plink" / "runs").exists()  # nothing was run
 
 
+def test_no_host_is_contacted_for_an_order(tmp_path: Path) -> None:
+    """Without one, and without a measurement: refused before a host is."""
+    (tmp_path / "hosts.txt").write_text("".join(f"node-{k} address=127.0.0.1 port={k}\n" for k in (1, 2, 3)))
+    done = typed("manifests", "--hosts", "hosts.txt", "--image", "i", "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was measured of these 3 hosts here yet: give --order" in done.stderr
+
+
 def test_a_file_and_json(tmp_path: Path) -> None:
     done = launch(tmp_path, "--image", "i", "--job-name", "mine", "-o", "job.json", "--json", "train.py")
     assert (done.returncode, done.stdout) == (0, "")

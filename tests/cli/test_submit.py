@@ -50,6 +50,22 @@ def test_without_variables_it_is_the_command_itself(tmp_path: Path, path: str) -
     assert not (tmp_path / ".plink/batch").exists()
 
 
+def test_dry_run_has_all_that_would_be_written(tmp_path: Path, path: str) -> None:
+    """In JSON as text: the script names files that are nowhere yet."""
+    words = ("--dry-run", "--env", "A=1", "train.py")
+    document = json.loads(typed(*LAUNCH, "--json", *words, cwd=tmp_path, PATH=path).stdout)
+    assert (document["schema"], document["runner"]) == ("plink.dry-run/1", "slurm")
+    files = {Path(name).name: text for name, text in document["files"].items()}
+    assert set(files) == {"hosts.txt", "order.txt", "env.json", "job.sh"}
+    assert files["order.txt"] == "a\nb\n"
+    assert document["commands"][0]["argv"][:2] == ["sbatch", "--parsable"]
+    assert document["commands"][0]["argv"][2] in document["files"]
+    shown = typed(*LAUNCH, *words, cwd=tmp_path, PATH=path).stdout
+    assert all(f"/{name}\n" in shown for name in files)
+    assert "/order.txt\na\nb\n" in shown
+    assert not (tmp_path / ".plink/batch").exists()
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, path: str, more: tuple[str, ...]) -> None:
     done = typed(*LAUNCH, *more, "train.py", "a\udcff", cwd=tmp_path, PATH=path)

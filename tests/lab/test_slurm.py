@@ -297,7 +297,7 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
         assert f"[{rank}] {name} {words[-3:]!r} $(x) 'y'" in printed.splitlines()
     code, out, err = run(slurm, tmp_path, "submit", "--dry-run", *words)
     assert code == 0, err
-    assert out.startswith("#!/bin/sh\n#SBATCH --job-name=plink\n#SBATCH --nodes=3\n")
+    assert "/job.sh\n#!/bin/sh\n#SBATCH --job-name=plink\n#SBATCH --nodes=3\n" in out
     assert slurm.jobs() == []
 
 

@@ -98,7 +98,7 @@ def test_a_second_agent_of_a_host_finds_it_busy(agent: AgentUnderTest, children:
 def test_session_of_busy_hosts_is_refused(agent: AgentUnderTest, children: ChildHosts) -> None:
     hosts = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
     session = ProbeSession(Measurements(hosts), children, ProbeSettings(), time.monotonic)
-    with session, pytest.raises(PlinkError, match=r"a: another plink probe is running on it.*; b: another"):
+    with session, pytest.raises(PlinkError, match="a, b: another plink probe is running on it"):
         session.start(ProbeProgress())
 
 

@@ -1,6 +1,7 @@
 """Runs as they are kept: whole files, logs of many ranks, and trouble that does not end a job."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,10 @@ def test_runs_are_listed_the_latest_first_and_named_by_how_they_begin(tmp_path: 
         Record(tmp_path / name, request(f"2026-01-0{day}T00:00:00+00:00"))
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")
-    assert [run.id for run in runs_in(tmp_path)] == ["ab2", "c", "ab1"]
+    os.utime(tmp_path / "broken" / "run.json", (0, 0))
+    assert [run.id for run in runs_in(tmp_path)] == ["ab2", "c", "ab1", "broken"]
+    with pytest.raises(InputError, match=r"run\.json"):
+        _ = run_named(tmp_path, "bro").document  # it is found: what is rented for it has to be released
     assert [run_named(tmp_path, name).id for name in (LAST, "c", "ab1")] == ["ab2", "c", "ab1"]
     with pytest.raises(UsageError, match="ab is the beginning of 2 runs: ab2, ab1"):
         run_named(tmp_path, "ab")

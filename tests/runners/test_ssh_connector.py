@@ -103,6 +103,20 @@ def test_each_step_has_a_limit_and_says_it(
     assert time.monotonic() - began < LATER / 2
 
 
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 400 Bad\r\n\r\n"])
+def test_port_that_accepts_and_closes(sent: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(sent)
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(HostError, match="connected, but that was closed before sshd's banner; is the host over"):
+            SshConnector().open(Host("a", "127.0.0.1", port=listener.getsockname()[1]))
+
+
 def test_a_slow_banner_has_longer_than_a_connection(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address answers at once, the sshd there is busy."""
     monkeypatch.setattr(runners.ssh.connector, "CONNECT_TIMEOUT_S", 0.5)

@@ -32,6 +32,18 @@ def test_steps_of_a_training(step: Calls, size_bytes: float, seconds: float, mon
     assert result["step_s"] == pytest.approx(seconds)
 
 
+def test_line_says_which_steps_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network gets slower halfway: the seconds are those of the last steps, and so the line says."""
+    now, counter = 0.0, StepCounter()
+    monkeypatch.setattr("plink.runtime.step_report.time.perf_counter", lambda: now)
+    for wait in [0.35] * 72 + [1.2] * 72:
+        now += wait
+        counter.add(4_000_000)
+    line = "plink: the last 71 steps took 1.200000 s each (median), each 4000000 bytes of all-reduces"
+    assert counter.report() == line
+    assert step_of_line(line) == {"bytes_per_step": 4_000_000, "step_s": 1.2}
+
+
 def test_few_all_reduces_are_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reported([(0.1, 1000)] * 8, monkeypatch) == {}
     assert reported([(0.1, 1000 * k) for k in range(1, 100)], monkeypatch) == {}

@@ -17,7 +17,7 @@ from plink.model.units import format_bytes, format_us, parse_bytes, parse_durati
 from plink.records import workspace
 from plink.terminal.inputs import last_order, network_from
 from plink.terminal.options import Json, NetworkFile, takes
-from plink.terminal.screen import print_json, print_lines, say
+from plink.terminal.screen import print_json, print_lines, result_console, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -142,9 +142,9 @@ def _print(advice: "Advice") -> None:
     """Print a table that fits. On a narrow terminal only the algorithms that are fastest somewhere have a column, or
     only the fastest of each size."""
     algorithms = list(dict.fromkeys(line.algo for line in advice.lines))
-    console = Console()
+    console = result_console()
     if not console.is_terminal:  # a program or a file has no width
-        console = Console(width=30 + 22 * len(algorithms))
+        console = Console(width=_MAX_TABLE_CHARS)
     best = {advice.best(size).algo for size in advice.sizes}
     for shown in (algorithms, [algo for algo in algorithms if algo in best], []):
         table = _table(advice, shown)

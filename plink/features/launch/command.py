@@ -17,6 +17,7 @@ from plink.features.launch.request import Arguments, JobRequest, Program
 from plink.features.launch.run import runner_for
 from plink.features.launch.session import show_dry_run, start
 from plink.features.launch.setup import new_job
+from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import render_hosts
 from plink.model.request import FeatureRequest, Option
 from plink.model.run import Submission
@@ -30,7 +31,7 @@ from runners.job.placement import new_id
 from runners.job.runner import RunContext, RunObserver
 from runners.kubernetes.objects import ObjectWriter
 from runners.kubernetes.settings import PodSettings, parse_resources
-from runners.launchers.slurm import batch_script, submit_batch
+from runners.launchers.slurm import batch_command, batch_script, submit_batch
 
 if TYPE_CHECKING:
     from runners.job.runner import Job
@@ -76,12 +77,13 @@ class ManifestsRequest(FeatureRequest):
 @takes(
     JobRequest,
     ManifestsRequest,
-    only="hosts_file order algo env python workdir interface timeout_s settings accept_new_host_keys dry_run as_json",
+    only="hosts_file order algo env python workdir interface timeout_s settings dry_run as_json",
 )
 def manifests(options: JobRequest, request: ManifestsRequest, program: Program, args: Arguments = None) -> None:
     """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.
 
-    Hosts are node names. `kubectl apply` starts the job; a pod on a node
+    Nothing is contacted: the order is --order's, or follows from what `plink
+    probe` measured here. Hosts are node names. `kubectl apply` starts the job; a pod on a node
     outside the order refuses to run.
 
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
@@ -123,7 +125,7 @@ def manifests(options: JobRequest, request: ManifestsRequest, program: Program, 
 def submit(options: JobRequest, program: Program, args: Arguments = None) -> None:
     """Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.
 
-    --dry-run shows the script.
+    --dry-run shows the script, and the other files that it needs.
 
     Example: plink submit --launcher-args "-A team -t 2:00:00" train.py --epochs 3
     """
@@ -152,7 +154,8 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
     }
     _check_utf8(script)
     if options.dry_run:
-        print(script, end="")
+        written = {str(folder / name): text for name, text in files.items()}
+        show_dry_run(DryRun("slurm", (LaunchCommand(batch_command(folder / "job.sh")),), written), options.as_json)
         return
     workspace.prepare()
     try:

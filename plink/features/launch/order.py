@@ -26,9 +26,9 @@ _PROBES_PER_PAIR = 1000
 @dataclass(frozen=True)
 class JobOrder:
     """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
-    they were measured, by name; ``environment``: variables of a plan or a mesh for every
-    process; ``network``: what was measured
-    of these hosts before now, for the order; ``hubs``: hosts that take no ranks."""
+    they were measured, by name; ``environment``: variables of a plan or a mesh for every process; ``network``: what was
+    measured of these hosts before now, for the order; ``hubs``: hosts that take no ranks; ``source``: how the order is
+    recorded."""
 
     hosts: Hosts
     baseline: Hosts
@@ -36,11 +36,13 @@ class JobOrder:
     environment: Mapping[str, str] = field(default_factory=dict)
     network: Network | None = None
     hubs: tuple[Host, ...] = ()
+    source: str = "given"
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources of hosts and order, as typed. ``keep_order``: use the order of the hosts file."""
+    """Sources of hosts and order, as typed. ``keep_order``: use the order of the hosts file;
+    ``may_probe``: hosts without an order may be probed."""
 
     hosts_file: Path | None = None
     order_file: Path | None = None
@@ -49,6 +51,7 @@ class Sources:
     max_age_s: float = 86400.0
     algo: str | None = None
     accept_new_host_keys: bool = False
+    may_probe: bool = True
 
 
 def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: None) -> JobOrder:
@@ -70,17 +73,19 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
     else:
         raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
     ranked = baseline.ranked()
-    order, location = None, str(workspace.ORDER)
+    order, location, source = None, str(workspace.ORDER), "given"
     if sources.order_file is not None:
         order, location = read_order(sources.order_file, baseline), str(sources.order_file)
+        source = location
     elif not sources.keep_order and len(ranked) >= 3:
         network, order = _computed_order(sources, baseline, network, check)
+        source = f"plink ({order.algo})"
     hosts = ranked if order is None else order.arrange(baseline, location)
     environment = {} if order is None else order.environment
     # What was measured a moment ago need not be compared, and an order that was not computed has no network.
     compared = network if network is stored and not sources.keep_order and _has_hosts(network, baseline) else None
     identities = {} if network is None else network.host_identities
-    return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs)
+    return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs, source)
 
 
 def _has_hosts(network: Network | None, hosts: Hosts) -> bool:
@@ -110,7 +115,7 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             )
     identities = {} if network is None else network.host_identities
     compared = network if _has_hosts(network, hosts) else None
-    return JobOrder(hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs)
+    return JobOrder(hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs, location)
 
 
 def _computed_order(
@@ -120,19 +125,22 @@ def _computed_order(
     too old."""
     reason = None  # to measure
     if network is None or not _same_hosts(network.hosts, baseline):
-        reason = (
-            f"nothing was measured of these {len(baseline)} hosts here yet: probing them (--order given starts without)"
-        )
+        reason = f"nothing was measured of these {len(baseline)} hosts here yet"
     elif sources.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if workspace.age_s(workspace.NETWORK, network.measured_at) > sources.max_age_s:
             old = workspace.age(workspace.NETWORK, network.measured_at)
-            reason = f"{workspace.NETWORK} is {old} old, more than max-network-age: probing"
+            reason = f"{workspace.NETWORK} is {old} old, more than max-network-age"
         else:
             say_read(workspace.NETWORK, network.measured_at)
     warned: list[str] = []  # by the probe
     if network is None or reason is not None:
+        if not sources.may_probe:
+            raise UsageError(
+                f"{reason}: give --order order.json, or --order given for that of the hosts file, or `plink probe` "
+                "first; no host is contacted here"
+            )
         check(baseline.ranked())
-        say(str(reason))
+        say(f"{reason}: probing them (--order given starts without)")
         network = _probe(sources, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None

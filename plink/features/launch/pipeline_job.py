@@ -57,13 +57,13 @@ def pipeline_order(plan_file: Path, options: JobRequest, runner: str) -> tuple[P
         if options.hosts_file is not None:
             raise UsageError("--runner local runs every rank on this machine; omit --hosts")
         hosts = Hosts((Host("localhost", "127.0.0.1", slots=plan.ranks),))
-        return plan, JobOrder(hosts, hosts, {}, dict(plan.environment or {}))
+        return plan, JobOrder(hosts, hosts, {}, dict(plan.environment or {}), source=str(plan_file))
     baseline = plan.hosts if options.hosts_file is None else read_hosts(options.hosts_file).ranked()
     hosts = _arranged(plan, baseline, str(plan_file))
     idle = [host.name for host in baseline if host.name not in hosts.by_name()] or plan.idle or ()
     if idle:
         say(f"idle, as planned: {', '.join(idle)}")
-    return plan, JobOrder(hosts, hosts, {}, dict(plan.environment or {}))
+    return plan, JobOrder(hosts, hosts, {}, dict(plan.environment or {}), source=str(plan_file))
 
 
 def _arranged(plan: PipelinePlan, baseline: Hosts, location: str) -> Hosts:

@@ -59,7 +59,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     options.settings.check("--pipeline")
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
-    sources = _sources(options)
+    sources = replace(_sources(options), may_probe=runner != KUBERNETES)
 
     def check(hosts: Hosts) -> None:
         if runner not in _UNCHECKED:
@@ -71,8 +71,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
 
 def launch_request(runner: str, options: JobRequest, autotune: AutotuneRequest | None = None) -> LaunchRequest:
     """Return how the job is started; its run is recorded."""
-    order = options.pipeline or options.order or f"plink ({options.algo or 'ring'})"
-    note = {"python": options.python, "order": str(order)}
+    note = {"python": options.python}
     note |= {} if options.backend is None else {"backend": options.backend}
     record = RecordRequest(options.log_dir, note)
     nccl = nccl_proof.NcclLog() if options.verify_nccl else None
@@ -107,7 +106,8 @@ def set_up(
     preflight = None
     if order.network is not None and settings.preflight != "off":
         preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")
-    request = replace(request, identities=order.identities, autotune=autotune, preflight=preflight)
+    record = request.record and replace(request.record, note={**request.record.note, "order": order.source})
+    request = replace(request, identities=order.identities, autotune=autotune, preflight=preflight, record=record)
     if options.verify_nccl:
         nccl_proof.check_environment(options.env)
         env |= nccl_proof.ENVIRONMENT

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
-from rich.console import Console
 from rich.text import Text
 
 from plink.errors import printable
@@ -21,6 +20,7 @@ from plink.model.network_file import format_host_costs
 from plink.model.picture import NetworkPicture, OrderBottleneck, SharedTierSummary, TierSpread
 from plink.model.units import format_us
 from plink.pictures import Floats, short, short_names
+from plink.terminal.screen import result_console
 
 _GAP = 4
 _NAME_CHARS = (12, 5)  # of a host's name: what is tried before a row
@@ -53,7 +53,7 @@ class Ink:
 
 def print_picture(network: Network, data: ReportData) -> None:
     """Draw the network: in colour where the terminal has it and NO_COLOR is not set, else in shades."""
-    console = Console(highlight=False, markup=False)
+    console = result_console(highlight=False, markup=False)
     colour = console.is_terminal and console.color_system is not None and not console.no_color
     ascii_only = console.options.ascii_only
     for line in terminal_lines(data, Ink(console.width, colour and not ascii_only, ascii_only)):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from plink.errors import PlinkError
+from plink.errors import InputError, PlinkError
 from plink.features.launch.request import JobRequest
 from plink.features.launch.session import start
 from plink.features.runs.rerun import recorded_job
@@ -15,7 +15,7 @@ from plink.model.run import RecordedRuns
 from plink.records import workspace
 from plink.records.runs import run_named, runs_in
 from plink.terminal.options import Json, takes
-from plink.terminal.screen import print_json, print_lines, print_result
+from plink.terminal.screen import print_json, print_lines, print_result, say_error
 
 app = typer.Typer(
     no_args_is_help=False, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -31,12 +31,16 @@ def runs(context: typer.Context, as_json: Json = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    recorded = list(runs_in(workspace.RUNS))
+    all_runs = list(runs_in(workspace.RUNS))
+    recorded = [run for run in all_runs if not isinstance(run.content, InputError)]
+    for run in all_runs:
+        if isinstance(run.content, InputError):
+            say_error(f"the run {run.id} is damaged: {run.content}")
     if as_json:
         print_json(RecordedRuns(runs=[run.document for run in recorded]).to_json())
-    elif not recorded:
+    elif not all_runs:
         print("no jobs were run here yet; `plink launch` records them")
-    else:
+    elif recorded:
         from plink.features.runs.show import print_runs
 
         print_runs(recorded)

@@ -46,7 +46,7 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
         allow_version_mismatch=_value(run, "mixed_versions", (bool,), False),
         launcher_args=_texts(run, "launcher_args"),
     )
-    order = JobOrder(hosts, hosts, run.machines())
+    order = JobOrder(hosts, hosts, run.machines(), source=_value(run, "order", (str,), JobOrder.source))
     request = launch_request(runner, options, _autotune(run))
     return set_up(options.applied(job), order, request, options)
 

@@ -4,13 +4,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from plink.errors import printable
 from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
-from plink.terminal.screen import show_table
+from plink.terminal.screen import result_console, show_table
 
 _LAST_LINES = 10
 _MAX_SHOWN_SECONDS = 1e15
@@ -45,7 +43,7 @@ def print_runs(runs: Sequence[Run]) -> None:
 
 def _hidden(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Sequence[str]:
     """Return the columns without which the ids fit on the terminal; a program may be broken into lines."""
-    console = Console()
+    console = result_console()
     widths = {
         column: max([len(column), *(len(printable(str(row[number]))) for row in rows)])
         for number, column in enumerate(columns)

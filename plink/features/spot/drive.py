@@ -101,7 +101,12 @@ def dry_run_spot(folder: Path, job: JobControl, request: SpotDriveRequest, note:
         chosen = choose_provider(market_file, folder.name, place, "dry run")
         checked_account(Ledger.of(entries).opened, chosen.provider)
         chosen = replace(chosen, provider=_ObservedProvider(chosen.provider))
-        session = _Session(folder, job, market_file, histories, chosen, note, is_dry=True)
+
+        def would_note(text: str) -> None:
+            if not text.endswith(_NOTHING_REQUESTED):
+                note(f"a driver would say: {text}")
+
+        session = _Session(folder, job, market_file, histories, chosen, would_note, is_dry=True)
         session.driver(request, _UnwrittenJournal(), entries).step()
 
 
@@ -119,6 +124,9 @@ def _inputs(request: SpotDriveRequest, note: Callable[[str], None]) -> tuple[Mar
     if request.max_hourly is not None:
         limits = replace(limits, max_hourly=request.max_hourly)
     return replace(market_file, limits=limits), histories
+
+
+_NOTHING_REQUESTED = "a dry run requests nothing"
 
 
 class _UnwrittenJournal:
@@ -148,7 +156,7 @@ class _ObservedProvider:
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Acquire nothing."""
-        raise ProviderError("invalid", "this is a dry run")
+        raise ProviderError("invalid", _NOTHING_REQUESTED)
 
     def release(self, ids: Sequence[str]) -> None:
         """Release nothing."""

@@ -29,7 +29,7 @@ from plink.records.elastic_log import HostEvent
 from solvers.spot.deciding import Allocation, Candidate, Footprint, OfferBook, Quote, decide, should_renew
 from solvers.spot.footprint import Application, MeasuredIteration, fit_application
 from solvers.spot.made import KINDS, MadeMarket, make_prices
-from solvers.spot.odds import EvictionCurve, advisor_rate, eviction_curves, observed, prior, spells
+from solvers.spot.odds import EvictionCurve, EvictionOdds, advisor_rate, eviction_curves, observed, prior, spells
 from solvers.spot.offers import DEFAULT_BUCKET, anchors_of, application_of, market_book
 
 _DELTAS = (0.0001, 0.0012, 0.0042, 0.014, 0.048, 0.16, 0.4)  # money per hour above the price
@@ -178,13 +178,15 @@ def advise_spot(
     at_s = request.at_s if request else None
     now = max(trace.until for trace in prices.values()) if at_s is None else at_s
     prices = _before(prices, now)
+    if not prices and at_s is None:
+        raise NoAnswer("each market has a single price; odds need two hours of prices")
     if not prices:
         raise UsageError("--at: no prices before that time; `plink spot read` shows when the histories begin")
     application = application_of(market_file)
     if history is not None:
         application = measured_application(history, application.start_s)
     book = market_book(market_file, prices, histories.availability, application)
-    footprint = _held(market_file, book, prices, now)
+    footprint, evicted = _held(market_file, book, prices, now)
     traces = [prices[offer.market] for offer in book.offers]
     present = [trace.price_at(now) for trace in traces]
     quotes = [Quote(price, now - trace.until) for price, trace in zip(present, traces, strict=True)]
@@ -196,7 +198,7 @@ def advise_spot(
         cost_per_work=_finite(decision.cost_per_work),
         candidates=tuple(map(_candidate, decision.candidates)),
         held=tuple(_renewals(footprint, book, present, now)),
-        refused=decision.refused,
+        refused=(*evicted, *decision.refused),
     )
 
 
@@ -231,20 +233,26 @@ def _iterations(history: History) -> list[MeasuredIteration]:
     ]
 
 
-def _held(market_file: MarketFile, book: OfferBook, prices: Prices, now: float) -> Footprint:
+def _held(market_file: MarketFile, book: OfferBook, prices: Prices, now: float) -> tuple[Footprint, tuple[str, ...]]:
+    """Return what is held, and why the rest of it is not any more: where bids decide, a price above the bid ends it."""
     names = [(offer.market.zone, offer.market.type) for offer in book.offers]
-    allocations = []
+    allocations, evicted = [], []
     for number, held in enumerate(market_file.held):
         if (held.zone, held.type) not in names:
             reason = f"the histories have no prices, or too few, of {held.type} in {held.zone}"
             raise InputError(f"{market_file.path}: held[{number}]", reason)
         place = names.index((held.zone, held.type))
+        offer = book.offers[place]
+        if isinstance(offer.risk, EvictionOdds) and (price_now := prices[offer.market].price_at(now)) > held.bid:
+            reason = f"its bid of {held.bid:g} is below the price of {price_now:g}"
+            evicted.append(f"held[{number}], {held.count} x {offer.market}: evicted already, for {reason}")
+            continue
         start = now - held.held_s
         price = held.hour_price
         if price is None:
-            price = prices[book.offers[place].market].price_at(start + held.held_s // HOUR_S * HOUR_S)
+            price = prices[offer.market].price_at(start + held.held_s // HOUR_S * HOUR_S)
         allocations.append(Allocation(place, held.count, held.bid, start, price))
-    return Footprint(anchors_of(market_file, now), tuple(allocations))
+    return Footprint(anchors_of(market_file), tuple(allocations)), tuple(evicted)
 
 
 def _candidate(each: Candidate) -> SpotCandidate:

@@ -186,7 +186,7 @@ def comparison_for(
         Outlook(billing),
         application or application_of(market_file),
         Reference(reference.count, reference.type.on_demand, reference.type.cores),
-        anchors_of(market_file, 0.0),
+        anchors_of(market_file),
         market_file.limits,
         mean_hours_to_eviction([training[offer.market] for offer in offers], on_demand),
     )

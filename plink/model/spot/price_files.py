@@ -350,9 +350,9 @@ def _joined(rows: _Rows) -> tuple[Prices, list[str]]:
         at = dict(sorted(unique, key=operator.itemgetter(0)))  # of equal times the later line counts
         contradicted += len(unique) - len(at)
         columns[market] = (np.fromiter(at, dtype=float), np.fromiter(at.values(), dtype=float))
-    notes = [f"{repeated} prices are there twice and count once"] if repeated else []
+    notes = [f"prices that are there twice and count once: {repeated}"] if repeated else []
     if contradicted:
-        notes.append(f"{contradicted} prices have the time of another one of their market; the later line counts")
+        notes.append(f"prices with the time of another one of their market (the later line counts): {contradicted}")
     changes = np.unique(np.concatenate([times for times, _ in columns.values()]))
     gaps = holes_in(changes)
     for begin, end in gaps:

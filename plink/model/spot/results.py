@@ -214,7 +214,7 @@ class SpotAdvice(Document, frozen=True, kw_only=True, tag="plink.spot-advice/1")
     held: tuple[Renewal, ...]
     """What is held, and whether to renew it."""
     refused: tuple[str, ...]
-    """Why markets are left out."""
+    """Why markets are left out, and what is held on paper only."""
 
 
 class HeldInstance(Part, frozen=True, kw_only=True):

@@ -171,6 +171,28 @@ def test_advise_about_what_is_held(here: Path) -> None:
     assert "if kept" in shown(here, "advise", "held.toml", "--prices", "prices.json").stdout
 
 
+def test_advise_about_a_bid_below_the_price(here: Path) -> None:
+    """By prices it is evicted already, so nothing is held; by a rate of evictions a bid says nothing."""
+    held = MARKET_FILE + '[[held]]\nzone = "zone-a"\ntype = "c4.xlarge"\ncount = 40\nbid = 0.0001\nheld_s = 3000\n'
+    (here / "below.toml").write_text(held)
+    document = spot(here, "advise", "below.toml", "--prices", "prices.json")
+    assert (document["held"], document["cost_per_work"]) == ([], None)
+    assert "evicted already, for its bid of 0.0001 is below the price" in document["refused"][0]
+    (here / "below.toml").write_text(held.replace("hourly-2016", "first-hour-free"))
+    assert len(spot(here, "advise", "below.toml", "--prices", "prices.json")["held"]) == 1
+
+
+def test_bids_that_come_to_the_same_are_shown_once(here: Path) -> None:
+    """At a constant price all do: the lowest is shown. A single price is too little, whatever time is asked for."""
+    rows = "".join(f"zone-a,c4.xlarge,{3600 * hour},0.05\n" for hour in range(100))
+    (here / "flat.csv").write_text(f"zone,type,timestamp,price\n{rows}")
+    (row,) = spot(here, "advise", "market.toml", "--prices", "flat.csv")["candidates"]
+    assert row["bid"] == 0.0501
+    (here / "flat.csv").write_text(f"zone,type,timestamp,price\n{rows.splitlines()[0]}\n")
+    with pytest.raises(AssertionError, match="a single price"):
+        spot(here, "advise", "market.toml", "--prices", "flat.csv")
+
+
 def limited_gain(here: Path, of: Callable[[int, float], dict[str, Any]]) -> bool:
     """Whether more workers are worth less after a run that did not get faster beyond few of them.
 

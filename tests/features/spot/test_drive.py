@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from plink.errors import PartlyDone, PlinkError, UsageError
-from plink.features.spot.drive import drive_spot
+from plink.features.spot.drive import drive_spot, dry_run_spot
 from plink.features.spot.request import SpotDriveRequest
 from plink.model.elastic.status import JobControl
 from plink.model.spot import journal
@@ -323,6 +323,17 @@ def test_restarted_driver_releases_without_prices(
     assert (tmp_path / "gone").exists()
     assert release_is_requested(run / "spot") == is_supervised  # a driver that a user starts rents again
     assert any("no history of prices" in note for note in notes)
+
+
+def test_dry_run_says_what_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is released, so nothing is said to have been."""
+    run = recorded(tmp_path, ENTRIES[:1])
+    monkeypatch.chdir(tmp_path)
+    notes: list[str] = []
+    dry_run_spot(run, job_at("none", 2**22 + 1), SpotDriveRequest(str(run / "spot" / "market.toml")), notes.append)
+    assert "a driver would say: i-1: of this run, but not in its journal; released" in notes
+    assert all(note.startswith("a driver would say: ") for note in notes)
+    assert not (tmp_path / "asked-release.json").exists()
 
 
 def test_hint_after_an_interrupt_is_the_whole_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from runners.spot.journal import Journal, release_is_requested
 from runners.spot.process import ReleaseWaits, release_spot
 from runners.spot.provider import ListedInstance
 from runners.spot.status import runs_with_instances
+from tests.conftest import typed
 from tests.docs.samples import MARKET_FILE
 from tests.features.spot.test_drive import ENTRIES, recorded
 
@@ -95,6 +96,20 @@ def test_run_whose_journal_is_gone_is_released_by_its_market_file(run: Path) -> 
     assert runs_with_instances(run.parent) == [run]
     assert released(run) == ("i-1",)
     assert release_request(Path()) == {"run": "abcd", "instances": ["i-1"]}
+
+
+@pytest.mark.parametrize("content", ['{"schema": "plink.r', None])
+def test_run_whose_own_file_is_damaged_is_listed_and_released(run: Path, content: str | None) -> None:
+    """What costs money has to be found by its id."""
+    (run / "run.json").unlink() if content is None else (run / "run.json").write_text(content)
+    listed = typed("runs", cwd=Path())
+    assert (listed.returncode, listed.stdout) == (0, "")
+    assert "the run abcd is damaged" in listed.stderr
+    status = typed("spot", "status", "abcd", "--json", cwd=Path())
+    assert [each["instance"] for each in json.loads(status.stdout)["held"]] == ["i-1"]
+    done = typed("spot", "release", "last", cwd=Path())
+    assert (done.returncode, release_request(Path())) == (0, {"run": "abcd", "instances": ["i-1"]}), done.stderr
+    assert "run.json" in typed("runs", "show", "abcd", cwd=Path()).stderr
 
 
 def test_run_with_neither_journal_nor_market_file_is_refused(run: Path) -> None:

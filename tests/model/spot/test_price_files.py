@@ -39,7 +39,7 @@ def test_pages_newest_first_are_joined_and_repeats_count_once(tmp_path: Path) ->
     assert ((trace.times - trace.times[0]) / 3600).tolist() == [0, 2, 5]
     assert trace.prices.tolist() == [0.01, 0.02, 0.05]
     assert both.prices[B].until == trace.until  # the price stood until the end of the files
-    assert both.notes == ("1 prices are there twice and count once",)
+    assert both.notes == ("prices that are there twice and count once: 1",)
     joined = tmp_path / "both.json"
     joined.write_text(first.read_text() + "\n" + second.read_text())
     assert read_spot_histories([joined]).prices[A].times.tolist() == trace.times.tolist()

@@ -34,6 +34,8 @@ def elastic_job(folder: Path, pid: int, exit_code: int | None = None) -> Elastic
 def test_job_that_runs_and_does_not_answer_has_not_ended(tmp_path: Path, process: "subprocess.Popen[bytes]") -> None:
     job = elastic_job(tmp_path, process.pid)
     assert job.view() is None
+    assert not job.errors()  # a job that ends closes its socket first
+    assert job.view() is None
     assert job.errors()
 
 
@@ -60,6 +62,7 @@ def test_process_that_is_gone_or_a_record_with_an_end(tmp_path: Path, process: "
     process.kill()
     process.wait()
     job = elastic_job(tmp_path, process.pid)
+    (tmp_path / "run.json").write_text("{")
     assert until(job.view, 60, "the job has ended") == JobView(has_ended=True)
 
 

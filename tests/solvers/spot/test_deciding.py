@@ -71,7 +71,23 @@ def test_the_best_of_all_candidates(book: OfferBook) -> None:
     assert decision.cost_per_work == pytest.approx(cost_per_core_hour(base, APPLICATION, changed=False))
     assert (decision.action == "acquire") == (costs[best] < decision.cost_per_work)
     order = [each.cost_per_work for each in decision.candidates]
-    assert order == sorted(costs.values())[:10]
+    assert order == sorted(set(costs.values()))[:10]
+
+
+@pytest.mark.parametrize(("price", "action"), [(0.1, "acquire"), (0.18, "wait")])
+def test_cost_per_work_is_the_same_all_hour_long(price: float, action: str) -> None:
+    """At constant prices: what is held costs its price and that of the anchors, whatever is left of its hour. A dearer
+    market spreads the anchors over twice the cores, and is worth that in the first minute and in the last, or never."""
+    zones = [Offer(Market(zone, "small"), 4.0, 0.2, ExponentialEvictions(0.0)) for zone in "ab"]
+    steady = offer_book(zones, Outlook(Hourly2016()), Application(start_s=0, add_s=30))
+    for age_s in (0, 1800, 3000, 3500, 3590):
+        footprint = Footprint(Anchors(2, 0.4), (held(0, 8, 0.2, 0.05, age_s),))
+        decision = decide(footprint, steady, [Quote(0.05), Quote(price)], LIMITS, 100_000, {0: "not now"})
+        assert decision.cost_per_work == pytest.approx((0.8 + 8 * 0.05) / 32)
+        assert should_renew(footprint, 0, steady, [0.05, price], 100_000)[1] == pytest.approx(decision.cost_per_work)
+        with_it = (0.8 + 8 * 0.05 + 8 * price) / 64 * 120 / 119  # 30 s of each hour are lost to the change
+        assert decision.candidates[0].cost_per_work == pytest.approx(with_it)
+        assert decision.action == action
 
 
 def test_growth_ends_at_the_cap_and_by_the_scaling(book: OfferBook) -> None:

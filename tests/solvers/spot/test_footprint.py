@@ -34,7 +34,7 @@ def test_one_allocation_by_hand() -> None:
 
 def test_evictions_of_any_allocation_cost_all_of_them() -> None:
     """P(any) = 1 - 0.75 x 0.5; the reliable machine works too."""
-    parts = [reliable(0.2, 1.0, 1, 4), Prospect(0.3, 0.9, 0.75, 8), Prospect(0.1, 0.6, 0.5, 8)]
+    parts = [reliable(0.2, 1, 4), Prospect(0.3, 0.9, 0.75, 8), Prospect(0.1, 0.6, 0.5, 8)]
     lost = (1 - 0.375) * 0.1
     work = 4 * (1 - lost) + 8 * (0.9 - lost) + 8 * (0.6 - lost)
     assert expected_work(parts, LINEAR, changed=False) == pytest.approx(work)
@@ -50,7 +50,7 @@ def test_expected_replacements_bring_work_and_are_paid() -> None:
 def test_toy_of_three_phases() -> None:
     """Figure 4.5. Red: one reliable machine that does not work. Phase 1: with yellow. Phase 2: green is added; it costs
     more now and less per work, for red is needed for a shorter time. Phase 3: yellow is evicted."""
-    red = reliable(0.199, 1.0, 1)
+    red = reliable(0.199)
     yellow, green = Prospect(0.06, 0.9, 0.8, 8), Prospect(0.075, 0.95, 0.9, 8)
     first, second, third = ([red, yellow], [red, yellow, green], [red, green])
     costs = [sum(part.cost for part in phase) for phase in (first, second, third)]
