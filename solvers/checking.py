@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, median
@@ -26,6 +27,7 @@ from solvers.simulation.cost import SimulatedCost
 _DIGITS = 12  # of a correlation; beyond these is what adding up left
 MAX_SPEARMAN_LOSS = 0.05
 MIN_ORDERS = 4  # for a confidence interval, whose width is proportional to 1 / sqrt(orders - 3)
+_MIN_RANKINGS = 20  # of so many costs: else a perfect one comes by chance more often than in 5 %
 _DISTURBED_ORDERS, _RANDOM_ORDERS, _CLIMBS, _CLIMB_STEPS = 600, 300, 3, 100
 _EQUAL_DISTANCE_SHARE = 0.005  # of the range of costs: targets within it are equally near
 EQUAL_COST_SHARE = 0.001  # repetitions of one order scatter by 1 % or more: no clock tells such costs apart
@@ -42,7 +44,8 @@ _PRECISE = 1e-6
 @dataclass(frozen=True)
 class Correlation:
     """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of
-    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one. ``attainable``: what the predicted
+    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one, or of too few
+    costs. ``attainable``: what the predicted
     ranking has with itself where equal costs are ranked by chance, below 1 with ties."""
 
     spearman: float
@@ -85,7 +88,8 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
         round(float(spearmanr(*ranked).statistic), _DIGITS)
         for ranked in ((costs, measured), (np.sort(costs), range(n)))
     )
-    if n < MIN_ORDERS:
+    rankings = math.factorial(n) // math.prod(math.factorial(number) for number in Counter(costs).values())
+    if rankings < _MIN_RANKINGS:
         return Correlation(value, None, None, n, attainable)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))

@@ -168,7 +168,10 @@ class ModelShape:
         # Context ranks share gradients with those of data parallelism; where there are none but replicas, as shards.
         has_weights = axis in _OF_WEIGHTS or (axis == "cp" and data is None)
         if ep > 1 and has_weights:
-            raise UsageError(f"--mesh: with ep experts are split; what {axis} sends is unknown: --traffic {axis}=BYTES")
+            kinds = "ring:BYTES,all-reduce:BYTES" if axis == "cp" else "BYTES"
+            raise UsageError(
+                f"--mesh: with ep experts are split; what {axis} sends is unknown: --traffic {axis}={kinds}"
+            )
         shards = cp * sizes.get("dp_shard", sizes.get("fsdp", 1)) if axis == "dp_replicate" else 1
         weights = self.dtype_bytes * self.parameters / (pp * tp * shards)
         activations = self.dtype_bytes * self.tokens * self.hidden / cp

@@ -205,7 +205,8 @@ class RunRecord(Document, frozen=True, kw_only=True, tag="plink.run/1"):
     bytes_per_step: PositiveInt | Unset = UNSET
     """Bytes that a training step all-reduced, where AggEngine saw enough of them."""
     step_s: Positive | Unset = UNSET
-    """Seconds of such a step, with what it did not hide: the median in the second half of the job's all-reduces."""
+    """Seconds of such a step, with what it did not hide: the median over its last all-reduces, half of all and 2,048 at
+    most."""
     why: str | Unset = UNSET
     """Why an elastic job ended; empty when it ended well."""
 

@@ -290,8 +290,8 @@ def _connect(settings: SshSettings) -> socket.socket:
 def _explain(error: Exception) -> str:
     if isinstance(error, _StepTimeout):
         return f"SSH: connected, but {error}; is the host overloaded?"
-    if str(error).startswith("Error reading SSH protocol banner"):  # paramiko's, where the connection ended before it
-        return "SSH: connected, but that was closed before sshd's banner; is the host overloaded?"
+    if str(error).startswith("Error reading SSH protocol banner"):  # paramiko's
+        return "SSH: connected, but no sshd's banner came; is that its port, is the host overloaded?"
     if isinstance(error, socket.gaierror):
         return "its name does not resolve; check the spelling in ~/.ssh/config"
     if isinstance(error, paramiko.ChannelException):

@@ -362,7 +362,9 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
         for host in np.flatnonzero((counts > 1) & ~measured.any(axis=1) & connected.any(axis=1)).tolist():
             cut[host] |= failed[host]
             cut[:, host] |= failed[host]
-            findings.append(closed([names[host]], method, int(counts[host])))
+            # Its round trips are missing, whatever else the protocol is good for.
+            finding = closed([names[host]], method, int(counts[host]))
+            findings.append(replace(finding, severity=Severity.WARNING))
     return findings, cut
 
 

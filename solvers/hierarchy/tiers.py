@@ -171,24 +171,17 @@ def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
 
 
 def of_one_method(latency_us: Matrix, method_used: npt.NDArray[Any] | None) -> Matrix:
-    """Return the round trips among hosts of one method, that of most, NaN for all others, shape (N, N): what two
-    methods' times differ by is not how far apart hosts are.
+    """Return the round trips of the method of most pairs, and of unknown ones, NaN for all others, shape (N, N): what
+    two methods' times differ by is not how far apart hosts are.
 
-    :param method_used: by number, from the best on, 0 or NaN where unknown. A host has the best that measured it.
+    :param method_used: by number, 0 or NaN where unknown.
     """
-    n, numbers = len(latency_us), np.zeros(0) if method_used is None else np.nan_to_num(method_used)
-    if len(np.unique(numbers[numbers > 0])) < 2:
+    numbers = np.zeros(latency_us.shape) if method_used is None else np.nan_to_num(method_used)
+    known = np.isfinite(latency_us) & (numbers > 0) & ~np.eye(len(latency_us), dtype=bool)
+    methods, pairs = np.unique(numbers[known], return_counts=True)
+    if len(methods) < 2:
         return latency_us
-    is_known = np.isfinite(latency_us) & (numbers > 0) & ~np.eye(n, dtype=bool)
-    ranked = np.where(is_known, numbers, np.inf)
-    best = np.minimum(ranked.min(axis=0), ranked.min(axis=1))
-    methods, hosts = np.unique(best[np.isfinite(best)], return_counts=True)
-    if not len(methods):
-        return latency_us
-    usual = methods[np.argmax(hosts)]
-    other = best != usual
-    differs = other[:, None] | other | (is_known & (numbers != usual))
-    return np.where(differs & ~np.eye(n, dtype=bool), np.nan, latency_us)
+    return np.where(known & (numbers != methods[np.argmax(pairs)]), np.nan, latency_us)
 
 
 def completed_far(cost: Matrix) -> Matrix:

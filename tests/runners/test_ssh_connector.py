@@ -113,7 +113,7 @@ def test_port_that_accepts_and_closes(sent: bytes) -> None:
                 connection.sendall(sent)
 
         threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(HostError, match="connected, but that was closed before sshd's banner; is the host over"):
+        with pytest.raises(HostError, match="connected, but no sshd's banner came; is that its port, is the host over"):
             SshConnector().open(Host("a", "127.0.0.1", port=listener.getsockname()[1]))
 
 

@@ -128,7 +128,8 @@ def _spearman_case(run: BenchmarkRun, correlation: Correlation, minimum: float |
     if minimum is None:
         ok: bool | None = True
     elif correlation.low is None:
-        ok, text = None, f"{text}: too few for --min-spearman {minimum:g}, which needs {MIN_ORDERS} or more"
+        ok = None
+        text += f": too few for --min-spearman {minimum:g}, which needs {MIN_ORDERS} or more of different costs"
     else:
         ok = correlation.spearman >= minimum * correlation.attainable
         text += f", {'' if ok else 'below '}--min-spearman {minimum:g}"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from plink.errors import NoAnswer, PlinkError
+from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.features.compare.metric import RUN_SECONDS, Metric, detected_metric, metric_from
 from plink.features.compare.request import CompareRequest
 from plink.features.launch.run import LaunchRequest, RecordRequest, launch
@@ -35,9 +35,12 @@ def compare(
 
     :param launch_request: of every run; with ``record`` they are kept, each below a folder of ``log_dir`` of its own.
     :param observer: of every run.
-    :raises NoAnswer: when the hosts stand in that order. :raises InputError: when the order is not of these hosts.
+    :raises NoAnswer: when the hosts stand in that order. :raises UsageError: for a job with hubs. :raises InputError:
+        when the order is not of these hosts.
     :raises PlinkError: when a run fails or reports no metric.
     """
+    if job.hubs:
+        raise UsageError("jobs with hubs are not compared")
     job = replace(job, env=order.environment | job.env)
     watched = observer or RunObserver()
 
@@ -117,7 +120,8 @@ class OrderRuns:
 
         result = start(hosts, replace(launch_request, record=_record(launch_request.record, name, pair)), keep)
         if result.exit_code:
-            raise PlinkError(f"in {name} order {result.reason}; `plink runs show {result.id}` shows more")
+            more = "" if launch_request.record is None else f"; `plink runs show {result.id}` shows more"
+            raise PlinkError(f"in {name} order {result.reason}{more}")
         if self._metric is None:
             self._metric = _metric_of(printed)
         self.printed[name].extend(line for rank in sorted(printed) for line in printed[rank])
@@ -160,4 +164,4 @@ def _parsed(metric: Metric, printed: Mapping[int, Sequence[str]], run_id: str) -
             if not 0 < value < math.inf:
                 raise PlinkError(f"--metric {metric.name}: the run {run_id} reports {value:g}; gains need more than 0")
             return value
-    raise PlinkError(f"--metric {metric.name}: no rank of the run {run_id} printed one; `plink runs show {run_id}`")
+    raise PlinkError(f"--metric {metric.name}: no rank of the run {run_id} printed one")

@@ -122,7 +122,8 @@ def _finding_row(finding: NetworkChange) -> _TableRow:
         _location(finding),
         _kind_text(finding),
         _value(finding.what, finding.old),
-        ("up to " if finding.what == "loss" and finding.pairs > 1 else "") + _value(finding.what, finding.new),
+        ("up to " if finding.what == "loss" and finding.verdict == "worse" and finding.pairs > 1 else "")
+        + _value(finding.what, finding.new),
         ", ".join([*_change(finding), *([f"{finding.pairs} pairs"] if finding.pairs > 1 else [])]),
     )
 

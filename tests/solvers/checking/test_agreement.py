@@ -65,6 +65,12 @@ def test_costs_no_clock_tells_apart_are_ties() -> None:
     assert rank_correlation([1, 1.002, 3], [1, 2, 3]).attainable == 1
 
 
+def test_one_order_of_another_cost_proves_nothing() -> None:
+    """It is the slowest of six by chance in one of six."""
+    correlation = rank_correlation([100.0] * 5 + [200.0], [1, 2, 3, 4, 5, 6])
+    assert (correlation.spearman, correlation.low) == (correlation.attainable, None)
+
+
 def test_three_orders_have_no_interval() -> None:
     result = rank_correlation([1, 2, 3], [1, 3, 2])
     assert (result.spearman, result.low, result.high) == (pytest.approx(0.5), None, None)

@@ -208,3 +208,10 @@ def test_a_host_of_another_method_is_not_slow() -> None:
     assert findings_of(rows, methods=["", "stamp", "icmp"], method_used=used.tolist()) != []
     used[2], used[:, 2] = 2, 2
     assert findings_of(rows, methods=["", "stamp", "icmp"], method_used=used.tolist()) == []
+
+
+def test_one_pair_of_another_method_hides_no_slow_host() -> None:
+    used = np.full((N, N), 2.0)
+    used[0, 2] = used[2, 0] = 1
+    findings = findings_of(slow_host(), methods=["", "stamp", "icmp"], method_used=used.tolist())
+    assert [(finding.kind, finding.hosts) for finding in findings] == [("slow host", ["h2"])]
