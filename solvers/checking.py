@@ -27,7 +27,7 @@ from solvers.simulation.cost import SimulatedCost
 _DIGITS = 12  # of a correlation; beyond these is what adding up left
 MAX_SPEARMAN_LOSS = 0.05
 MIN_ORDERS = 4  # for a confidence interval, whose width is proportional to 1 / sqrt(orders - 3)
-_MIN_RANKINGS = 20  # of so many costs: else a perfect one comes by chance more often than in 5 %
+_MIN_RANKINGS = 10  # of so many costs: else a perfect one comes by chance more often than once in ten
 _DISTURBED_ORDERS, _RANDOM_ORDERS, _CLIMBS, _CLIMB_STEPS = 600, 300, 3, 100
 _EQUAL_DISTANCE_SHARE = 0.005  # of the range of costs: targets within it are equally near
 EQUAL_COST_SHARE = 0.001  # repetitions of one order scatter by 1 % or more: no clock tells such costs apart

@@ -177,11 +177,11 @@ def of_one_method(latency_us: Matrix, method_used: npt.NDArray[Any] | None) -> M
     :param method_used: by number, 0 or NaN where unknown.
     """
     numbers = np.zeros(latency_us.shape) if method_used is None else np.nan_to_num(method_used)
-    known = np.isfinite(latency_us) & (numbers > 0) & ~np.eye(len(latency_us), dtype=bool)
-    methods, pairs = np.unique(numbers[known], return_counts=True)
+    is_known = np.isfinite(latency_us) & (numbers > 0) & ~np.eye(len(latency_us), dtype=bool)
+    methods, pairs = np.unique(numbers[is_known], return_counts=True)
     if len(methods) < 2:
         return latency_us
-    return np.where(known & (numbers != methods[np.argmax(pairs)]), np.nan, latency_us)
+    return np.where(is_known & (numbers != methods[np.argmax(pairs)]), np.nan, latency_us)
 
 
 def completed_far(cost: Matrix) -> Matrix:

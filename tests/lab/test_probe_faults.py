@@ -273,7 +273,7 @@ def test_a_second_probe_of_the_same_hosts_is_refused_and_the_first_goes_on(
     running = under_way(small_lab, tmp_path, start, names[0], names[:2], count="400000")
     done = probe(small_lab, second, *QUICK, names=names[:2])
     assert done.returncode == 1
-    assert f"{names[0]}: another plink probe is running on it" in done.stderr
+    assert "another plink probe is running on it" in done.stderr
     assert not (second / "n.json").exists()
     partly(probe(small_lab, second, *QUICK))
     assert holes(document(second)) == of(names[:2], names)
