@@ -148,6 +148,7 @@ def test_a_mesh_runs_its_own_traffic(small_lab: Lab, measured: Path) -> None:
     document = read_document(measured / ".plink" / "compare.json")
     assert list(Draft202012Validator(read_document(SCHEMAS / "compare.schema.json")).iter_errors(document)) == []
     assert [row["traffic"] for row in document["traffic"]] == ["pp p2p", "dp all-reduce"]
+    assert "traffic of a step" in done.stdout
     baseline_s, _ = (run["value"] for run in document["runs"])
     assert baseline_s == pytest.approx(sum(row["given_s"] for row in document["traffic"]), rel=0.5)
 

@@ -19,11 +19,11 @@ def show_comparison(document: OrderComparison) -> None:
     interval = document.interval
     if interval is None:
         print(f"gain {document.gain:.2f} times; one pair of runs has no interval; use --pairs 5")
-        return
-    low, high = interval
-    print(f"gain {document.gain:.2f} times, {document.confidence:.0%} between {low:.2f} and {high:.2f}")
-    if low <= 1 <= high:
-        print(f"that is within the noise of {document.pairs} pairs: no significant difference between the orders")
+    else:
+        low, high = interval
+        print(f"gain {document.gain:.2f} times, {document.confidence:.0%} between {low:.2f} and {high:.2f}")
+        if low <= 1 <= high:
+            print(f"that is within the noise of {document.pairs} pairs: no significant difference between the orders")
     if document.traffic:
         _show_traffic(document.traffic)
 
