@@ -9,7 +9,6 @@ KILOBYTE = 1024
 # segment. The sum is least where segments grow with the square root of the bandwidth.
 _UNIT_BYTES, _UNITS, _REFERENCE_GBPS, _MAX_UNITS = 64 * KILOBYTE, 10, 0.2, 64
 HUB_PARTS = 4  # of a segment: one is one message to a hub, and others cut it into their ranks' shares
-HUB_SLICED_BYTES = 128 * KILOBYTE  # from there on a vector to a hub has two segments or more
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,11 @@ class SegmentationConfig:
     def segments_at(self, size_bytes: int) -> int:
         """Return into how many segments a vector of this size is cut, where no chunk is too short for them."""
         return max(1, size_bytes // self.segment_bytes, min(self.segments, size_bytes // self.min_segment_bytes))
+
+    @property
+    def sliced_from_bytes(self) -> int:
+        """Size of the smallest vector that has two segments."""
+        return 2 * min(self.segment_bytes, self.min_segment_bytes)
 
     def finer(self, parts: int) -> "SegmentationConfig":
         """Return the configuration with so many times as many segments."""

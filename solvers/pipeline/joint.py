@@ -70,7 +70,7 @@ class _Planner:
         self._profile, self._measured, self._request, self._watch = profile, measured, request, watch
         self._ways = WaySimulator(profile, measured, request)
         self._space = self._wanted_space()
-        self._searched, self._simulations, self._stopped = 0, 0, False
+        self._searched, self._simulations, self._stopped, self._best_s = 0, 0, False, math.inf
 
     def _show(self, searched: int, steps: int) -> bool:
         """Show progress of the search; return whether to stop."""
@@ -80,8 +80,9 @@ class _Planner:
         return self._stopped
 
     def _simulate(self, partition: PlacedPartition, depths: tuple[int, ...] | None = None) -> SimulatedWay:
-        way = self._ways.simulate(partition, depths=depths)
-        self._simulations += 1
+        compared_s = math.inf if partition.stages == 1 else self._best_s  # one stage is stated beside any plan
+        way = self._ways.simulate(partition, depths=depths, best_s=compared_s)
+        self._simulations, self._best_s = self._simulations + 1, min(self._best_s, way.minibatch_s)
         self._show(self._searched, self._searched)
         return way
 
@@ -316,13 +317,15 @@ class _Planner:
         """Return it with its own depths or others that may suit it, the least that are as fast.
 
         :param least_s: no depths take less a minibatch. :param best_s: what another way takes. Where no update bounds
-            them, the deepest are as a rule the fastest: where those are slower than that, the others are not tried.
+            them, the deepest are as a rule the fastest: those less deep are tried until they are slower than that, or
+            than deeper ones.
         """
         others = [depths for depths in self._ways.other_depths(own) if self._ways.has_room(own.partition, depths)]
         ways, deepest_is_fastest = [own], own.plan.shape.kind not in ACCUMULATING
-        for depths in others[-1:] + others[:-1] if deepest_is_fastest else others:
-            fastest_s = min(way.minibatch_s for way in ways)
-            is_slow = deepest_is_fastest and len(ways) > 1 and fastest_s > best_s * (1 + _NEAR)
+        for depths in others[::-1] if deepest_is_fastest else others:
+            fastest, last = min(ways, key=lambda way: way.minibatch_s), ways[-1]
+            limit_s = best_s if last is fastest else min(best_s, fastest.minibatch_s)
+            is_slow = deepest_is_fastest and len(ways) > 1 and last.minibatch_s > limit_s * (1 + _NEAR)
             if self._stopped or is_slow:
                 break
             is_beaten = any(

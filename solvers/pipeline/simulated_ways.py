@@ -1,6 +1,7 @@
 """Ways to train a profile on measured hosts: plans of partitions, each with what its simulation says."""
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -81,7 +82,7 @@ class WaySimulator:
     def __init__(self, profile: ModelProfile, measured: MeasuredHosts, request: JointRequest) -> None:
         self.profile, self.measured, self.request = profile, measured, request
         names = measured.fabric.names
-        self.memory = request.memory or (float("inf"),) * len(names)
+        self.memory = request.memory or (math.inf,) * len(names)
         self._network = SimulatedNetwork.of(measured.fabric)
         self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
         self._models: dict[TrainingMode, PeriodModel] = {}
@@ -173,8 +174,12 @@ class WaySimulator:
         what: str = "plan",
         mode: TrainingMode | None = None,
         depths: tuple[int, ...] | None = None,
+        best_s: float = math.inf,
     ) -> SimulatedWay:
-        """Return what a partition does in a mode, the requested one by default."""
+        """Return what a partition does in a mode, the requested one by default.
+
+        :param best_s: as of :func:`solvers.pipeline.simulator.simulate_pipeline`.
+        """
         mode = self.resolve(partition, mode)
         depths = depths or self.depths(partition, mode)
         plan = self._plan_of(partition, mode, depths)
@@ -184,7 +189,7 @@ class WaySimulator:
             return SimulatedWay(what, plan, partition, result, fits, is_simulated=False)
         places = tuple(tuple(partition.hosts(stage)) for stage in range(partition.stages))
         placed = PlacedPipeline.of(plan, costs_of_plan(plan, self.profile), self._network, self._slowness, places)
-        return SimulatedWay(what, plan, partition, simulate_pipeline(placed), fits)
+        return SimulatedWay(what, plan, partition, simulate_pipeline(placed, best_s=best_s), fits)
 
     def rival(
         self, partition: PlacedPartition, what: str, mode: TrainingMode, depths: tuple[int, ...] | None = None

@@ -9,16 +9,17 @@ Actions are those of :func:`plink.model.pipeline.actions.actions_of`, which the 
   added up (Gloo has two threads for it), by the transfers of the stage's all-reduce.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
 
 from plink.model.pipeline.actions import PipelineAction, actions_of
 from plink.model.pipeline.plan import PipelinePlan
-from plink.model.pipeline.shape import PipelineShape, backward_peer, forward_peer, own_of_update, replica_of
+from plink.model.pipeline.shape import PipelineShape, minibatches_per_update, replica_of
 from solvers.pipeline.stage_costs import StageCosts, keeps_versions
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
@@ -31,16 +32,27 @@ REDUCE_THREADS = 2
 """All-reduces that a rank works on at once, as a Gloo process group."""
 MAX_REDUCE_TRANSFERS = 300_000
 """Above it each all-reduce is one flow on each connection instead of all its rounds."""
+STEP_KINDS = ("F", "B", "REDUCE", "UPDATE")
+"""Kinds of actions, by index."""
 _RING = "ring"
-_DEFAULTS = {
-    "source": -1.0,
-    "target": -1.0,
-    "amount": 0.0,
-    "lead": 0.0,
-    "extra_lag": 0.0,
-    "queue": -1.0,
-    "priority": 0.0,
-}
+_DEFAULTS = {"source": -1, "target": -1, "amount": 0.0, "lead": 0.0, "extra_lag": 0.0, "queue": -1, "priority": 0}
+_REDUCE, _ADD_UP, _COMPUTE = 2, 3, 4  # purposes of queues, with the directions of messages
+
+
+@dataclass(frozen=True)
+class ReplicaSteps:
+    """A replica's actions in their sequence. ``kind``, shape (A,): the index in ``STEP_KINDS``; ``number``: the
+    minibatch or update; ``first``, ``last``: the first and last task of each."""
+
+    actions: tuple[PipelineAction, ...]
+    kind: Integers
+    number: Integers
+    first: Integers
+    last: Integers
+
+    def of_kind(self, kind: str) -> Integers:
+        """Return where the actions of a kind stand."""
+        return np.flatnonzero(self.kind == STEP_KINDS.index(kind))
 
 
 @dataclass(frozen=True)
@@ -55,13 +67,6 @@ class _Transfers:
     among: list[tuple[Integers, Integers]]
     after: list[tuple[Integers, Integers]]
     before: list[tuple[Integers, Integers]]
-
-
-class StepTimes(NamedTuple):
-    """Numbers of an action's first and last task."""
-
-    first: int
-    last: int
 
 
 @dataclass(frozen=True)
@@ -105,17 +110,17 @@ class PlacedPipeline:
 
 @dataclass
 class TrainingJob:
-    """The tasks of a job of some minibatches; ``steps[s, q]``: actions of a replica, each with its tasks.
-    ``messages``: the task of each, by kind, the stage that receives it, and minibatch. ``watch``: called with how many
-    parts are built, and how many there are."""
+    """The tasks of a job of some minibatches; ``steps[s, q]``: actions of a replica. ``messages``, shape (2, S, M): the
+    task that brings a stage the activations (0) or gradients (1) of a minibatch, -1 where none does. ``watch``: called
+    with how many parts are built, and how many there are."""
 
     pipeline: PlacedPipeline
     minibatches: int
     watch: Watch | None = None
     resources: Resources = field(init=False)
     tasks: Tasks = field(init=False)
-    steps: dict[tuple[int, int], list[tuple[PipelineAction, StepTimes]]] = field(init=False, default_factory=dict)
-    messages: dict[tuple[str, int, int], int] = field(init=False, default_factory=dict)
+    steps: dict[tuple[int, int], ReplicaSteps] = field(init=False, default_factory=dict)
+    messages: Integers = field(init=False)
 
     def __post_init__(self) -> None:
         builder = _Builder(self.pipeline, self.minibatches)
@@ -129,16 +134,15 @@ class _Builder:
 
     def __init__(self, pipeline: PlacedPipeline, minibatches: int) -> None:
         self._pipeline, self._shape, self._minibatches = pipeline, pipeline.shape, minibatches
-        self.steps: dict[tuple[int, int], list[tuple[PipelineAction, StepTimes]]] = {}
-        self.messages: dict[tuple[str, int, int], int] = {}
-        self._single: list[tuple[float, ...]] = []  # number, then the columns, of tasks added alone
-        self._blocks: list[tuple[int, int, dict[str, object]]] = []
+        self.steps: dict[tuple[int, int], ReplicaSteps] = {}
+        self.messages = np.full((2, self._shape.stages, minibatches), -1, dtype=np.int64)
+        self._passes = np.full((3, *self.messages.shape), -1, dtype=np.int64)  # first, last task, the one before
+        self._blocks: list[tuple[int, dict[str, Any]]] = []
         self._count = 0
         self._later: list[Integers] = []
         self._sooner: list[Integers] = []
-        self._pairs: list[tuple[int, int]] = []
-        self._queues: dict[tuple[int, int, int], int] = {}
-        self._ready: dict[tuple[int, int, int], list[int]] = {}
+        self._ready: dict[tuple[int, int], Integers] = {}  # of a replica, shape (updates, buckets)
+        self._queues: dict[tuple[tuple[int, int], tuple[int, int], int], int] = {}
 
     def build(self, watch: Watch) -> None:
         """Add all tasks: those of the actions first, then messages and all-reduces, which join them."""
@@ -150,7 +154,8 @@ class _Builder:
             self._add_actions(stage, replica)
         for stage in range(shape.stages):
             watch(len(places) + stage, total)
-            self._add_messages(stage)
+            for replica in range(shape.replicas[stage]):
+                self._add_messages(stage, replica)
         self._wait_for_receives()
         for stage in range(shape.stages):
             watch(len(places) + shape.stages + stage, total)
@@ -158,142 +163,106 @@ class _Builder:
                 self._add_reduces(stage)
         watch(total, total)
 
-    def _add_pass(self, lead_us: float, queue: int) -> int:
-        """Add a task that computes, and return its number."""
-        self._single.append((self._count, -1, -1, 0.0, lead_us, 0.0, queue, 0))
-        self._count += 1
-        return self._count - 1
+    def _add_block(self, count: int, columns: dict[str, Any]) -> Integers:
+        """Add tasks, and return their numbers."""
+        self._blocks.append((count, columns))
+        self._count += count
+        return np.arange(self._count - count, self._count)
 
-    def _add_send(self, ends: tuple[int, int], size: float, queue: int, priority: int) -> int:
-        """Add a message, and return its number."""
-        self._single.append((self._count, *ends, size, 0.0, 0.0, queue, priority))
-        self._count += 1
-        return self._count - 1
-
-    def _add_block(self, first: int, count: int, columns: dict[str, object]) -> None:
-        """Add tasks with numbers from ``first`` on."""
-        self._blocks.append((first, count, columns))
-
-    def _wait(self, later: int, sooner: int) -> None:
-        self._pairs.append((later, sooner))
-
-    def _wait_all(self, later: Integers, sooner: Integers) -> None:
+    def _wait(self, later: Integers, sooner: Integers) -> None:
         pairs = np.broadcast_arrays(later, sooner)
         self._later.append(pairs[0].ravel())
         self._sooner.append(pairs[1].ravel())
 
-    def _queue(self, source: int, target: int, purpose: int) -> int:
+    def _queue(self, source: tuple[int, int], target: tuple[int, int], purpose: int) -> int:
+        """Return the queue from one (stage, replica) to another."""
         return self._queues.setdefault((source, target, purpose), len(self._queues))
 
     # Actions
 
     def _add_actions(self, stage: int, replica: int) -> None:
+        """Add what a replica computes. The backward pass that completes its part of an update has parts, which end
+        where a bucket is ready."""
         shape, costs = self._shape, self._pipeline.costs[stage]
-        slow = self._pipeline.slowness[self._pipeline.places[stage][replica]] * 1e6
+        actions = tuple(actions_of(shape, stage, replica, self._minibatches))
+        kind = np.array([STEP_KINDS.index(action.kind) for action in actions], dtype=np.int64)
+        number = np.array([action.number for action in actions], dtype=np.int64)
+        completing, reducing = np.zeros(0, dtype=np.int64), shape.replicas[stage] > 1 and len(costs.buckets) > 0
+        if reducing:
+            backward = np.flatnonzero(kind == STEP_KINDS.index("B"))
+            update = number[backward] // minibatches_per_update(shape, stage)
+            completing = backward[np.diff(update, append=-1) != 0]
+        ends_s = [bucket.ready_s for bucket in costs.buckets]
+        if ends_s and ends_s[-1] < costs.backward_s:
+            ends_s.append(costs.backward_s)
+        parts = np.ones(len(actions), dtype=np.int64)
+        parts[completing] = len(ends_s)
+        last = self._count + np.cumsum(parts) - 1
+        first = last - parts + 1
+
         update_s = costs.update_s + (costs.copy_s if keeps_versions(shape, stage) else 0.0)
-        last_of_update = self._last_passes(stage, replica)
-        steps: list[tuple[PipelineAction, StepTimes]] = []
-        queue = self._queue(stage, replica, -1)
-        leads = {"F": costs.forward_s, "B": costs.backward_s, "REDUCE": 0.0, "UPDATE": update_s}
-        for action in actions_of(shape, stage, replica, self._minibatches):
-            if action.kind == "B" and action.number in last_of_update:
-                step = self._add_split_backward((stage, replica), last_of_update[action.number], slow, queue)
-            else:
-                number = self._add_pass(leads[action.kind] * slow, queue)
-                step = StepTimes(number, number)
-            if steps:
-                self._wait(step.first, steps[-1][1].last)
-            if action.kind == "REDUCE" and (stage, replica, action.number) not in self._ready:
-                # It has no minibatch of a short last update: it takes part when it gets here.
-                number = self._add_pass(0.0, queue)
-                if steps:
-                    self._wait(number, steps[-1][1].last)
-                self._ready[stage, replica, action.number] = [number] * max(1, len(costs.buckets))
-            steps.append((action, step))
-        self.steps[stage, replica] = steps
+        lead_s = np.repeat(np.array([costs.forward_s, costs.backward_s, 0.0, update_s])[kind], parts)
+        lead_s[first[completing, None] + np.arange(len(ends_s)) - self._count] = np.diff(ends_s, prepend=0.0)
+        slow = self._pipeline.slowness[self._pipeline.places[stage][replica]] * 1e6
+        queue = self._queue((stage, replica), (stage, replica), _COMPUTE)
+        numbers = self._add_block(len(lead_s), {"lead": lead_s * slow, "queue": queue})
+        self._wait(numbers[1:], numbers[:-1])
 
-    def _last_passes(self, stage: int, replica: int) -> dict[int, int]:
-        """Return the minibatch whose backward pass completes the replica's part of an update, with the update."""
-        if self._shape.replicas[stage] == 1 or not self._pipeline.costs[stage].buckets:
-            return {}
-        last: dict[int, int] = {}
-        number = 0
-        while own := own_of_update(self._shape, (stage, replica), number, self._minibatches):
-            last[own[-1]] = number
-            number += 1
-        return last
+        self.steps[stage, replica] = steps = ReplicaSteps(actions, kind, number, first, last)
+        for direction, each in enumerate(("F", "B")):
+            at = steps.of_kind(each)
+            before = np.where(at > 0, last[at - 1], -1)
+            self._passes[:, direction, stage, number[at]] = first[at], last[at], before
+        if reducing:
+            self._ready[stage, replica] = self._ready_buckets(steps, completing, len(costs.buckets), queue)
 
-    def _add_split_backward(self, place: tuple[int, int], update: int, slow: float, queue: int) -> StepTimes:
-        """Add a backward pass in parts that end where a bucket is ready."""
-        costs = self._pipeline.costs[place[0]]
-        ready, begin_s, first, last = [], 0.0, -1, -1
-        ends = [bucket.ready_s for bucket in costs.buckets]
-        if ends[-1] < costs.backward_s:
-            ends.append(costs.backward_s)
-        for end_s in ends:
-            number = self._add_pass((end_s - begin_s) * slow, queue)
-            if last >= 0:
-                self._wait(number, last)
-            first, last, begin_s = (number if first < 0 else first), number, end_s
-            ready.append(number)
-        self._ready[place[0], place[1], update] = ready[: len(costs.buckets)]
-        return StepTimes(first, last)
+    def _ready_buckets(self, steps: ReplicaSteps, completing: Integers, buckets: int, queue: int) -> Integers:
+        """Return the tasks after which a replica's buckets are ready, shape (updates, buckets).
+
+        A replica that has no minibatch of a short last update takes part when it gets there.
+        """
+        reduces = steps.of_kind("REDUCE")
+        ready = np.full((len(reduces), buckets), -1)
+        ready[: len(completing)] = steps.first[completing, None] + np.arange(buckets)
+        for place in range(len(completing), len(reduces)):
+            ready[place] = self._add_block(1, {"queue": queue})
+            if (position := reduces[place]) > 0:
+                self._wait(ready[place, :1], steps.last[position - 1])
+        return ready
 
     # Messages
 
-    def _add_messages(self, stage: int) -> None:
-        """Add the activations and gradients that a stage sends."""
-        shape = self._shape
-        for replica in range(shape.replicas[stage]):
-            for action, step in self.steps[stage, replica]:
-                if action.kind == "F":
-                    peer, direction = forward_peer(shape, stage, action.number), 0
-                elif action.kind == "B":
-                    peer, direction = backward_peer(shape, stage, action.number), 1
-                else:
-                    continue
-                if peer is not None:
-                    self._add_message((stage, replica), peer, action, step.last, direction)
-
-    def _add_message(
-        self, place: tuple[int, int], peer: tuple[int, int], action: PipelineAction, sender: int, direction: int
-    ) -> None:
-        source = self._pipeline.places[place[0]][place[1]]
-        target = self._pipeline.places[peer[0]][peer[1]]
-        size = self._pipeline.boundary_bytes[min(place[0], peer[0])][direction]
-        pair = self._queue(self._rank(place), self._rank(peer), direction)
-        number = self._add_send((source, target), size, pair, action.number)
-        self._wait(number, sender)
-        receiver = self._pass(peer, action)
-        self._wait(receiver[1].first, number)
-        self.messages[action.kind, peer[0], action.number] = number
+    def _add_messages(self, stage: int, replica: int) -> None:
+        """Add the activations and gradients that a replica sends."""
+        shape, steps, places = self._shape, self.steps[stage, replica], self._pipeline.places
+        wanted = [stage + 1 < shape.stages, stage > shape.frozen, False, False]  # by forward_peer and backward_peer
+        at = np.flatnonzero(np.array(wanted)[steps.kind])
+        direction, minibatch = steps.kind[at], steps.number[at]
+        target, queue, size = np.zeros((3, len(at)))
+        for way, peer in ((0, stage + 1), (1, stage - 1)):
+            if not wanted[way]:
+                continue
+            sent = direction == way
+            receiver = replica_of(shape, peer, minibatch[sent])
+            target[sent] = np.array(places[peer])[receiver]
+            queues = [self._queue((stage, replica), (peer, q), way) for q in range(shape.replicas[peer])]
+            queue[sent] = np.array(queues)[receiver]
+            size[sent] = self._pipeline.boundary_bytes[min(stage, peer)][way]
+        columns = {"source": places[stage][replica], "target": target, "amount": size, "queue": queue}
+        numbers = self._add_block(len(at), columns | {"priority": minibatch})
+        receiving = stage + 1 - 2 * direction
+        self.messages[direction, receiving, minibatch] = numbers
+        self._wait(numbers, steps.last[at])
+        self._wait(self._passes[0, direction, receiving, minibatch], numbers)
 
     def _wait_for_receives(self) -> None:
         """Have each message wait until its receiver takes the one of three own minibatches before."""
-        for (kind, stage, minibatch), number in self.messages.items():
-            replica = replica_of(self._shape, stage, minibatch)
-            earlier = minibatch - POSTED_RECEIVES * self._shape.replicas[stage]
-            if (taken := self.messages.get((kind, stage, earlier))) is not None:
-                self._wait(number, taken)
-                position = self._positions[kind, stage, earlier]
-                if position > 0:
-                    self._wait(number, self.steps[stage, replica][position - 1][1].last)
-
-    def _rank(self, place: tuple[int, int]) -> int:
-        return sum(self._shape.replicas[: place[0]]) + place[1]
-
-    @cached_property
-    def _positions(self) -> dict[tuple[str, int, int], int]:
-        """Where a pass of a minibatch stands in its replica's list."""
-        return {
-            (action.kind, stage, action.number): position
-            for (stage, _), steps in self.steps.items()
-            for position, (action, _) in enumerate(steps)
-            if action.kind in ("F", "B")
-        }
-
-    def _pass(self, place: tuple[int, int], action: PipelineAction) -> tuple[PipelineAction, StepTimes]:
-        return self.steps[place][self._positions[action.kind, place[0], action.number]]
+        for direction, stage in zip(*np.nonzero(self.messages[:, :, 0] >= 0), strict=True):
+            ahead = POSTED_RECEIVES * self._shape.replicas[stage]
+            numbers, taken = self.messages[direction, stage, ahead:], self.messages[direction, stage, :-ahead]
+            self._wait(numbers, taken)
+            before = self._passes[2, direction, stage, :-ahead]
+            self._wait(numbers[before >= 0], before[before >= 0])
 
     # All-reduces
 
@@ -303,10 +272,7 @@ class _Builder:
         if not costs.buckets:
             return
         replicas = shape.replicas[stage]
-        waiting = [
-            [step.first for action, step in self.steps[stage, replica] if action.kind == "REDUCE"]
-            for replica in range(replicas)
-        ]
+        waiting = [self.steps[stage, q].first[self.steps[stage, q].of_kind("REDUCE")] for q in range(replicas)]
         algorithm = self._pipeline.algorithms[stage] if self._pipeline.algorithms else _RING
         collective = PreparedCollective.of(schedule_for(algorithm, replicas), lockstep=False)
         updates, buckets = len(waiting[0]), len(costs.buckets)
@@ -315,27 +281,28 @@ class _Builder:
         transfers = self._rounds(stage, collective, sizes) if is_small else self._flows(stage, sizes)
 
         # Each all-reduce has consecutive numbers: where each replica begins and ends, then the transfers.
-        block = 2 * replicas + transfers.count
-        first = self._count + block * np.arange(updates * buckets)[:, None]
-        self._count += block * updates * buckets
-        begin, end = first + np.arange(replicas), first + replicas + np.arange(replicas)
-        own = first + 2 * replicas + np.arange(transfers.count)
-        queues = np.array([self._queue(*(self._rank((stage, q)),) * 2, 3) for q in range(replicas)], dtype=np.float64)
-        for number in range(updates * buckets):
-            start = int(first[number, 0])
-            self._add_block(start, 2 * replicas, {"queue": np.tile(queues, 2)})
-            columns = dict(transfers.columns) | {"amount": transfers.amount[number % buckets], "priority": own[number]}
-            self._add_block(int(own[number, 0]), transfers.count, columns)
-        ready = [self._ready[stage, q, update] for update in range(updates) for q in range(replicas)]
-        self._wait_all(begin, np.array(ready).reshape(updates, replicas, buckets).swapaxes(1, 2).reshape(-1, replicas))
-        self._wait_all(begin[REDUCE_THREADS:], end[:-REDUCE_THREADS])
-        self._wait_all(np.array(waiting).T[:, None, :], end.reshape(updates, buckets, replicas))
+        adding_up = [self._queue((stage, q), (stage, q), _ADD_UP) for q in range(replicas)]
+        shape_of_all = updates, buckets, 2 * replicas + transfers.count
+        columns = {name: np.full(shape_of_all, default) for name, default in _DEFAULTS.items()}
+        columns["queue"][..., : 2 * replicas] = np.tile(adding_up, 2)
+        for name, values in transfers.columns.items():
+            columns[name][..., 2 * replicas :] = values
+        columns["amount"][..., 2 * replicas :] = transfers.amount
+        columns["priority"][..., 2 * replicas :] = (
+            self._count + np.arange(math.prod(shape_of_all)).reshape(shape_of_all)[..., 2 * replicas :]
+        )
+        numbers = self._add_block(math.prod(shape_of_all), {name: column.ravel() for name, column in columns.items()})
+        begin, end, own = np.split(numbers.reshape(-1, shape_of_all[-1]), (replicas, 2 * replicas), axis=1)
+        ready = np.array([self._ready[stage, q] for q in range(replicas)])
+        self._wait(begin, ready.transpose(1, 2, 0).reshape(-1, replicas))
+        self._wait(begin[REDUCE_THREADS:], end[:-REDUCE_THREADS])
+        self._wait(np.array(waiting).T[:, None, :], end.reshape(updates, buckets, replicas))
         for earlier, later in transfers.among:
-            self._wait_all(own[:, later], own[:, earlier])
+            self._wait(own[:, later], own[:, earlier])
         for transfer, replica in transfers.after:
-            self._wait_all(own[:, transfer], begin[:, replica])
+            self._wait(own[:, transfer], begin[:, replica])
         for transfer, replica in transfers.before:
-            self._wait_all(end[:, replica], own[:, transfer])
+            self._wait(end[:, replica], own[:, transfer])
 
     def _rounds(self, stage: int, collective: PreparedCollective, sizes: Vector) -> "_Transfers":
         """Return all transfers of an all-reduce."""
@@ -343,7 +310,7 @@ class _Builder:
         schedule = collective.schedule
         source, target = schedule.source.astype(np.int64), schedule.target.astype(np.int64)
         connections = zip(collective.source.tolist(), collective.target.tolist(), strict=True)
-        queues = np.array([self._queue(self._rank((stage, a)), self._rank((stage, b)), 2) for a, b in connections])
+        queues = np.array([self._queue((stage, a), (stage, b), _REDUCE) for a, b in connections])
         columns = {"source": hosts[source], "target": hosts[target], "queue": queues[collective.connection]}
         waits = collective.waits
         own = np.arange(len(schedule))
@@ -365,11 +332,10 @@ class _Builder:
         following = (replica + 1) % count
         latency = self._pipeline.network.latency_us[hosts, hosts[following]]
         rounds = 2 * (count - 1)
-        queues = [self._queue(self._rank((stage, q)), self._rank((stage, (q + 1) % count)), 2) for q in range(count)]
         columns = {
             "source": hosts,
             "target": hosts[following],
-            "queue": np.array(queues),
+            "queue": [self._queue((stage, q), (stage, (q + 1) % count), _REDUCE) for q in range(count)],
             "extra_lag": (rounds - 1) * (float(latency.mean()) + self._pipeline.network.overhead_us),
         }
         amount = np.repeat(sizes[:, None] * (rounds / count), count, axis=1)
@@ -378,30 +344,23 @@ class _Builder:
 
     def finish(self) -> tuple[Resources, Tasks]:
         """Return the resources and the tasks."""
-        columns = {name: np.full(self._count, default) for name, default in _DEFAULTS.items()}
-        single = np.array(self._single)
-        numbers = single[:, 0].astype(np.int64)
-        for k, name in enumerate(_DEFAULTS):
-            columns[name][numbers] = single[:, k + 1]
-        for first, count, values in self._blocks:
-            for name, value in values.items():
-                columns[name][first : first + count] = value
+        columns = {
+            name: np.concatenate([np.broadcast_to(block.get(name, default), count) for count, block in self._blocks])
+            for name, default in _DEFAULTS.items()
+        }
         sends = columns["source"] >= 0
         source = np.where(sends, columns["source"], 0).astype(np.intp)
         target = np.where(sends, columns["target"], 0).astype(np.intp)
         resources, route, latency = resources_between(self._pipeline.network, source, target)
         lag_us = latency + np.where(source == target, 0.0, self._pipeline.network.overhead_us) + columns["extra_lag"]
-        waits = np.array(self._pairs, dtype=np.int64).reshape(-1, 2)
-        later, sooner = np.concatenate([waits[:, 0], *self._later]), np.concatenate([waits[:, 1], *self._sooner])
-        pairs = np.sort(later * self._count + sooner)
-        pairs = pairs[np.concatenate([[True], pairs[1:] > pairs[:-1]])] if len(pairs) else pairs
-        offsets = np.searchsorted(pairs // self._count, np.arange(self._count + 1)).astype(np.int64)
+        pairs = np.concatenate(self._later), np.concatenate(self._sooner)
+        after = coo_array((np.ones(len(pairs[0]), dtype=np.int8), pairs), (self._count, self._count)).tocsr()
         tasks = Tasks(
             route,
             np.where(source == target, 0.0, columns["amount"]),
             columns["lead"],
             lag_us,
-            (offsets, pairs % self._count),
+            (after.indptr.astype(np.int64), after.indices.astype(np.int64)),
             columns["queue"].astype(np.int64),
             columns["priority"].astype(np.int64),
         )

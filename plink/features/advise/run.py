@@ -184,7 +184,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
         return _checked_for_messages(advice)
     stretches = envelope(cost_lines_of_all, request.min_bytes, request.max_bytes)
     if costed_algorithms & set(HUB_ALGORITHMS):  # whose costs, in slices, are no lines
-        sizes = _several(sizes_for(costed_algorithms, _sizes_of(request)))
+        sizes = _several(sizes_for(costed_algorithms, _sizes_of(request), fabric.rate_gbps))
         bent = [
             replace(simulated_line(line.algo, line.family, line.at, sizes), messages=line.messages)
             for line in cost_lines_of_all
@@ -289,7 +289,8 @@ def _simulated_lines(
     :param fast_lines: of all algorithms in all orders, by rounds.
     :raises NoAnswer: when none can be simulated, as all are too large.
     """
-    sizes, started = _several(sizes_for((line.algo for line in fast_lines), _sizes_of(request))), search_clock()
+    started, algorithms = search_clock(), {line.algo for line in fast_lines}
+    sizes = _several(sizes_for(algorithms, _sizes_of(request), fabric.rate_gbps))
     costs: dict[CostLine, SizedCost] = {}
     for fast in fast_lines:
         order, options = order_and_options(network, request, fabric, fast.algo, orders[fast.family])

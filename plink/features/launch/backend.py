@@ -382,7 +382,7 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
         candidates.append(PricedAlgorithm("2lha", "job", cost_of_plan))
         schedules["2lha"] = schedule_of(plan)
     classes = []
-    lines = fastest_lines(candidates, sizes_for(fitting, _SAMPLE_SIZES))
+    lines = fastest_lines(candidates, sizes_for(fitting, _SAMPLE_SIZES, fabric.rate_gbps))
     for stretch in simulated_envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.model.network import Network
-from plink.model.segmentation import HUB_SLICED_BYTES
+from plink.model.segmentation import HUB_PARTS, segmentation_for_rate
 from plink.model.units import format_gbps
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
@@ -49,10 +49,14 @@ class WithHubs:
     options: Options
 
 
-def sizes_for(algorithms: Iterable[str], sizes_bytes: Sequence[float]) -> list[float]:
+def sizes_for(algorithms: Iterable[str], sizes_bytes: Sequence[float], rate_gbps: float | None) -> list[float]:
     """Return the sizes, rising, between which costs of these algorithms are lines: those of hubs fall where their
-    vectors are first sliced."""
-    edges = (HUB_SLICED_BYTES - 1, HUB_SLICED_BYTES) if set(HUB_ALGORITHMS) & set(algorithms) else ()
+    vectors are first sliced.
+
+    :param rate_gbps: of the hosts, by which AggEngine slices.
+    """
+    sliced = segmentation_for_rate(rate_gbps).finer(HUB_PARTS).sliced_from_bytes
+    edges = (sliced - 1, sliced) if set(HUB_ALGORITHMS) & set(algorithms) else ()
     return sorted({*sizes_bytes, *(edge for edge in edges if sizes_bytes[0] < edge < sizes_bytes[-1])})
 
 
