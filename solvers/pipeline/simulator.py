@@ -142,7 +142,10 @@ def _simulated(pipeline: PlacedPipeline, count: int, with_timeline: bool, watch:
     updated_us = np.maximum.accumulate(times_us.max(axis=(1, 2)))
     flushed = flushed_window(updated_us, shape.accumulate) if shape.kind in FLUSHING else None
     begin, end, is_periodic = flushed or steady_window(times_us, shape)
-    period_us = float(done_us[end] - done_us[begin]) / (end - begin) if end > begin else timeline.makespan_us / count
+    window_us = float(done_us[begin]), float(done_us[end])
+    period_us = (window_us[1] - window_us[0]) / max(1, end - begin)
+    if period_us <= 0:  # too few: all that are compared end at once
+        window_us, period_us = (0.0, timeline.makespan_us), timeline.makespan_us / count
     if not is_periodic and (half := (end - begin) // (2 * shape.cycle) * shape.cycle):
         halves_us = done_us[end - 2 * half + 1 : end + 1].reshape(2, half).mean(axis=1)
         period_us = float(halves_us[1] - halves_us[0]) / half  # where in a longer cycle the ends are matters less
@@ -150,7 +153,7 @@ def _simulated(pipeline: PlacedPipeline, count: int, with_timeline: bool, watch:
     fill_us = float(np.mean(updated_us[rounds] - (rounds + 1) * period_us))
     if fill_us <= _SAME_TIME * timeline.makespan_us:  # rounding: a flush ends as if nothing had been filled
         fill_us = 0.0
-    shares = _shares(job, end_us, (float(done_us[begin]), float(done_us[end])))
+    shares = _shares(job, end_us, window_us)
     limited = np.isfinite(job.resources.capacity)
     load = np.where(limited, timeline.moved / np.where(limited, job.resources.capacity, 1.0), 0.0) / count / period_us
     draining = _draining_s(pipeline, shares) / (shape.accumulate * period_us / 1e6) if shape.kind in FLUSHING else 0.0

@@ -128,6 +128,12 @@ def test_shares_of_a_short_job_add_up(minibatches: int) -> None:
         assert shares.busy + shares.activations + shares.gradients + shares.all_reduce == pytest.approx(1)
 
 
+def test_fewer_minibatches_than_replicas() -> None:
+    result = simulated([(0.1, 0.2, 0)], (4,), kind="data-parallel", minibatches=3)
+    assert result.minibatch_s == pytest.approx(0.1)
+    assert result.shares[0][0].busy == pytest.approx(1)
+
+
 def test_flows_share_an_uplink() -> None:
     """Two senders of one rack share 0.2 Gbit/s: their activations of 1.25 MB take twice as long as one alone."""
     group_of = np.array([0, 0, 1, 1])
