@@ -168,8 +168,8 @@ class _Planner:
             least = min(self._refused(search), key=lambda item: model.period(item.partition).excess_bytes)
             raise NoAnswer(self._misses(least, search))
         candidates = self._worth_simulating(fitting, seeds)
-        simulated = self._with_tried_depths(self._simulated(candidates))
-        simulated += self._further(fitting, candidates, min(way.minibatch_s for way in simulated))
+        simulated = self._simulated(candidates)
+        simulated += self._further(fitting, candidates)
         best = min(simulated, key=lambda way: way.minibatch_s)
         ties = [way for way in simulated if way.minibatch_s <= best.minibatch_s * (1 + _TIE)]
         best = min(ties, key=self._preference)
@@ -182,14 +182,15 @@ class _Planner:
         return way.has_delay, self._ways.sent(way), way.plan.ranks, way.partition.cuts.tolist()
 
     def _simulated(self, candidates: Sequence[PartitionCandidate]) -> list[SimulatedWay]:
-        """Simulate candidates; those that need a round trip that was not measured are left out where others do not."""
+        """Simulate candidates, each with the depths that suit it; those that need a round trip that was not measured
+        are left out where others do not."""
         ways: list[SimulatedWay] = []
         missing: NoAnswer | None = None
-        for item in candidates:
+        for item in sorted(candidates, key=lambda item: item.partition.stages > 1):  # one stage has one depth
             if ways and self._stopped:
                 break
             try:
-                ways.append(self._simulate(item.partition))
+                ways.append(self._with_best_depths(item.partition))
             except NoAnswer as error:
                 missing = error
         if missing is not None and not ways:
@@ -286,53 +287,52 @@ class _Planner:
                 text += "; --kind model-parallel, one minibatch in flight, fits"
         return text
 
-    def _with_tried_depths(self, ways: Sequence[SimulatedWay], best_s: float = math.inf) -> list[SimulatedWay]:
-        """Return the ways, those that may be faster than the best one, and than ``best_s``, with the depths that suit
-        them: at any depths none is faster than its busiest host and link."""
-        if self._request.depths is not None:
-            return list(ways)
-        tried = []
-        for way in sorted(ways, key=lambda way: way.minibatch_s):
-            least_s = self._ways.model_of(way).least_s(way.partition)
-            is_tuned = way.plan.kind in _TUNED and way.is_simulated and least_s < best_s * (1 - _TIE)
-            tried.append(self._with_tried_depth(way, least_s, best_s) if is_tuned else way)
-            best_s = min(best_s, tried[-1].minibatch_s)
-        return tried
-
     def _further(
-        self, fitting: Sequence[PartitionCandidate], simulated: Sequence[PartitionCandidate], best_s: float
+        self, fitting: Sequence[PartitionCandidate], simulated: Sequence[PartitionCandidate]
     ) -> list[SimulatedWay]:
         """Return the next ways that are faster than the best simulated one by formulas."""
         model, chosen = self._ways.model(), {id(item) for item in simulated}
         rest = [item for item in fitting[:_MAX_FURTHER] if id(item) not in chosen]
         ways: list[SimulatedWay] = []
         for item in rest:
-            if self._stopped or model.period(item.partition).minibatch_s >= best_s * (1 - _WORTH):
+            if self._stopped or model.period(item.partition).minibatch_s >= self._best_s * (1 - _WORTH):
                 break
-            ways += self._with_tried_depths(self._simulated([item]), best_s)
-            best_s = min(best_s, ways[-1].minibatch_s)
+            ways += self._simulated([item])
         return ways
 
-    def _with_tried_depth(self, own: SimulatedWay, least_s: float, best_s: float) -> SimulatedWay:
-        """Return it with its own depths or others that may suit it, the least that are as fast.
+    def _with_best_depths(self, partition: PlacedPartition) -> SimulatedWay:
+        """Simulate a partition with the depths that formulas find, and others that may suit it; return the least that
+        are as fast.
 
-        :param least_s: no depths take less a minibatch. :param best_s: what another way takes. Where no update bounds
-            them, the deepest are as a rule the fastest: those less deep are tried until they are slower than that, or
-            than deeper ones.
+        At any depths it is no faster than its busiest host and link: where another way is, it is simulated once. Where
+        no update bounds them, deeper ones are as a rule faster: depths are tried from the deepest on, but for those
+        below any that are slower than others, or than another way.
         """
-        others = [depths for depths in self._ways.other_depths(own) if self._ways.has_room(own.partition, depths)]
-        ways, deepest_is_fastest = [own], own.plan.shape.kind not in ACCUMULATING
-        for depths in others[::-1] if deepest_is_fastest else others:
-            fastest, last = min(ways, key=lambda way: way.minibatch_s), ways[-1]
-            limit_s = best_s if last is fastest else min(best_s, fastest.minibatch_s)
-            is_slow = deepest_is_fastest and len(ways) > 1 and last.minibatch_s > limit_s * (1 + _NEAR)
-            if self._stopped or is_slow:
+        mode = self._ways.resolve(partition)
+        least_s, best_s = self._ways.model(mode).least_s(partition), self._best_s
+        own = self._ways.depths(partition)
+        if self._request.depths is not None or mode.kind not in _TUNED or least_s >= best_s * (1 - _TIE):
+            return self._simulate(partition)
+        others = [
+            depths for depths in self._ways.other_depths(partition, own) if self._ways.has_room(partition, depths)
+        ]
+        deepest_first = mode.kind not in ACCUMULATING
+        tried = sorted([own, *others], key=sum, reverse=True) if deepest_first else [own, *others]
+        ways: list[SimulatedWay] = []
+        for depths in tried:
+            if ways and self._stopped:
                 break
+            limit_s = min([best_s, *(way.minibatch_s for way in ways)]) * (1 + _NEAR)
             is_beaten = any(
-                way.minibatch_s <= least_s * (1 + _WORTH) and sum(way.plan.shape.depths) <= sum(depths) for way in ways
+                sum(way.plan.shape.depths) <= sum(depths)
+                if way.minibatch_s <= least_s * (1 + _WORTH)
+                else deepest_first and way.minibatch_s > limit_s and np.less_equal(depths, way.plan.shape.depths).all()
+                for way in ways
             )
-            if not is_beaten:
-                ways.append(self._simulate(own.partition, depths))
+            if not is_beaten and (way := self._simulate(partition, depths)).is_simulated:
+                ways.append(way)
+        if not ways:
+            return self._simulate(partition)
         limit = min(way.minibatch_s for way in ways) * (1 + _WORTH)
         return min((way for way in ways if way.minibatch_s <= limit), key=lambda way: sum(way.plan.shape.depths))
 

@@ -137,23 +137,23 @@ class WaySimulator:
             raise UsageError(f"--depth has {len(wanted)} numbers for {len(replicas)} stages")
         return wanted
 
-    def other_depths(self, way: SimulatedWay) -> list[tuple[int, ...]]:
-        """Return depths that may be faster than a way's, or as fast with fewer minibatches in flight.
+    def other_depths(self, partition: PlacedPartition, deep: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return depths that may be faster than these, or as fast with fewer minibatches in flight, in rising order.
 
         They are the thesis's, halfway to them, and one more or half as many more before the last stage. Where a
         pipeline fills at each update, those that fill it too, up to all of its minibatches.
         """
-        replicas, deep, shape = way.partition.replicas, way.plan.shape.depths, way.plan.shape
-        base, full = base_depths(replicas), [deep]
-        if shape.kind in FLUSHING:
-            full = [self.model_of(way).filling_depths(way.partition), (shape.accumulate,) * len(replicas)]
+        mode, replicas = self.resolve(partition), partition.replicas
+        kind, base, full = mode.kind or "1f1b", base_depths(replicas), [deep]
+        if kind in FLUSHING:
+            full = [self.model(mode).filling_depths(partition), (mode.accumulate,) * len(replicas)]
         others = [
             [(a + b) // 2 for a, b in zip(base, full[0], strict=True)],
             [*(depth + 1 for depth in deep[:-1]), deep[-1]],
             [*(depth + (depth + 1) // 2 for depth in deep[:-1]), deep[-1]],
         ]
         tried = [base, *full, *(depths_from(depths[0], replicas, depths) for depths in others)]
-        bounded = {bounded_depths(depths, shape.kind, replicas, shape.accumulate) for depths in tried}
+        bounded = {bounded_depths(depths, kind, replicas, mode.accumulate) for depths in tried}
         return sorted(bounded - {deep}, key=lambda depths: (sum(depths), depths))
 
     def resolve(self, partition: PlacedPartition, mode: TrainingMode | None = None) -> TrainingMode:
