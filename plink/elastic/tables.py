@@ -25,6 +25,11 @@ class Table:
 
     def __post_init__(self) -> None:
         location = f"table {self.name!r}"
+        if not (isinstance(self.name, str) and self.name and self.name.isprintable()):
+            raise InputError(location, "its name must be printable text")
+        for value in (self.rows, self.width):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise InputError(location, f"{value!r} rows or numbers a row, which must be whole numbers")
         if not 0 < self.rows <= _MAX_ROWS:
             raise InputError(location, f"{self.rows} rows, of which there must be 1 to {_MAX_ROWS}")
         if self.width < 1:

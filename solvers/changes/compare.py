@@ -18,7 +18,7 @@ from solvers.changes.differences import (
 )
 from solvers.changes.noise import Aligned, Labels, align, otherwise
 from solvers.changes.rates import capacities, host_rates, pair_rates
-from solvers.hierarchy.tiers import completed_far, groupings
+from solvers.hierarchy.tiers import completed_by_detours, groupings
 
 _MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used
 
@@ -116,4 +116,4 @@ def _groupings(aligned: Aligned) -> Sequence[Labels]:
 
         np.fill_diagonal(latency, 0.0)
         return [predict_tiered(latency).groups]
-    return groupings(completed_far(cost))
+    return groupings(completed_by_detours(cost))

@@ -30,7 +30,7 @@ from solvers.costs.shared_rows import (
     shared_rows,
 )
 from solvers.hierarchy.shared_tiers import candidate_tiers
-from solvers.hierarchy.tiers import MIN_RATIO, completed_far, nearest_tier
+from solvers.hierarchy.tiers import MIN_RATIO, completed_by_detours, nearest_tier
 
 OVERSUBSCRIPTION = 2.5
 OVERSUBSCRIPTION_RANGE = (1.5, 4.0)  # between which draws are
@@ -398,7 +398,7 @@ def _host_rates(network: Network, pair: Matrix | None, alone: Vector, by_flows: 
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
-    complete = completed_far(rtt)
+    complete = completed_by_detours(rtt)
     group_of = nearest_tier(complete, halves=_halves(network, complete))
     by_flows = class_rates(flows_of(network), len(rtt))
     host_out, host_in = hosts = _host_rates(network, pair, np.full(len(rtt), np.nan), by_flows)

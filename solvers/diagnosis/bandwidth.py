@@ -38,7 +38,10 @@ class SlowHost:
 
 
 def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
-    """Return hosts whose best flow, out or in, has less than half the median of the other hosts', slowest first."""
+    """Return hosts whose best flow, out or in, has less than half the median of the other hosts', slowest first.
+
+    A host that met none but slow ones, each of which met more hosts than it did, is none: they explain its flows.
+    """
     slow: dict[int, dict[str, tuple[float, float]]] = {}
     for way, rates in zip(("out", "in"), best_rates(flows, hosts), strict=True):
         for host in np.flatnonzero(np.isfinite(rates)).tolist():
@@ -46,7 +49,22 @@ def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
             others = others[np.isfinite(others)]
             if len(others) >= MIN_OTHERS and rates[host] < SLOW_SHARE * np.median(others):
                 slow.setdefault(host, {})[way] = (float(rates[host]), float(np.median(others)))
-    suspects = [SlowHost(host, rates) for host, rates in slow.items()]
+    met: dict[tuple[int, str], set[int]] = {}
+    for flow in flows:
+        met.setdefault((flow.source, "out"), set()).add(flow.target)
+        met.setdefault((flow.target, "in"), set()).add(flow.source)
+    suspects = []
+    for host, rates_of_ways in slow.items():
+        other_way = {"out": "in", "in": "out"}
+        own = {
+            way: rates
+            for way, rates in rates_of_ways.items()
+            if not all(
+                other_way[way] in slow.get(partner, {}) and len(met[partner, other_way[way]]) > len(met[host, way])
+                for partner in met[host, way]
+            )
+        }
+        suspects += [SlowHost(host, own)] if own else []
     return sorted(suspects, key=lambda suspect: min(rate for rate, _ in suspect.rates.values()))
 
 

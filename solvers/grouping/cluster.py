@@ -11,7 +11,7 @@ from plink.model.network import Matrix, Network
 from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us
 from solvers.grouping.even import even_groups
 from solvers.grouping.sizes import Sizes, check_elasticity, sizes_for
-from solvers.hierarchy.tiers import HierarchyTier, completed_far, tiers
+from solvers.hierarchy.tiers import HierarchyTier, completed_by_detours, tiers
 
 Labels = npt.NDArray[np.intp]
 _MIN_EMBEDDABLE_HOSTS = 4  # hosts that can be embedded
@@ -75,7 +75,7 @@ def cluster(
     sizes = sizes_for(len(hosts), number, elasticity)
     among = np.ix_(hosts, hosts)
     near = rtt[among]
-    complete = completed_far(near)
+    complete = completed_by_detours(near)
     if len(hosts) < _MIN_EMBEDDABLE_HOSTS:
         label, agreement, runs, method = _groups_of_few(complete, sizes.number), 1.0, 1, "hierarchy"
     else:

@@ -26,7 +26,7 @@ from msgspec import structs
 
 from plink.model.network import Matrix, symmetrised
 from plink.model.network_file import SharedLinkEntry
-from solvers.hierarchy.tiers import Labels, average_linkage, completed_far, robust_linkage
+from solvers.hierarchy.tiers import Labels, average_linkage, completed_by_detours, robust_linkage
 
 HostGroups = list[list[int]]
 Row = SharedLinkEntry
@@ -211,7 +211,7 @@ def _finders(latency: Matrix, innermost: HostGroups, parts: Sequence[HostGroups]
     """Return for each tier what labels the hosts, or the innermost groups, by directed round trips, shape (N, N)."""
 
     def of_hosts(drawn: Matrix) -> Matrix:
-        return completed_far(symmetrised(drawn))
+        return completed_by_detours(symmetrised(drawn))
 
     def of_groups(drawn: Matrix) -> Matrix:
         return median_between(symmetrised(drawn), innermost)

@@ -31,6 +31,7 @@ _MIN_CONFIDENCE_MOSTLY_ALONE = 0.9  # where most hosts are alone in their group:
 _NEAR_RATIO_EXPONENT = 0.5  # a ratio above the square root of the largest one nearly stands out as much
 _MAX_OVER_USUAL = 3.0  # times the usual round trip: longer ones are cut
 _MAX_TIERS = 4
+_MAX_DETOURS = 1_000_000_000  # some seconds
 _RESAMPLES = 20
 _RESAMPLED_SHARE = 0.8  # of the hosts
 _MAX_RESAMPLED_HOSTS = 512  # linkage takes memory in the square of their number
@@ -184,10 +185,18 @@ def of_one_method(latency_us: Matrix, method_used: npt.NDArray[Any] | None) -> M
     return np.where(is_known & (numbers != methods[np.argmax(pairs)]), np.nan, latency_us)
 
 
-def completed_far(cost: Matrix) -> Matrix:
-    """Fill unmeasured pairs (NaN) with the farthest measured one; shape (N, N)."""
-    measured = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
-    return np.asarray(np.where(np.isfinite(cost), cost, measured.max() if len(measured) else 1.0))
+def completed_by_detours(cost: Matrix) -> Matrix:
+    """Fill unmeasured pairs (NaN) with the longer leg of the best detour over a third host: what two hosts of one group
+    would have. Where there is none, or millions are missing, fill with the farthest measured pair; shape (N, N)."""
+    is_measured = np.isfinite(cost) & ~np.eye(len(cost), dtype=bool)
+    farthest = cost[is_measured].max() if is_measured.any() else 1.0
+    complete = np.where(np.isfinite(cost), cost, farthest)
+    missing, legs = ~np.isfinite(cost), np.where(is_measured, cost, np.inf)
+    if missing.sum() * len(cost) <= _MAX_DETOURS:
+        for host in np.flatnonzero(missing.any(axis=1)).tolist():
+            detour = np.maximum(legs[host], legs[missing[host]]).min(axis=1)
+            complete[host, missing[host]] = np.where(np.isfinite(detour), detour, farthest)
+    return np.asarray(complete)
 
 
 def robust_linkage(cost: Matrix) -> Tree:

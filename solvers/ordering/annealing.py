@@ -23,7 +23,7 @@ from solvers.costs.patterns import Pattern
 from solvers.grouping.even import leaves as leaves_of
 from solvers.ordering.constraints import Moves
 from solvers.ordering.objectives import CoolingSchedule, CoolingSchedules, chain_of, hops_of, loads_of
-from solvers.ordering.problem import SearchBudget, SearchProgress
+from solvers.ordering.problem import SearchBudget, SearchProgress, affordable_orders
 
 Order = npt.NDArray[np.intp]
 _SPECTRAL_MAX_HOSTS = 1024  # the eigenvectors take time in the cube of the number of hosts
@@ -114,7 +114,7 @@ class Annealer:
     def __init__(self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> None:
         assert not pattern.all_to_all_share
         self.cost_of = closed_form(pattern, fabric, size_bytes, model)
-        self._rtt = fabric.rtt_us
+        self._rtt, self._hops = fabric.rtt_us, len(pattern.source)
         chain = model == "latency" and pattern.timing == "chain"
         self._kind = "loads" if model != "latency" else "chain" if chain else "hops"
         self._arrays = (
@@ -222,7 +222,7 @@ class Annealer:
         deltas, classes = [], moves.classes
         for start in starts:
             swapped, cost = np.array(start), self.cost_of(start)
-            for _ in range(_SAMPLE_SWAPS // len(starts) + 1):
+            for _ in range(affordable_orders(_SAMPLE_SWAPS, self._hops) // len(starts) + 1):
                 c = int(rng.choice(classes.wheel))
                 first_a, first_b = rng.choice(classes.first[classes.ptr[c] : classes.ptr[c + 1]], 2, replace=False)
                 ranks = np.concatenate(

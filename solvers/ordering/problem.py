@@ -20,6 +20,7 @@ RINGS = ("ring", "ring-chunked", "gloo", "nccl-ring", "openmpi-ring")
 OBJECTIVES = ("auto", "time", "sum", "bottleneck")
 RANDOM_ORDERS, _LEAST_RANDOM_ORDERS = 201, 11
 _MAX_SIMULATED_TRANSFERS = 150_000
+_COSTED_HOPS, _LEAST_COSTED_ORDERS = 20_000_000, 5  # they take a second or two
 _OPTIMALITY_TOLERANCE = 1e-6  # gap up to which an order counts as optimal
 
 
@@ -108,6 +109,12 @@ class OrderingProblem:
         """The options, with the segments by which the model prices the size."""
         return priced_options(self.options, self.algo, self.size_bytes, self.model)
 
+    @cached_property
+    def hops(self) -> int:
+        """How many transfers one cost looks at."""
+        parts = parts_of(self.algo, self.size_bytes, self.fabric)
+        return sum(len(pattern_for(name, len(self.baseline), self.priced_options).source) for _, name in parts)
+
     @property
     def overhead_us(self) -> float:
         """What hosts take for messages in any order, microseconds; see :mod:`solvers.costs.evaluator`."""
@@ -191,6 +198,12 @@ def random_orders(hosts: Order, slots: npt.NDArray[np.intp], seed: int) -> Itera
     rng = np.random.default_rng(seed)
     while True:
         yield expand_slots(rng.permutation(hosts), slots)
+
+
+def affordable_orders(wanted: int, hops: int) -> int:
+    """Return how many orders are costed by formulas where one cost looks at so many transfers: as many as are wanted,
+    or as take a second or two."""
+    return min(wanted, max(_LEAST_COSTED_ORDERS, _COSTED_HOPS // max(1, hops)))
 
 
 def number_of_random_orders(transfers: int) -> int:

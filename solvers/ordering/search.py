@@ -33,6 +33,7 @@ from solvers.ordering.problem import (
     ProgressCallback,
     SearchBudget,
     SearchProgress,
+    affordable_orders,
     expand_slots,
     random_orders,
 )
@@ -198,9 +199,11 @@ def _search_exhaustively(
 
 
 def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int) -> float:
-    """Return the median cost of 201 random orders."""
+    """Return the median cost of 201 random orders; of fewer where they take seconds."""
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
-    orders = itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), RANDOM_ORDERS)
+    orders = itertools.islice(
+        random_orders(np.sort(problem.hosts), slots, seed), affordable_orders(RANDOM_ORDERS, problem.hops)
+    )
     return float(np.median([cost_of(order) for order in orders]))
 
 

@@ -30,7 +30,7 @@ from solvers.hierarchy.shared_tiers import (
     limited_from_above,
     tier_confidences,
 )
-from solvers.hierarchy.tiers import completed_far, nearest_tier, of_one_method
+from solvers.hierarchy.tiers import completed_by_detours, nearest_tier, of_one_method
 from solvers.prediction.tiered import predict_tiered
 from solvers.prediction.topology import levels_apart, tiers_of
 
@@ -158,7 +158,7 @@ def find_tiers(measurements: Measurements) -> list[HostGroups]:
     labels = label_groups(latency, sparse)
     halves = () if sparse else measurements.network().half_rtts_us
     if halves and len(labels) > 2:
-        rtt = completed_far(symmetrised(latency))
+        rtt = completed_by_detours(symmetrised(latency))
         finer = nearest_tier(rtt, halves=[np.where(np.isnan(half), rtt, half) for half in halves])
         if len(np.unique(np.stack([labels, finer]), axis=1).T) == finer.max() + 1:
             labels = finer

@@ -14,7 +14,7 @@ from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.cross_validation import split_halves
-from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, expand_slots
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, affordable_orders, expand_slots
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random
 from solvers.prediction.topology import filled, levels_apart
@@ -99,7 +99,13 @@ def avoiding_unknown_pairs(task: OrderingProblem, data: SearchData, seed: int) -
     fabric = task.fabric.with_farthest_for_unknown(unknown)
     cost_of = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     slots, rng = np.bincount(task.baseline, minlength=len(fabric.names)), np.random.default_rng(seed)
-    orders = [task.baseline, *(expand_slots(rng.permutation(task.hosts), slots) for _ in range(_COSTLY_ORDERS))]
+    orders = [
+        task.baseline,
+        *(
+            expand_slots(rng.permutation(task.hosts), slots)
+            for _ in range(affordable_orders(_COSTLY_ORDERS, task.hops))
+        ),
+    ]
     # A hop counts by half of its round trip at least, in rings as in rounds.
     rtt = np.where(unknown, 2 * max(cost_of(order) for order in orders), fabric.rtt_us)
     return replace(task, fabric=replace(fabric, rtt_us=rtt)), replace(data, unknown=unknown)

@@ -20,7 +20,7 @@ from plink.model.units import count
 from solvers.costs.by_name import prediction_interval
 from solvers.costs.fabric import fabric_of
 from solvers.grouping.cluster import measured_hosts
-from solvers.hierarchy.tiers import completed_far, tiers
+from solvers.hierarchy.tiers import completed_by_detours, tiers
 from solvers.ordering.interfaces import BCube
 
 _MAX_LISTED_PAIRS = 6  # pairs of one reason that are named
@@ -131,7 +131,7 @@ def _nested(network: Network, cost: Matrix) -> list[Indices]:
     hosts = measured_hosts(cost)
     isolated = np.setdiff1d(np.arange(n), hosts)  # nobody reached them, they say nothing of tiers: groups by themselves
     among = np.ix_(hosts, hosts)
-    completed = completed_far(cost[among])
+    completed = completed_by_detours(cost[among])
     halves = [half[among] for half in network.half_rtts_us]
     hierarchy = tiers(completed, [np.where(np.isnan(half), completed, half) for half in halves])
     levels = []

@@ -11,7 +11,7 @@ import numpy as np
 
 from plink.elastic.app import App, Items, unwritable
 from plink.elastic.tables import Values
-from plink.errors import PlinkError
+from plink.errors import PlinkError, UsageError
 from plink.model.consistency import BSP, Rule
 from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
@@ -55,8 +55,12 @@ def train(
 
     :param rebalance: workers that are ahead help those that are behind; None: they do not.
     :raises PlinkError: the program's result could not be kept.
-    :raises UsageError: ``rebalance`` with a rule under which nobody waits for the clock of another one.
+    :raises UsageError: ``rebalance`` with a rule under which nobody waits for the clock of another one; workers or
+        servers that are no whole number above 0.
     """
+    for name, count in (("workers", workers), ("servers", servers)):
+        if not isinstance(count, int) or count < 1:
+            raise UsageError(f"{name}: {count!r}, which must be a whole number, 1 or above")
     if app.result_file and (reason := unwritable(app.result_file)):
         raise PlinkError(reason)
     config = StoreConfig(job_layout(app, _PARTITIONS), RunKeys.make(), rule or BSP())

@@ -8,7 +8,7 @@ import pytest
 
 from plink.elastic import AppError, Objective, Params, StoppingCriterion, Table, train
 from plink.elastic.app import check_app
-from plink.errors import InputError, PlinkError
+from plink.errors import InputError, PlinkError, UsageError
 from plink.runtime.elastic.worker.progress import job_layout
 from tests.runtime.elastic.small_app import Means
 
@@ -122,6 +122,8 @@ class Wrong(Means):
                     return Objective(float("nan"), 1)
                 case "score text":
                     return Objective("a\nb", 1)  # type: ignore[arg-type]
+                case "score huge":
+                    return Objective(1e300, 1e-300)
                 case "score array":
                     return Objective(1.0, np.ones(2))  # type: ignore[arg-type]
         return super().process(items, params)
@@ -141,6 +143,7 @@ class Wrong(Means):
         ("raises", r"raised ZeroDivisionError: by nothing \(.*test_app.py:\d+\)"),
         ("score", "returned float, which must be an Objective or None"),
         ("score nan", "an objective must be finite"),
+        ("score huge", "an objective must be finite"),
         ("score text", r"returned Objective\(.*\): an objective and its weight must be numbers"),
         ("score array", "an objective and its weight must be numbers"),
     ],
@@ -169,3 +172,15 @@ def test_a_mistake_outside_of_process(mistake: str, expected: str) -> None:
 def test_a_bad_file_is_not_called_a_mistake_of_the_program() -> None:
     with pytest.raises(InputError, match=r"^data.txt, line 7: three numbers"):
         train(Wrong("file"))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5])
+def test_workers_are_a_whole_number(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="workers"):
+        train(Wrong("none"), workers=wrong)
+
+
+@pytest.mark.parametrize(("name", "rows", "width"), [("m", 2.5, 1), ("m", True, 1), ("m", 3, (2, 2)), ("\udce4", 3, 1)])
+def test_table_of_wrong_types_is_refused(name: str, rows: Any, width: Any) -> None:
+    with pytest.raises(InputError):
+        Table(name, rows, width)

@@ -49,6 +49,12 @@ def test_host_that_only_sends_slowly_is_named_for_that() -> None:
     assert (slow.host, list(slow.rates)) == (0, ["out"])
 
 
+def test_host_that_met_only_a_slow_one_is_not_blamed() -> None:
+    flows = [Flow(a, b, GBPS / 20 if a == 0 else GBPS) for a in range(6) for b in range(6) if a != b and b != 5]
+    (slow,) = slow_by_flows([*flows, Flow(0, 5, GBPS / 20)], 6)
+    assert (slow.host, list(slow.rates)) == (0, ["out"])
+
+
 def test_slowest_host_comes_first() -> None:
     rates = [GBPS] * 12
     rates[3], rates[7] = GBPS / 5, GBPS / 50

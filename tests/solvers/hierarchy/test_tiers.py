@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
 from plink.model.network import Matrix
-from solvers.hierarchy.tiers import adjusted_rand, groupings, nearest_tier, tiers
+from solvers.hierarchy.tiers import adjusted_rand, completed_by_detours, groupings, nearest_tier, tiers
 from tests.solvers.synthetic import racks
 
 
@@ -91,6 +91,14 @@ def test_all_levels_of_a_hierarchy_are_found_from_the_innermost_out() -> None:
     assert [tier.ratio for tier in result] == pytest.approx([4, 3, 10 / 3], rel=0.2)
     assert all(tier.confidence > 0.9 for tier in result)
     assert result[0].groups[0] == [0, 1]
+
+
+def test_unmeasured_pairs_split_no_rack() -> None:
+    cost = measured(nested([20, 60, 120], [25.0, 80.0, 900.0]), 0.1, 3)
+    rng = np.random.default_rng(3)
+    holes = np.triu(rng.random(cost.shape) < 0.02, 1)
+    result = tiers(completed_by_detours(np.where(holes | holes.T, np.nan, cost)))
+    assert [tier.label.max() + 1 for tier in result] == [tier.label.max() + 1 for tier in tiers(cost)]
 
 
 def test_noise_has_no_tier() -> None:

@@ -9,7 +9,7 @@ from plink.errors import NoAnswer
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.cross_validation import ValidatedGain
-from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, SearchBudget
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, SearchBudget, affordable_orders
 from solvers.ordering.simulated_choice import (
     MAX_CANDIDATES,
     SimulatedChoice,
@@ -164,3 +164,10 @@ def test_order_that_takes_ages_is_refused(measured: bool) -> None:
     cost_of = SimulatedCost.of(task.algo, N, task.options, task.fabric, task.size_bytes)
     with pytest.raises(NoAnswer, match="simulation stopped"):
         choose_by_simulation(task, result_of(task.baseline), [task.baseline], (cost_of, cost_of), 0, lambda: True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hops", "orders"), [(201, 100, 201), (201, 1_000_000, 20), (201, 10**9, 5), (3, 10**9, 3)]
+)
+def test_fewer_orders_are_costed_where_one_takes_long(wanted: int, hops: int, orders: int) -> None:
+    assert affordable_orders(wanted, hops) == orders

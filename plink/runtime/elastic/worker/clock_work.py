@@ -189,6 +189,7 @@ def _checked(location: str, score: object) -> Objective:
     message = " ".join(str(score).split())
     try:
         finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
+        finite = finite and (not score.weight or math.isfinite(float(score.total) / float(score.weight)))
     except (TypeError, ValueError) as error:
         raise AppError(f"{location} returned {message}: an objective and its weight must be numbers") from error
     if not finite:
