@@ -1,6 +1,7 @@
 """Records of jobs, a folder each under ``.plink/runs``: request, verified placement, result, and every rank's
 output."""
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ LAST = "last"
 ELASTIC = "elastic"  # the backend of an elastic job
 _MAX_OPEN_FILES = 128  # at a time: a process may have 1,024, and a job thousands of ranks
 _FLUSH_INTERVAL_S = 1.0
+_ROOM_BYTES = 1 << 18  # more than the result of a job of thousands of ranks needs
 
 
 @dataclass(frozen=True)
@@ -117,20 +119,28 @@ class Record:
 
     @property
     def write_error(self) -> str | None:
-        """The first write error, None without any."""
-        return self._logs.write_error or self._write_error
+        """The first write error of the logs, and that of the result; None without any."""
+        return "; ".join(error for error in (self._logs.write_error, self._write_error) if error) or None
 
     def line(self, rank: int | None, stream: str, line: str) -> None:
         """Record one line of a rank, or (rank None) of the launcher."""
         self._logs.line(rank, stream, line)
 
     def finish(self, result: JsonObject) -> None:
-        """Record the result, as of :meth:`runners.job.placement.RunResult.to_json`, and close the logs."""
+        """Record the result, as of :meth:`runners.job.placement.RunResult.to_json`, and close the logs.
+
+        Where logs have filled the disk, their end makes room for it.
+        """
         self._logs.close()
-        try:
-            write_document(self.folder / _FILE, self._request | result | {"id": self.folder.name})
-        except PlinkError as error:
-            self._write_error = str(error)
+        for room_bytes in (0, _ROOM_BYTES):
+            try:
+                if room_bytes:
+                    self._logs.shorten(room_bytes)
+                write_document(self.folder / _FILE, self._request | result | {"id": self.folder.name})
+                self._write_error = None
+                return
+            except (PlinkError, OSError) as error:
+                self._write_error = f"the result of the run is not recorded: {error}"
 
 
 def runs_in(folder: Path) -> Iterator[Run]:
@@ -213,6 +223,11 @@ class Logs:
                         self.write_error or f"the logs in {self.folder} are not complete: {error.strerror}"
                     )
             self._files.clear()
+
+    def shorten(self, size_bytes: int) -> None:
+        """Cut the end of ``all.log``, whose lines the logs of ranks have, too. :raises OSError: as it goes wrong."""
+        path = self.folder / "all.log"
+        os.truncate(path, max(0, path.stat().st_size - size_bytes))
 
     def _flush_periodically(self) -> None:
         while not self._closed.wait(_FLUSH_INTERVAL_S):

@@ -8,6 +8,8 @@ import pytest
 
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
+from plink.model.storage import write_document
+from plink.records import runs
 from plink.records.runs import LAST, Record, run_named, runs_in
 
 RESULT = {"schema": "plink.run/1", "id": "x", "exit_code": 3, "seconds": 1.5, "proof": {"held": True, "ranks": []}}
@@ -55,6 +57,38 @@ def test_full_disk_is_reported_once_and_the_rest_continues(tmp_path: Path) -> No
     assert "No space left on device" in record.write_error
     record.finish(RESULT)
     assert next(runs_in(tmp_path)).document["exit_code"] == 3
+
+
+def test_logs_that_fill_the_disk_make_room_for_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record(tmp_path / "r", request())
+    for _ in range(10_000):
+        record.line(0, "out", "x" * 50)
+
+    def to_full_disk(path: Path, document: dict[str, object]) -> None:
+        if (record.logs / "all.log").stat().st_size > 400_000:
+            raise PlinkError("No space left on device")
+        write_document(path, document)
+
+    monkeypatch.setattr(runs, "write_document", to_full_disk)
+    record.finish(RESULT)
+    assert record.write_error is None
+    assert next(runs_in(tmp_path)).document["exit_code"] == 3
+
+
+def test_both_write_errors_are_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record(tmp_path / "r", request())
+    (record.logs / "rank-0.out").symlink_to("/dev/full")
+    for _ in range(100_000):
+        record.line(0, "out", "x")
+
+    def to_full_disk(path: Path, document: dict[str, object]) -> None:
+        raise PlinkError("cannot write")
+
+    monkeypatch.setattr(runs, "write_document", to_full_disk)
+    record.finish(RESULT)
+    assert record.write_error is not None
+    assert "No space left on device" in record.write_error
+    assert "the result of the run is not recorded: cannot write" in record.write_error
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
