@@ -8,7 +8,7 @@ sessions of its own or forked twice, and is found by walking /proc.
 =========================  ==========================================================================================
 what ends                  who ends the rest: SIGTERM, and SIGKILL after a grace, until nothing runs
 =========================  ==========================================================================================
-the agent, even SIGKILLed  its supervisor
+the agent, even SIGKILLed  its supervisor; that of a rank agent, too, when it is stopped as long as a lease (SIGSTOP)
 the supervisor             the agent, which then gets SIGHUP (PR_SET_PDEATHSIG)
 both, by SIGKILL at once   the kernel: direct children of the agent die with it; what had detached itself lives on
 =========================  ==========================================================================================
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import signal
 import time
@@ -42,6 +43,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_LIMIT_S = 5.0  # for processes in an uninterruptible sleep, and those of other users
 _TICK_S = 0.02
 _PARENT_CHECK_S = 0.5
+STOPPED_LIMIT_S = 30.0  # as a lease of :mod:`plink.transport.fleet`: by then the controller counts the agent as lost
 _HELPERS_GRACE_S = 1.0  # for helpers of libraries to end after the program
 _SAME_SIGNAL_WINDOW_S = 1.0  # within which a signal may come both directly and by the supervisor
 _MAX_NAMED = 4
@@ -90,13 +92,15 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> bool:
     return os.getppid() == parent
 
 
-def supervise(forwarded: Iterable[int], ends_with_parent: bool = False) -> None:
+def supervise(forwarded: Iterable[int], ends_with_parent: bool = False, stopped_limit_s: float = math.inf) -> None:
     """Go on in a child, in a session of its own, supervised by this process, which ends with the child's exit code.
 
     Call it before there are threads, or descriptors whose end others wait for.
 
     :param forwarded: signals that are passed on to the child, for :func:`on_signal` there.
     :param ends_with_parent: whether the end of this process's parent ends the child, too.
+    :param stopped_limit_s: seconds after which a child that is stopped all the time is ended, as its own lease cannot
+        end it. Not counted while this process is stopped, too.
     """
     if not become_subreaper():
         return
@@ -110,12 +114,12 @@ def supervise(forwarded: Iterable[int], ends_with_parent: bool = False) -> None:
         return
     code = NOT_STARTED
     try:
-        code = _supervise(agent, forwarded, parent if ends_with_parent else None)
+        code = _supervise(agent, forwarded, parent if ends_with_parent else None, stopped_limit_s)
     finally:
         os._exit(code)
 
 
-def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
+def _supervise(agent: int, forwarded: Iterable[int], parent: int | None, stopped_limit_s: float) -> int:
     forwarded = tuple(forwarded)
     for number in forwarded:
         signal.signal(number, lambda number, frame: _forward(agent, number))
@@ -125,7 +129,12 @@ def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     tree = ProcessTree()
     tree.add(agent)
+    checked, stopped_s = time.monotonic(), 0.0
     while (code := tree.exit_code(agent)) is None and parent in (None, os.getppid()):
+        before, checked = checked, time.monotonic()
+        stopped_s = stopped_s + min(checked - before, 2 * _PARENT_CHECK_S) if is_stopped(agent) else 0.0
+        if stopped_s > stopped_limit_s:
+            break
         signal.sigtimedwait({signal.SIGCHLD}, _PARENT_CHECK_S)
     for number in forwarded:
         signal.signal(number, signal.SIG_IGN)

@@ -39,6 +39,7 @@ from plink.transport.stdio_channel import AgentStdioChannel, ControllerLost
 from plink.transport.supervisor import (
     GRACE_S,
     LOW_PRIORITY,
+    STOPPED_LIMIT_S,
     ProcessTree,
     exec_program,
     is_stopped,
@@ -364,7 +365,7 @@ def main(lease_s: float, kind: type[RankAgent] = RankAgent, low_priority: bool =
 
     :param low_priority: the agent runs at low priority until its ranks start.
     """
-    supervise(_END_SIGNALS)
+    supervise(_END_SIGNALS, stopped_limit_s=STOPPED_LIMIT_S)
     for number in _END_SIGNALS:
         on_signal(number, _stop)
     try:

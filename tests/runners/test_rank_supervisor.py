@@ -129,6 +129,22 @@ def test_signals_that_come_both_ways_count_once_each_in_any_order() -> None:
     assert done.stdout == "signal\nsignal\n"
 
 
+def test_agent_that_stays_stopped_is_ended_with_all_below_it(marked: Marked) -> None:
+    code = (
+        "import os, signal, subprocess, time\n"
+        "from plink.transport.supervisor import supervise\n"
+        "supervise((), stopped_limit_s=1.0)\n"
+        "subprocess.Popen(['setsid', 'sleep', '304'])\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "time.sleep(304)\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **marked.env}, timeout=WAIT_S, check=False
+    )
+    assert process.returncode != 0
+    assert marked.gone()
+
+
 def test_process_groups_are_ended_where_there_are_no_subreapers(marked: Marked, tmp_path: Path) -> None:
     code = (
         "import ctypes, os, sys\n"
