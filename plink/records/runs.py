@@ -227,7 +227,8 @@ class Logs:
     def shorten(self, size_bytes: int) -> None:
         """Cut the end of ``all.log``, whose lines the logs of ranks have, too. :raises OSError: as it goes wrong."""
         path = self.folder / "all.log"
-        os.truncate(path, max(0, path.stat().st_size - size_bytes))
+        if path.exists():
+            os.truncate(path, max(0, path.stat().st_size - size_bytes))
 
     def _flush_periodically(self) -> None:
         while not self._closed.wait(_FLUSH_INTERVAL_S):

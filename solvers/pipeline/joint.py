@@ -82,7 +82,9 @@ class _Planner:
     def _simulate(self, partition: PlacedPartition, depths: tuple[int, ...] | None = None) -> SimulatedWay:
         compared_s = math.inf if partition.stages == 1 else self._best_s  # one stage is stated beside any plan
         way = self._ways.simulate(partition, depths=depths, best_s=compared_s)
-        self._simulations, self._best_s = self._simulations + 1, min(self._best_s, way.minibatch_s)
+        self._simulations += 1
+        if way.is_simulated:  # an estimate counts only where it is taken
+            self._best_s = min(self._best_s, way.minibatch_s)
         self._show(self._searched, self._searched)
         return way
 
@@ -191,6 +193,7 @@ class _Planner:
                 break
             try:
                 ways.append(self._with_best_depths(item.partition))
+                self._best_s = min(self._best_s, ways[-1].minibatch_s)
             except NoAnswer as error:
                 missing = error
         if missing is not None and not ways:
