@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 PAGE_INCHES, HALF_PAGE_INCHES = 12.0, 5.9  # inches: the page's width, and half of it with a gap between
 _DPI = 160
+_FILE: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.1}  # labels beyond the edge, too
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be read out, searched, and takes the page's font
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
@@ -157,7 +158,7 @@ def as_png(picture: Picture) -> bytes:
     """Return the picture on its palette's surface, PNG."""
     data = io.BytesIO()
     with drawing():
-        picture.figure.savefig(data, format="png", dpi=_DPI, facecolor=picture.figure.get_edgecolor())
+        picture.figure.savefig(data, format="png", dpi=_DPI, **_FILE, facecolor=picture.figure.get_edgecolor())
     return data.getvalue()
 
 
@@ -169,7 +170,7 @@ def as_svg(picture: Picture) -> str:
     with drawing():
         matplotlib.rcParams["svg.hashsalt"] = picture.name
         metadata = {"Date": None, "Creator": "plink", "Title": picture.alt}
-        picture.figure.savefig(text, format="svg", metadata=metadata, facecolor=picture.figure.get_edgecolor())
+        picture.figure.savefig(text, format="svg", metadata=metadata, **_FILE, facecolor=picture.figure.get_edgecolor())
     return text.getvalue()
 
 

@@ -117,13 +117,18 @@ def format_moment(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
+def significant(value: float, digits: int = 3) -> str:
+    """Format a number with so many significant digits, or a whole number where it is larger: ``0.127``, ``1,030``."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"
+
+
 def format_bytes(size: float) -> str:
     """Format a size in bytes, decimal prefixes, three significant digits: ``8 MB``."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:  # from there on three digits would round up to the next unit
             return f"{size:.3g} {unit}"
         size /= 1000
-    return f"{size:.3g} TB"
+    return f"{significant(size)} TB"
 
 
 def rate_unit(gbps: float) -> tuple[float, str]:
@@ -134,7 +139,7 @@ def rate_unit(gbps: float) -> tuple[float, str]:
 def format_gbps(gbps: float) -> str:
     """Format a rate given in Gbit/s, three significant digits: ``186 Mbit/s``, ``1.03 Gbit/s``."""
     scale, unit = rate_unit(gbps)
-    return f"{gbps * scale:.3g} {unit}" if gbps < 999.5 else f"{gbps:,.0f} {unit}"
+    return f"{significant(gbps * scale)} {unit}"
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -147,7 +152,7 @@ def format_us(us: float) -> str:
     are compared."""
     seconds = us / 1e6
     scale, unit = time_unit(seconds)
-    return f"{seconds * scale:.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
+    return f"{significant(seconds * scale)} {unit}"
 
 
 def format_least_time(least_time_us: float, limited_by: str, cost_us: float) -> str:

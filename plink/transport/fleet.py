@@ -26,9 +26,10 @@ _RENEWALS_PER_LEASE = 5
 _FAN_OUT = 16
 # A login shell may print a greeting first. What sends no hello within so many bytes, or seconds, is no agent: a log-in
 # that ends in a menu, a python3 that hangs.
-_GREETING_BYTES = 1 << 16
+_GREETING_BYTES = 1 << 20
 HELLO_S = 30.0
 _NO_HELLO = "no answer for {seconds:.0f} s after the log-in; does a startup file of its shell (~/.bashrc) wait?"
+_TOO_LONG = "its login shell, or another program that answers there, prints more than 1 MiB"
 # The longest valid message repeats a program's arguments: 2 MB at most (ARG_MAX), six times that as JSON.
 MAX_LINE_BYTES = 1 << 24
 # What other programs write to an agent's output is skipped, up to so many bytes in all.
@@ -373,7 +374,7 @@ def _handshake(host: Host, connection: AgentConnection, bundle: bytes) -> bytes:
             connection.write(bundle)
         while hello not in buffer:
             if len(buffer) > _GREETING_BYTES:
-                raise HostError(host.name, "no agent could be started: another program answers there")
+                raise HostError(host.name, f"no agent could be started: {_TOO_LONG}")
             data = connection.read()
             if not data:
                 reason = _NO_HELLO.format(seconds=HELLO_S) if late.is_set() else connection.exit_reason() or "no answer"

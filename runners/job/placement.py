@@ -208,7 +208,7 @@ class RunResult:
         if failure.rank is None:
             return f"the launcher ended with exit code {failure.code}"
         if self.timed_out:
-            return f"the job was ended after {self.seconds:.0f} s: that was its --timeout"
+            return "the job ran longer than its --timeout, and was ended"
         text = f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}"
         if failure.exception is not None:
             text += f": {failure.exception}"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from plink.model.spot import journal
 from plink.model.spot.market_file import Limits
 from plink.model.spot.prices import HOUR_S
+from plink.model.units import significant
 from runners.spot.driver_parts import DriverParts, RepeatedNotes
 from runners.spot.elastic_job import JobView
 from runners.spot.provider import ListedInstance, ProviderError, SteadyClock
@@ -209,7 +210,7 @@ class Driver:
         """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
         worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._prices.complete_until())
         if worst > self._limits.budget:
-            reason = f"the budget, {self._limits.budget:g}, could be exceeded ({worst:.4g})"
+            reason = f"the budget, {self._limits.budget:g}, could be exceeded ({significant(worst, 4)})"
             self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
 
     def _end_hours(self, now: float) -> None:

@@ -408,9 +408,9 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
     reason = errors.get((names[i], names[j]), "never tried")
     by_host = unmeasured.sum(axis=1) + unmeasured.sum(axis=0)
     hosts = [names[host] for host in np.argsort(-by_host, kind="stable").tolist() if by_host[host]]
-    number = f"{len(absent)} round trip{'s were' if len(absent) > 1 else ' was'}"
-    evidence = f"{number} not measured, first {names[i]} -> {names[j]}: {reason}"
-    advice = "`plink probe --resume` measures them"
-    yield Finding(
-        "unmeasured", Severity.WARNING, hosts, evidence, advice, len({(min(pair), max(pair)) for pair in absent})
-    )
+    pairs = len({(min(pair), max(pair)) for pair in absent})
+    number = f"{pairs:,} pair{'s were' if pairs > 1 else ' was'} not measured"
+    if len(absent) < 2 * pairs:
+        number += " in one direction" if len(absent) == pairs else ", some in one direction"
+    evidence = f"{number}, first {names[i]} -> {names[j]}: {reason}"
+    yield Finding("unmeasured", Severity.WARNING, hosts, evidence, "`plink probe --resume` measures them", pairs)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from plink.model.spot import journal
 from plink.model.spot.prices import HOUR_S, Market
+from plink.model.units import significant
 from solvers.spot.billing import BILLINGS, Charge, Stay
 
 MarketKind = Literal["spot", "on-demand", "all"]
@@ -279,11 +280,11 @@ def refusal_of_money(ledger: Ledger, count: int, bid: float, limits: MoneyLimits
     hourly, budget = limits.hourly, limits.budget
     rate = hourly_bids(ledger, limits.now) + count * bid
     if rate > hourly:
-        return f"all bids together would be {rate:.4g} an hour, more than max_hourly, {hourly:g}"
+        return f"all bids together would be {significant(rate, 4)} an hour, more than max_hourly, {hourly:g}"
     worst = worst_cost(ledger, limits.now, limits.until, limits.priced_until_s)
     worst += count * first_cost(ledger, bid, limits.until - limits.now)
     if worst > budget:
-        return f"it could come to {worst:.4g} in all, more than the budget, {budget:g}"
+        return f"it could come to {significant(worst, 4)} in all, more than the budget, {budget:g}"
     return ""
 
 

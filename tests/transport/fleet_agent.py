@@ -14,7 +14,7 @@ def main(lease_s: float, first: str) -> None:
         sys.exit(3)
     line = AgentStdioChannel(lease_s)
     if first == "babble":
-        os.write(1, b"x" * (1 << 17))
+        os.write(1, b"x" * ((1 << 20) + 1))
     elif first != "silence":
         line.hello()
     try:

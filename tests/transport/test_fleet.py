@@ -189,7 +189,7 @@ def test_closing_does_not_wait_for_messages_to_be_taken(
 
 @pytest.mark.parametrize(
     ("first", "reason"),
-    [("die", ": it ended with exit status 3"), ("babble", ": another program answers there")],
+    [("die", ": it ended with exit status 3"), ("babble", ": its login shell, or another program")],
 )
 def test_an_agent_without_hello_is_a_failure(first: str, reason: str, children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:

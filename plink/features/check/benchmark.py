@@ -230,7 +230,7 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
     if (failure := result.failure) is not None:
         last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:]) or "it printed nothing"
         failed_process = "the launcher" if failure.rank is None else f"rank {failure.rank} on {failure.host}"
-        timeout_text = f" after {result.seconds:.0f} s (--timeout)" if result.timed_out else ""
+        timeout_text = ", as it ran longer than its --timeout" if result.timed_out else ""
         cause = failure.cause or f"{failed_process} failed{timeout_text}"
         raise PlinkError(f"{planned.algo}: {cause}: {last_output}")
     samples = _samples(lines, planned)

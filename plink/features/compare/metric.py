@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.errors import UsageError
+from plink.model.units import significant
 from plink.runtime.step_report import METRIC_KEY
 
 _Parser = Callable[[Sequence[str]], float | None]
@@ -32,7 +33,7 @@ class Metric:
 
     def shown(self, value: float) -> str:
         """Return a value with the unit."""
-        return f"{value:.4g} {self.unit}" if self.unit else f"{value:g}"
+        return f"{significant(value, 4)} {self.unit}" if self.unit else significant(value, 6)
 
 
 def metric_from(pattern: str) -> Metric:

@@ -22,7 +22,7 @@ from plink.model.elastic.summary import (
     TotalCost,
     UpdatesSummary,
 )
-from plink.model.units import format_bytes, format_duration, format_time
+from plink.model.units import format_bytes, format_duration, format_time, significant
 from plink.records.elastic_history import help_sentence, work_sentence, work_shares
 from plink.terminal.screen import print_lines, say, say_error, show_table
 from runners.elastic.rule_replay import rule_in_use
@@ -30,8 +30,8 @@ from runners.elastic.rule_replay import rule_in_use
 
 def format_cost(cost: CurrentCost | TotalCost) -> str:
     """Return the total cost, and the cost per iteration once there is one; at least one host has a price."""
-    each = "" if cost.per_iteration is None else f", {cost.per_iteration:.3g} an iteration"
-    return f"{cost.total:.4g}{each}"
+    each = "" if cost.per_iteration is None else f", {significant(cost.per_iteration)} an iteration"
+    return f"{significant(cost.total or 0.0, 4)}{each}"
 
 
 def cost_so_far(status: ElasticStatus) -> str | None:
@@ -50,8 +50,8 @@ def replication_lines(replication: ReplicationSummary) -> list[str]:
         return []
     line = f"replicas: {format_bytes(replication.bytes)} in {replication.rounds:,} rounds"
     if replication.bound:
-        now = "" if replication.distance is UNSET else f"distance {replication.distance:.4g}, "
-        line += f"; {now}largest {replication.largest_distance:.4g} (--divergence {replication.bound})"
+        now = "" if replication.distance is UNSET else f"distance {significant(replication.distance, 4)}, "
+        line += f"; {now}largest {significant(replication.largest_distance, 4)} (--divergence {replication.bound})"
     return [line]
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from plink.model.plan import Groups, Masters, Plan
-from plink.model.units import format_bytes, format_least_time, format_us
+from plink.model.units import format_bytes, format_least_time, format_us, significant
 from plink.terminal.screen import show_table
 
 _MAX_NAMED_HOSTS = 6
@@ -63,7 +63,7 @@ def _group_rows(job_plan: Plan, groups: Groups, masters: Masters) -> Iterator[Se
             str(group_number),
             names,
             str(len(group)),
-            f"{global_chunks} ({share:.3g})",
+            f"{global_chunks} ({significant(share)})",
             f"{_span(global_counts[members])} ({_span(global_chunks * parts)})",
             f"{_span(local_counts)} ({_span(chunks * parts)})",
         )
@@ -73,5 +73,5 @@ def _group_rows(job_plan: Plan, groups: Groups, masters: Masters) -> Iterator[Se
 
 def _span(values: npt.NDArray[np.intp] | npt.NDArray[np.float64]) -> str:
     """Return the smallest and the largest value, one number where they agree."""
-    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    low, high = significant(values.min()), significant(values.max())
     return low if low == high else f"{low}-{high}"

@@ -8,7 +8,7 @@ from plink.features.report.colours import MAGNITUDE, Scale, group_colour, group_
 from plink.features.report.data import HostMap, ReportData, TimedOrder
 from plink.features.report.heat_map import MAX_HALF_PAGE_NAMES, MAX_NAMED_ROWS
 from plink.features.report.words import collective, first_upper
-from plink.model.units import count, format_gbps, format_us, rate_unit, time_unit
+from plink.model.units import count, format_gbps, format_us, rate_unit, significant, time_unit
 from plink.pictures import (
     HALF_PAGE_INCHES,
     PAGE_INCHES,
@@ -87,7 +87,7 @@ def histogram(data: ReportData, scale: Scale, palette: Palette) -> Picture:
             upper.plot([tier.median_us], [row + 0.7], "o", color=palette.ink, markersize=5)
             on_left = tier.median_us > np.sqrt(edges[0] * edges[-1])  # in the right half of the logarithmic axis
             upper.annotate(
-                f"{tier.name}: {tier.median_us:.3g} us",
+                f"{tier.name}: {significant(tier.median_us)} us",
                 (tier.low_us if on_left else tier.high_us, row + 0.7),
                 xytext=(-7 if on_left else 7, 0),
                 textcoords="offset points",
@@ -96,7 +96,7 @@ def histogram(data: ReportData, scale: Scale, palette: Palette) -> Picture:
                 size=8.5,
                 color=palette.ink,
             )
-    alt = "; ".join(f"{tier.name}: median {tier.median_us:.3g} us" for tier in tiers)
+    alt = "; ".join(f"{tier.name}: median {significant(tier.median_us)} us" for tier in tiers)
     return Picture("histogram", f"Histogram of {int(counts.sum())} round trips. {alt}.", fig)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plink.features.report.blocks import Indices
 from plink.features.report.colours import DEPARTURE, MAGNITUDE, Scale, group_colour, ticks
 from plink.model.network import Matrix
-from plink.model.units import rate_unit
+from plink.model.units import rate_unit, significant
 from plink.pictures import HALF_PAGE_INCHES, PAGE_INCHES, Palette, Picture, axes, drawing, figure, short_names, title
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _scale_ticks(scale: Scale, factor: float = 1.0) -> list[tuple[str, float]]:
     numbers = ticks(scale.low * factor, scale.high * factor)
     labels = [(f"{tick:g}", float(scale.share(np.array([tick / factor]))[0])) for tick in numbers]
     if scale.beyond_low:
-        labels = [(f"≤ {scale.low * factor:.3g}", 0.0), *((text, at) for text, at in labels if at > 0.05)]
+        labels = [(f"≤ {significant(scale.low * factor)}", 0.0), *((text, at) for text, at in labels if at > 0.05)]
     if scale.beyond_high:
-        labels = [*((text, at) for text, at in labels if at < 0.95), (f"≥ {scale.high * factor:.3g}", 1.0)]
+        labels = [*((text, at) for text, at in labels if at < 0.95), (f"≥ {significant(scale.high * factor)}", 1.0)]
     return labels

@@ -10,7 +10,7 @@ from plink.features.report.colours import group_colour, group_mark
 from plink.features.report.data import LinkDirection, ReportData, SharedLink
 from plink.features.report.words import collective
 from plink.model.hostlist import fold_hostlist
-from plink.model.units import count, format_bytes, format_gbps, format_us, rate_unit
+from plink.model.units import count, format_bytes, format_gbps, format_us, rate_unit, significant
 from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, title
 from solvers.costs.by_name import MESH
 
@@ -134,7 +134,7 @@ def capacity(way: LinkDirection) -> str:
     if way.low >= way.high:
         return format_gbps(way.gbps)
     scale, _ = rate_unit(way.gbps)
-    return f"{format_gbps(way.gbps)} ({way.low * scale:.3g} to {way.high * scale:.3g})"
+    return f"{format_gbps(way.gbps)} ({significant(way.low * scale)} to {significant(way.high * scale)})"
 
 
 def load(way: LinkDirection) -> str:

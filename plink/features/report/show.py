@@ -18,7 +18,7 @@ from plink.features.report.words import date, heading, summary, tier_table
 from plink.model.network import Matrix, Network
 from plink.model.network_file import format_host_costs
 from plink.model.picture import NetworkPicture, OrderBottleneck, SharedTierSummary, TierSpread
-from plink.model.units import format_us
+from plink.model.units import format_us, significant
 from plink.pictures import Floats, short, short_names
 from plink.terminal.screen import result_console
 
@@ -214,7 +214,7 @@ def _histogram(data: ReportData, scale: Scale, ink: Ink) -> list[Text]:
     lines = [Text("round trips", "bold")]
     for low, high, number in zip(edges[:-1], edges[1:], counts.astype(int).tolist(), strict=True):
         length = -(-number * max_bar // int(counts.max()))
-        line = Text(f"{low:>7.3g} – {f'{high:.3g} us':<10} ")
+        line = Text(f"{significant(low):>7} – {f'{significant(high)} us':<10} ")
         style = _colours(scale.share(np.sqrt([low * high])))[0] if ink.colour else ""
         line.append("█" * length, style).append(f" {number:,}" if number else "")
         lines.append(line)

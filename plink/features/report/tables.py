@@ -11,7 +11,7 @@ from plink.features.report.data import ReportData
 from plink.features.report.link_tree import capacity, load
 from plink.features.report.words import tier_table
 from plink.model.hostlist import fold_hostlist
-from plink.model.units import format_gbps, format_prediction, format_us, time_unit
+from plink.model.units import format_gbps, format_prediction, format_us, significant, time_unit
 from plink.pictures import Floats
 
 _MAX_ROWS = 60  # rows of what is wrong or missing
@@ -197,8 +197,8 @@ def runs(data: ReportData) -> str:
         (
             run.order,
             "–" if run.predicted_us is None else format_prediction(run.predicted_us, run.interval_us),
-            f"{float(np.median(run.achieved_s)) * times:.3g} {unit}",
-            f"{min(run.achieved_s) * times:.3g} – {max(run.achieved_s) * times:.3g} {unit}",
+            f"{significant(float(np.median(run.achieved_s)) * times)} {unit}",
+            f"{significant(min(run.achieved_s) * times)} – {significant(max(run.achieved_s) * times)} {unit}",
             len(run.achieved_s),
         )
         for run in data.runs

@@ -121,7 +121,7 @@ def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> No
     """Directions of either kind count: h4 lacks three, h1 two, h0, h2 and h3 one each, h5 none."""
     (item,) = findings_of(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
     assert (item.kind, item.hosts) == ("unmeasured", ["h4", "h1", "h0", "h2", "h3"])
-    assert item.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
+    assert item.evidence == "4 pairs were not measured in one direction, first h1 -> h3: never tried"
 
 
 def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
@@ -129,9 +129,11 @@ def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
               {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip
     (item,) = findings_of(rows, plan="adaptive", errors=errors)
-    assert item.evidence == "1 round trip was not measured, first h4 -> h1: refused"
+    assert item.evidence == "1 pair was not measured in one direction, first h4 -> h1: refused"
     assert findings_of(rows, plan="adaptive", errors=[]) == []
-    assert findings_of(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
+    assert findings_of(rows, plan="full", errors=errors)[0].evidence.startswith(
+        "3 pairs were not measured, some in one direction"
+    )
     assert math.isnan(rows[0, 3])
 
 
