@@ -96,6 +96,9 @@ class CollectiveCheck(BenchmarkRun, frozen=True, kw_only=True):
     """Its interval of 95 % (Bonett and Wright 2000); null where there are fewer than four orders."""
     orders: Annotated[int, Meta(ge=2)]
     """How many."""
+    attainable: RankCorrelation | Unset = UNSET
+    """The highest correlation there can be, where some predicted costs are equal; times `--min-spearman` it is what
+    the correlation is held to."""
     calibration: CostCalibration | None
     """Measured over predicted times: median, least, greatest over the orders; null for a model without times."""
     gain: StatedGain | None

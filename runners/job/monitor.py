@@ -49,8 +49,8 @@ class RankOutput:
                 self._show(rank, stream, rest)
 
     def last_lines(self, rank: int) -> list[str]:
-        """Return the last lines that a rank printed, on either stream."""
-        return list(self._last.get(rank, ()))
+        """Return the last lines that a rank printed, on either stream; what is no UTF-8 as U+FFFD, for documents."""
+        return [line.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for line in self._last.get(rank, ())]
 
     def _show(self, rank: int | None, stream: str, line: str) -> None:
         if rank is not None and _NCCL_TIMEOUT in line:

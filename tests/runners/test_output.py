@@ -46,6 +46,7 @@ def test_bytes_that_are_no_text_come_out_as_they_went_in(printed: bytes, data: s
     output.finish(0)
     joined = b"".join(line.encode("utf-8", "surrogateescape") + b"\n" for _, _, line in shown)
     assert joined.removesuffix(b"\n") == printed.removesuffix(b"\n")
+    assert not any("\udc80" <= char <= "\udcff" for line in output.last_lines(0) for char in line)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["out", "err"]), CHARACTERS), max_size=12))

@@ -57,6 +57,7 @@ def evaluate(
         spearman=round(correlation.spearman, 4),
         interval=_rounded(correlation.low, correlation.high),
         orders=correlation.orders,
+        attainable=round(correlation.attainable, 4) if correlation.attainable < 1 else UNSET,
         calibration=_calibration(run, predicted, medians),
         gain=_gain(run, predicted),
     )
