@@ -7,6 +7,8 @@ from typing import TypeVar
 from plink.errors import InputError, PlinkError
 
 Result = TypeVar("Result")
+MISTAKES = (Exception, SystemExit)
+"""What a method of the program may raise: sys.exit() in a thread would end that alone, and the job would wait."""
 
 
 class AppError(PlinkError):
@@ -34,5 +36,5 @@ def called(location: str, method: Callable[..., Result], *values: object) -> Res
         raise AppError(f"{location}: {error}") from error
     except (PlinkError, MemoryError):
         raise
-    except Exception as error:
+    except MISTAKES as error:
         raise app_error(location, error) from error

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from plink.elastic.app_error import AppError, app_error
+from plink.elastic.app_error import MISTAKES, AppError, app_error
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError
 
@@ -233,7 +233,7 @@ class Models:
         with seeded(self._seed):
             try:
                 made = self._make()
-            except Exception as error:
+            except MISTAKES as error:
                 raise app_error(self._location, error) from error
             if not isinstance(made, nn.Module):
                 raise AppError(f"{self._location} gave {type(made).__name__}, which must be a torch.nn.Module")

@@ -130,7 +130,7 @@ class Node(RequestHandlers):
     def _do(self, envelope: Envelope, does: "Callable[[Node, Any], Result | None]") -> None:
         try:
             self._answer(envelope, result=does(self, envelope.request))
-        except Exception as error:
+        except BaseException as error:  # of a thread of its own, or whoever asked would wait for ever
             text = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
             self._answer(envelope, text, type(error).__name__)
 

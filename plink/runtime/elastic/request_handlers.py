@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from plink.elastic.app import App, unwritable
-from plink.elastic.app_error import app_error
+from plink.elastic.app_error import MISTAKES, app_error
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
 from plink.model.checkpoint_names import partition_file
@@ -323,7 +323,7 @@ class RequestHandlers(ABC):
         params = Params(client, self._app.seed, 0, request.clock)
         try:
             self._app.result(params)
-        except Exception as error:
+        except MISTAKES as error:
             if params.failed is not None and not isinstance(params.failed, InputError):
                 raise params.failed from error  # of the servers, whatever the program made of it
             raise app_error(f"app {self._app.name}: result()", error) from error

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple
 
 from plink.elastic.app import App, Items, Objective
-from plink.elastic.app_error import AppError, app_error
+from plink.elastic.app_error import MISTAKES, AppError, app_error
 from plink.elastic.params import Params, Store
 from plink.errors import InputError, PlinkError
 
@@ -52,7 +52,7 @@ class LoadedShards(Generic[Items]):
             number = len(batches)
         except PlinkError:
             raise
-        except Exception as error:
+        except MISTAKES as error:
             raise app_error(location, error) from error
         if number != self.app.batches:
             raise AppError(f"{location} gave {number} mini-batches, not {self.app.batches}")
@@ -116,7 +116,7 @@ class ClockWork(Generic[Items]):
                 cost = float(app.cost(self._items(grain.shard), grain.number))
             except PlinkError:
                 raise
-            except Exception as error:
+            except MISTAKES as error:
                 raise app_error(location, error) from error
             if not 0 < cost < math.inf:
                 raise AppError(f"{location} returned {cost}, which must be above 0")
@@ -161,7 +161,7 @@ class ClockWork(Generic[Items]):
         if many:
             try:
                 items = app.part(items, grain.number)
-            except Exception as error:
+            except MISTAKES as error:
                 raise app_error(f"app {app.name}: part() of {params.location}", error) from error
         score = self._processed(f"app {app.name}: process() of {params.location}", items, params)
         if score is not None:
@@ -171,7 +171,7 @@ class ClockWork(Generic[Items]):
         score, error = None, None
         try:
             score = self._app.process(items, params)
-        except Exception as raised_there:
+        except MISTAKES as raised_there:
             error = raised_there
         # Errors of servers come first, whatever the program made of them: it may be that all is to be done again.
         if params.failed is not None and not isinstance(params.failed, InputError):
@@ -188,10 +188,12 @@ def _checked(location: str, score: object) -> Objective:
         raise AppError(f"{location} returned {type(score).__name__}, which must be an Objective or None")
     message = " ".join(str(score).split())
     try:
-        finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
+        finite = math.isfinite(score.total) and math.isfinite(score.weight)
         finite = finite and (not score.weight or math.isfinite(float(score.total) / float(score.weight)))
     except (TypeError, ValueError) as error:
         raise AppError(f"{location} returned {message}: an objective and its weight must be numbers") from error
     if not finite:
         raise AppError(f"{location} returned {message}: an objective must be finite (smaller steps may help)")
+    if score.weight < 0:
+        raise AppError(f"{location} returned {message}: its weight must be 0 or above")
     return score

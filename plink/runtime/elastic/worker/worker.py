@@ -15,7 +15,7 @@ from typing import Any, Generic
 from msgspec import structs
 
 from plink.elastic.app import Items, Objective, check_app
-from plink.elastic.app_error import AppError, app_error
+from plink.elastic.app_error import MISTAKES, AppError, app_error
 from plink.elastic.params import Params
 from plink.errors import InputError, PlinkError
 from plink.model.elastic.reports import ClockDone
@@ -352,7 +352,7 @@ class Worker(Generic[Items]):
                     continue
                 try:
                     values = self._app.initial(table.name, rows, params.random)
-                except Exception as error:
+                except MISTAKES as error:
                     raise app_error(location, error) from error
                 if values is not None:
                     try:
