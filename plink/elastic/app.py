@@ -162,6 +162,9 @@ def check_app(app: App[Items]) -> None:
             raise InputError(location, f"one of the tables is {table!r}, which must be a Table")
         if table.name.startswith(RESERVED):
             raise InputError(location, f"table {table.name!r}: names that begin with {RESERVED!r} are plink's own")
+    names = [table.name for table in app.tables]
+    if not names or len(set(names)) < len(names):
+        raise InputError(location, f"tables must have names of their own: {', '.join(names) or 'there are none'}")
     floats = [table.name for table in app.tables if table.dtype.startswith("float")]
     if not isinstance(app.optimisers, Mapping):
         raise InputError(location, f"optimisers is {app.optimisers!r}, which must be a mapping from tables' names")

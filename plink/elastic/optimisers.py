@@ -52,8 +52,8 @@ class _WithRate:
 
     def _check(self, numbers: dict[str, float]) -> None:
         for name, value in ({"an lr": 0.0 if callable(self.lr) else self.lr} | numbers).items():
-            if not 0 <= value < math.inf:
-                raise InputError(type(self).__name__, f"{name} of {value}")
+            if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+                raise InputError(type(self).__name__, f"{name} of {value!r}, which must be a finite number, 0 or above")
 
 
 @dataclass(frozen=True)

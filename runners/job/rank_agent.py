@@ -381,6 +381,8 @@ def _serve(lease_s: float, kind: type[RankAgent], low_priority: bool) -> None:
     channel.hello()
     while (first := channel.receive(lease_s)) is None:  # other hosts are still being connected to
         pass
+    if "address" not in first:  # the job ends before it has begun
+        return
     channel.send(type="ready", address=_own_address(first), **host_identity())
     try:
         kind(channel, low_priority).run()

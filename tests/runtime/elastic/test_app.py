@@ -1,6 +1,7 @@
 """What a program may ask for, and what is said of its mistakes."""
 
 import contextlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,8 @@ def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
         ("stop", 10, "stop is 10"),
         ("tables", ("m",), "one of the tables is 'm'"),
         ("tables", (Table("plink.stop", 1, 1),), "plink's own"),
-        ("tables", (Table("m", 1, 1), Table("m", 1, 1)), "names of their own"),
+        ("tables", (Table("m", 1, 1), Table("m", 1, 1)), "app Means: tables must have names of their own: m, m$"),
+        ("tables", (), "there are none"),
     ],
 )
 def test_an_app_that_cannot_be(attribute: str, value: object, expected: str) -> None:
@@ -81,6 +83,8 @@ class Wrong(Means):
     def load(self, shard: int) -> Any:
         if self.mistake == "load raises":
             raise OSError("no such disk")
+        if self.mistake == "load exits":
+            sys.exit("no data")
         if self.mistake == "batches":
             return [1, 2, 3]
         if self.mistake == "file":
@@ -116,8 +120,12 @@ class Wrong(Means):
                         params.update("m", [7], np.zeros((1, 3)))
                 case "raises":
                     raise ZeroDivisionError("by\nnothing")
+                case "exits":
+                    sys.exit(3)
                 case "score":
                     return 3.0
+                case "score negative":
+                    return Objective(1.0, -1)
                 case "score nan":
                     return Objective(float("nan"), 1)
                 case "score text":
@@ -141,6 +149,8 @@ class Wrong(Means):
         ("type", "update of table 'n': type float64, the table has int64"),
         ("swallowed", "table 'm': rows 7 to 7"),
         ("raises", r"raised ZeroDivisionError: by nothing \(.*test_app.py:\d+\)"),
+        ("exits", r"raised SystemExit: 3 \(.*test_app.py:\d+\)"),
+        ("score negative", "its weight must be 0 or above"),
         ("score", "returned float, which must be an Objective or None"),
         ("score nan", "an objective must be finite"),
         ("score huge", "an objective must be finite"),
@@ -159,6 +169,7 @@ def test_a_mistake_in_process_names_shard_and_clock(mistake: str, expected: str)
     ("mistake", "expected"),
     [
         ("load raises", r"app Wrong: load\(0\) raised OSError: no such disk \(.*test_app.py:\d+\)"),
+        ("load exits", r"app Wrong: load\(0\) raised SystemExit: no data \(.*test_app.py:\d+\)"),
         ("batches", r"app Wrong: load\(0\) gave 3 mini-batches, not 2"),
         ("initial raises", r"app Wrong: initial\('m'\) raised KeyError: 'm'"),
         ("initial shape", r"app Wrong: initial\('m'\): update of table 'm': shape \(3,\)"),

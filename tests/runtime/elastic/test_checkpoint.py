@@ -56,6 +56,9 @@ def test_files_that_are_none_or_damaged_are_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(InputError, match=str(path)):
             read_partition(path, LAYOUT, sees_ahead=False)
+    path.unlink()
+    with pytest.raises(InputError, match="there is no such file"):
+        read_partition(path, LAYOUT, sees_ahead=False)
 
 
 def test_no_bit_may_be_flipped(tmp_path: Path) -> None:

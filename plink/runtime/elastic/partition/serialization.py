@@ -194,8 +194,10 @@ def write_partition(path: Path, parts: Sequence[PartitionPart], layout: Layout) 
 def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:
     """Read a partition from a file.
 
-    :raises InputError: the file is none of these, is damaged, or for other tables.
+    :raises InputError: the file is none of these, is damaged, or for other tables; or there is none.
     """
+    if not path.is_file():
+        raise InputError(str(path), "there is no such file")
     try:
         with path.open("rb") as file:
             channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
@@ -204,7 +206,7 @@ def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition
                 take(partition, _part(channel, layout))
             if file.read() != channel.digest.digest():
                 raise Forged("it is damaged: what is in it is not what was written")
-    except (Forged, ConnectionLost, RejectedRequest, ValueError) as error:
+    except (Forged, ConnectionLost, RejectedRequest, ValueError, OSError) as error:
         raise InputError(str(path), str(error)) from error
     return partition
 

@@ -176,7 +176,7 @@ def receive(channel: Channel, layout: Layout, answer: type[m.ServerAnswer] = m.S
     if protocol != VERSION:
         raise Forged(f"a message of version {protocol}, this is {VERSION}: install the same plink on all hosts")
     if fingerprint != layout.fingerprint:
-        raise Forged("a message for other tables or another number of partitions")
+        raise Forged("it is for other tables (names, rows, widths, types) or another number of partitions")
     if partition >= layout.partitions or parts > 2 * len(layout.tables) or text_bytes > _MAX_TEXT_BYTES:
         raise Forged(f"partition {partition}, {parts} blocks, {text_bytes} bytes of text")
     if kind == Kind.PART:
