@@ -74,6 +74,12 @@ def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderin
     return _search(problem.without_overhead(), seed, budget).plus(problem.overhead_us)
 
 
+def or_cheaper(problem: OrderingProblem, result: OrderingResult, order: Order) -> OrderingResult:
+    """Return the result of a search with this feasible order in it, where that costs less."""
+    cost = _cost_function(problem, result.objective)(order)
+    return replace(result, order=order, cost=cost) if cost < result.cost * (1 - _EPSILON) else result
+
+
 def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
     baselines = _baselines_by_size_sequence(problem, seed)
     if len(baselines) == 1:

@@ -111,11 +111,9 @@ def avoiding_unknown_pairs(task: OrderingProblem, data: SearchData, seed: int) -
     return replace(task, fabric=replace(fabric, rtt_us=rtt)), replace(data, unknown=unknown)
 
 
-def recompute_costs_without_guesses(
-    task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
-) -> OrderingResult:
-    """Return the result with unknown pairs as far as the farthest known one."""
-    fabric = task.fabric.with_farthest_for_unknown(unknown)
+def with_costs_of(task: OrderingProblem, result: OrderingResult, seed: int) -> OrderingResult:
+    """Return the result with costs on this task's fabric."""
+    fabric = task.fabric
     model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     cost_of = model_cost if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, cost_of, seed)

@@ -14,8 +14,8 @@ from plink.features.order.data import (
     SearchData,
     avoiding_unknown_pairs,
     prepare_search_data,
-    recompute_costs_without_guesses,
     unknown_pairs,
+    with_costs_of,
     without_unmeasured_bound,
 )
 from plink.features.order.fast_tsp_process import FastTsp
@@ -48,7 +48,7 @@ from solvers.ordering.problem import (
     SearchBudget,
     SearchProgress,
 )
-from solvers.ordering.search import median_of_random, search
+from solvers.ordering.search import median_of_random, or_cheaper, search
 
 if TYPE_CHECKING:
     from plink.features.order.smoothing import SmoothedLatencies
@@ -163,6 +163,7 @@ def solve(
     if not validated:  # the order by half of the samples says what a search gains, by the other half
         task = _by_all_samples(task, data)
         result, budget = searched(task, share)
+        result = or_cheaper(task, result, fitted.order)  # a search that was cut short has start orders alone
     if request.prove:
         result = _prove(task, result, request, started + limit * proof_end if timed else None, stopped)
     warning = misranking_warning(request.algo, task.model)
@@ -228,10 +229,11 @@ def solve(
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
-    needs_unmeasured = False
+    needs_unmeasured, stated_task = False, task
     if data.unknown is not None:
+        stated_task = replace(task, fabric=task.fabric.with_farthest_for_unknown(data.unknown))
         if accurate_cost is None:  # accurate costs are without guesses already
-            result = recompute_costs_without_guesses(task, result, data.unknown, request.seed)
+            result = with_costs_of(stated_task, result, request.seed)
         taken = task.baseline if baseline_kept else result.order
         needs_unmeasured = bool(unknown_pairs(task, taken, data.unknown))
         result, note = without_unmeasured_bound(task, result, taken, data.unknown)
@@ -243,7 +245,7 @@ def solve(
         replace(task, model=SIMULATED) if simulated else task, result, validation, baseline_kept, tuple(notes),
         data.unknown is not None, data.has_predictions, needs_unmeasured, problem,
         data.smoothing, interrupted, choice if simulated else None, proven_by_rounds,
-        None if request.mesh is None else MeshCosts(task, request.mesh, stated_cost),
+        None if request.mesh is None else MeshCosts(stated_task, request.mesh, stated_cost),
     )  # fmt: skip
 
 

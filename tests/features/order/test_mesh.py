@@ -48,6 +48,25 @@ def test_order_says_what_each_traffic_costs(network: Network) -> None:
     assert order_from_json(order.to_json(), "order") == order
 
 
+@pytest.mark.parametrize("model", ["alpha-beta", "contention"])
+def test_costs_add_up_where_a_host_was_not_measured(network: Network, model: str) -> None:
+    """What the search takes unknown pairs for is stated nowhere."""
+    latency = network.latency_us.copy()
+    latency[5], latency[:, 5] = np.nan, np.nan
+    mesh = make_mesh("pp=4,dp=4", TRAFFIC)
+    unmeasured = replace(network, latency_us=latency)
+    order = reorder(unmeasured, OrderRequest(mesh=mesh, model=model, max_moves=MOVES, force=True))
+    rows = order.cost_by_traffic
+    assert rows
+    assert order.baseline
+    assert sum(row.cost for row in rows) == pytest.approx(order.cost, rel=1e-6)
+    assert sum(row.baseline for row in rows) == pytest.approx(order.baseline["given"], rel=1e-6)
+    measured = reorder(network, OrderRequest(mesh=mesh, model=model, max_moves=MOVES, force=True))
+    assert measured.baseline
+    for name in ("given", "sorted_by_group"):
+        assert order.baseline[name] == pytest.approx(measured.baseline[name], rel=0.05), name
+
+
 def test_slots_hold_the_inner_axis(network: Network) -> None:
     """Four ranks a host: tensor groups are inside, the others send the bytes of four side by side."""
     several = reorder(

@@ -14,7 +14,7 @@ from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.one_tree import ring_bound
 from solvers.ordering.problem import OrderingProblem, OrderingResult, SearchBudget, expand_slots
 from solvers.ordering.ring import longest_hop
-from solvers.ordering.search import median_of_random, search
+from solvers.ordering.search import median_of_random, or_cheaper, search
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.instances import alike, never, until
@@ -51,6 +51,18 @@ def cheapest(result: Fabric, algo: str, model: str, n: int) -> float:
     """Over all orders."""
     cost_of = cost_function_for(algo, n, Options(), result, 1e6, model)
     return min(cost_of(np.array(order)) for order in itertools.permutations(range(n)))
+
+
+def test_a_search_that_was_cut_short_keeps_a_cheaper_order() -> None:
+    """One that another search of the same hosts had."""
+    result, order = with_rtt(racks([8, 8, 8], 1)[0]), np.random.default_rng(0).permutation(24)
+    problem = OrderingProblem(result, order, "ring", Options(), 1e6, "latency", objective="sum")
+    cut, whole = search(problem, 1, SearchBudget(0, never)), search(problem, 1, SearchBudget(30_000))
+    bad = dataclasses.replace(cut, order=order, cost=cut.baseline_cost)
+    better = or_cheaper(problem, bad, whole.order)
+    assert better.cost == pytest.approx(whole.cost)
+    assert np.array_equal(better.order, whole.order)
+    assert or_cheaper(problem, whole, order) == whole
 
 
 @pytest.mark.parametrize(
