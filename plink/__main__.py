@@ -1,8 +1,10 @@
 """``python -m plink``, and the command ``plink``."""
 
+import atexit
 import gc
 import os
 import sys
+import threading
 
 import plink
 
@@ -39,6 +41,12 @@ def main() -> None:
     # are loaded, and `python -m` then kills itself by SIGINT in the end, however well that was caught. The next exec()
     # makes it forget.
     exec("")
+    # A solver in C++ cannot be stopped. As Python ends, it ends such a thread where that asks for the interpreter's
+    # lock; C++ takes that for a defect and aborts the process.
+    if any(thread.name == "plink-solver" for thread in threading.enumerate()):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        os._exit(code)
     sys.exit(code)
 
 

@@ -206,7 +206,7 @@ def branch(
 
 def unless_stopped(call: Callable[[], Any], keep_going: Callable[[], bool]) -> Any:
     """Return the result of a call, None as soon as ``keep_going`` returns False. HiGHS cannot be stopped from outside:
-    its thread then ends with the process."""
+    its thread then ends with the process, which :mod:`plink.__main__` leaves without waiting for it."""
     result = Future[Any]()
 
     def run() -> None:
@@ -215,7 +215,7 @@ def unless_stopped(call: Callable[[], Any], keep_going: Callable[[], bool]) -> A
         except Exception as error:  # for the caller
             result.set_exception(error)
 
-    Thread(target=run, daemon=True).start()
+    Thread(target=run, daemon=True, name="plink-solver").start()
     while keep_going():
         try:
             return result.result(_POLL_S)

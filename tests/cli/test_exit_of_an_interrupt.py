@@ -40,6 +40,40 @@ def test_one_that_struck_inside_an_exec_or_an_import(program: str, tmp_path: Pat
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+# As when it comes while HiGHS works in a thread of its own, and is done with it while Python ends.
+SOLVES_WHEN_STRUCK = """
+import itertools
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+import plink.__main__ as program
+import plink.cli.entry
+from solvers.ordering.subtours import unless_stopped
+shares = np.random.default_rng(0).integers(0, 100, (6, 50))
+half = shares.sum(axis=1) // 2
+def solve_for_ever():
+    while True:
+        solve()
+def solve():
+    both = np.hstack([shares, np.eye(6), -np.eye(6)])
+    cost, most = np.r_[np.zeros(50), np.ones(12)], np.r_[np.ones(50), np.full(12, 9999)]
+    where = LinearConstraint(both, half, half)
+    milp(cost, constraints=where, bounds=Bounds(0, most), integrality=cost < 1, options={"time_limit": 0.02})
+def run(words):
+    asked = itertools.count()
+    assert unless_stopped(solve_for_ever, lambda: next(asked) < 5) is None
+    return 130
+plink.cli.entry.run = run
+program.main()
+"""
+
+
+def test_one_that_struck_while_a_solver_works_on(tmp_path: Path) -> None:
+    (tmp_path / "struck.py").write_text(SOLVES_WHEN_STRUCK)
+    words = [sys.executable, "-m", "struck"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 FAILS_WHEN_STRUCK = """
 import os, signal
 import plink.cli.app
