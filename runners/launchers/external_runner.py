@@ -163,7 +163,7 @@ class _Launch:
         reports = parser.reports
         other_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
         deadline, ending, is_unreached = clock() + REPORT_TIMEOUT_S, False, False
-        with LauncherProcess(command) as process:
+        with LauncherProcess(command, self._launcher.waits_for_ranks) as process:
             while process.open and clock() < deadline:
                 for stream, line in process.lines(clock, deadline):
                     for _, kind, text in parser.parse_line(stream, line):
@@ -175,7 +175,7 @@ class _Launch:
                     if not ending and (is_unreached or (earlier and _is_stuck(reports))):
                         deadline, ending = clock() + STOP_TIMEOUT_S, True
                         break
-            code = process.end(STOP_TIMEOUT_S)
+            code = process.end(0.0 if process.open else STOP_TIMEOUT_S)
         if any(report.moved for report in reports.values()):
             verified_locations(self.assignments, {**earlier, **reports})
         self._check_reports(reports, other_lines, code, "nothing was run")
@@ -214,9 +214,9 @@ class _Launch:
     def run(self, command: LaunchCommand, locations: list[RankLocation]) -> RunResult:
         """Run the job to its end; its processes report once more before they run the program."""
         monitor = LauncherMonitor(self._launcher, self.assignments, self._context, self._job.timeout_s, locations)
-        with LauncherProcess(command) as process:
+        with LauncherProcess(command, self._launcher.waits_for_ranks) as process:
             monitor.follow(process)
-            code = process.end(STOP_TIMEOUT_S)
+            code = process.end(0.0 if process.open and monitor.is_stopping else STOP_TIMEOUT_S)
         if not monitor.is_stopping:
             self._check_reports(monitor.parser.reports, monitor.launcher_lines, code, "the job was ended")
         monitor.finish(code)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol
@@ -15,9 +16,11 @@ from typing import IO, Protocol
 from plink.errors import PlinkError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
+from plink.transport.supervisor import GRACE_S
 from runners.job.runner import Job, RunContext
 
 _POLL_S = 0.2
+_GRACE_S = 5.0  # from SIGTERM to SIGKILL: the launcher ends its ranks by then
 _MAX_QUEUED_LINES = 10_000
 _MAX_LINE_BYTES = 1 << 20  # a longer one comes in pieces
 _PR_SET_PDEATHSIG = 1
@@ -29,11 +32,14 @@ class Launcher(Protocol):
     :ivar rank_variables: environment variables in which it passes the rank to a process; the first that is set counts.
     :ivar interface_variables: set, unless they are set already, so that its ranks use the interface that leads to the
         other hosts; ``{}`` stands for it.
+    :ivar waits_for_ranks: whether it waits without end for ranks that failed ones leave behind, or that ignore SIGTERM:
+        only SIGKILL ends it then, and its ranks with it.
     """
 
     name: str
     rank_variables: tuple[str, ...]
     interface_variables: Mapping[str, str]
+    waits_for_ranks: bool
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the files that it reads, text by file name; they are written into the run's folder.
@@ -70,8 +76,9 @@ class Launcher(Protocol):
 class LauncherProcess:
     """A child process in a session of its own; a context manager that ends it. It also ends when plink does."""
 
-    def __init__(self, command: LaunchCommand) -> None:
+    def __init__(self, command: LaunchCommand, waits_for_ranks: bool = False) -> None:
         """:raises PlinkError: when it cannot be started."""
+        self._grace_s = GRACE_S if waits_for_ranks else _GRACE_S
         try:
             self._child = subprocess.Popen(
                 command.argv,
@@ -81,7 +88,7 @@ class LauncherProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=partial(_die_with_parent, signal.SIGKILL if waits_for_ranks else signal.SIGTERM),
             )
         except OSError as error:
             raise PlinkError(f"cannot start {command.argv[0]}: {error.strerror}") from None
@@ -127,20 +134,19 @@ class LauncherProcess:
                 yield item
 
     def end(self, grace_s: float) -> int:
-        """Return its exit code, as a shell has it; SIGTERM, then SIGKILL, if it still runs after so long.
+        """Return its exit code, as a shell has it; SIGTERM if it still runs after so long, then SIGKILL.
 
         Drops what it prints from now on. What it leaves in its process group gets SIGTERM.
         """
         self._ending.set()
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            self._child.wait(timeout=grace_s)
+        except subprocess.TimeoutExpired:
+            self._child.terminate()
             try:
-                self._child.wait(timeout=grace_s)
-                break
+                self._child.wait(timeout=self._grace_s)
             except subprocess.TimeoutExpired:
-                if number == signal.SIGTERM:
-                    self._child.terminate()
-                else:
-                    os.killpg(self._child.pid, number)
+                os.killpg(self._child.pid, signal.SIGKILL)
         code = self._child.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, signal.SIGTERM)
@@ -153,9 +159,8 @@ class LauncherProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._child.poll() is None:
-            self._child.terminate()
-            self.end(5.0)
+            self.end(0.0)
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+def _die_with_parent(number: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

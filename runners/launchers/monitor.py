@@ -25,6 +25,7 @@ from runners.launchers.frames import ERR, EXIT, OUT, REPORT, FrameDecoder
 from runners.launchers.launcher import Launcher, LauncherProcess
 
 REPORT_TIMEOUT_S = 120.0
+_OTHERS_S = 1.0  # for what other ranks have to say of the first failure
 # That are kept. After the first failure, which they name first, there may be one of each node.
 MAX_LAUNCHER_LINES = 10_000
 # Ranks that ran out of time show their stacks and are held for 3 s (rank_supervisor.py).
@@ -197,7 +198,7 @@ class LauncherMonitor(JobMonitor):
                 self._on_timeout()
             if self.record_exit(rank, end.code, by_itself=not end.signalled and not end.timed_out):
                 # The launcher ends the others, and is ended where it does not.
-                self.stop_at = self.clock() + STOP_TIMEOUT_S
+                self.stop_at = self.clock() + (_OTHERS_S if self._launcher.waits_for_ranks else STOP_TIMEOUT_S)
         else:
             self.output.add(rank, stream, text)
 

@@ -63,6 +63,7 @@ class OpenMpi(_SshLauncher):
     rank_variables: tuple[str, ...] = ("OMPI_COMM_WORLD_RANK",)
     # Open MPI would try every interface that is up, Docker's bridges with addresses that all hosts share among them.
     interface_variables: Mapping[str, str] = MappingProxyType({"OMPI_MCA_btl_tcp_if_include": "{}"})
+    waits_for_ranks = False
 
     def __init__(self, connector: SshConnector, version: int, program: str = "mpirun") -> None:
         self._connector, self._version, self._program = connector, min(max(version, 4), 5), program
@@ -116,6 +117,7 @@ class Mpich(_SshLauncher):
     name = "mpich"
     rank_variables: tuple[str, ...] = ("PMI_RANK",)
     interface_variables: Mapping[str, str] = MappingProxyType({})
+    waits_for_ranks = True
 
     def __init__(self, connector: SshConnector, program: str = "mpiexec.hydra") -> None:
         self._connector, self._program = connector, program

@@ -62,6 +62,7 @@ class Slurm:
     name = "slurm"
     rank_variables: tuple[str, ...] = ("SLURM_PROCID",)
     interface_variables: Mapping[str, str] = MappingProxyType({})
+    waits_for_ranks = False
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the hostfile: one node a task."""

@@ -228,11 +228,10 @@ def test_ctrl_c(small_lab: Lab, runner: str, tmp_path: Path, start: Callable[...
 
 @each_runner
 def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Callable[..., Running]) -> None:
-    """kill -9: the launcher ends with it."""
+    """kill -9: the launcher ends with it, and ranks that ignore SIGTERM, too."""
     write_hosts(small_lab, tmp_path)
-    running = start(
-        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, write_script(tmp_path, HANG)
-    )
+    script = write_script(tmp_path, f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HANG}")
+    running = start("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, script)
     running.await_lines(4, "begun")
     running.process.kill()
     until(lambda: not guests(small_lab), 15, "the ranks to be gone")

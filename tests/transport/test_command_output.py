@@ -1,7 +1,9 @@
 """Commands that are run to their end."""
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,14 @@ def test_launcher_behind_a_wrapper_ends_with_it(tmp_path: Path) -> None:
     with LauncherProcess(LaunchCommand(("sh", "-c", script))):
         until(pid_file.exists, 10, "it has started")
     until(lambda: has_ended(pid_file), 10, "its child ends")
+
+
+def test_launcher_that_ignores_sigterm_is_killed() -> None:
+    began = time.monotonic()
+    with LauncherProcess(LaunchCommand(("sh", "-c", "trap '' TERM; echo on; sleep 60")), True) as process:
+        next(process.lines(time.monotonic, None))
+        assert process.end(0.0) == 128 + signal.SIGKILL
+    assert time.monotonic() - began < 4
 
 
 def test_endless_line_of_a_launcher_comes_in_pieces() -> None:
