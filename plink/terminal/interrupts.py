@@ -23,7 +23,8 @@ class SignalHandler:
             os._exit(128 + number)
         self.number = number
         with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
-            print("\nplink: stopping; press Ctrl-C again to exit at once", file=sys.stderr, flush=True)
+            again = "press Ctrl-C again" if number == signal.SIGINT else f"a second {signal.Signals(number).name} is"
+            print(f"\nplink: stopping; {again} to exit at once", file=sys.stderr, flush=True)
         if not self.deferring:
             raise KeyboardInterrupt
 

@@ -27,6 +27,7 @@ _FAN_OUT = 16
 # A login shell may print a greeting first. What sends no hello within so many bytes, or seconds, is no agent: a log-in
 # that ends in a menu, a python3 that hangs.
 _GREETING_BYTES = 1 << 20
+_MAX_QUOTED_CHARS = 200
 HELLO_S = 30.0
 _NO_HELLO = "no answer for {seconds:.0f} s after the log-in; does a startup file of its shell (~/.bashrc) wait?"
 _TOO_LONG = "its login shell, or another program that answers there, prints more than 1 MiB"
@@ -378,6 +379,8 @@ def _handshake(host: Host, connection: AgentConnection, bundle: bytes) -> bytes:
             data = connection.read()
             if not data:
                 reason = _NO_HELLO.format(seconds=HELLO_S) if late.is_set() else connection.exit_reason() or "no answer"
+                if printed := buffer.decode(errors="replace").strip().rpartition("\n")[2]:
+                    reason += f"; it printed: {printed[:_MAX_QUOTED_CHARS]}"
                 raise HostError(host.name, f"no agent could be started: {reason}")
             buffer += data
     finally:

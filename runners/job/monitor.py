@@ -1,5 +1,7 @@
 """Monitor of a running job, for any runner: the first rank that fails, exit codes, and the time limit."""
 
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,6 +11,7 @@ from runners.job.placement import TIMED_OUT, Failure, RankAssignment, RankLocati
 _TAIL_LINES = 30
 # A rank that never ends its line is shown in pieces of this size.
 _MAX_LINE_CHARS = 1 << 16
+_STATE_S = 1.0  # a line that is written over (\r, as progress bars do) is shown at most so often before it ends
 
 _NCCL_TIMEOUT = "Watchdog caught collective operation timeout"  # PyTorch's ProcessGroupNCCL, of each rank that waited
 
@@ -22,41 +25,65 @@ STOP_TIMEOUT_S = 5.0  # for ranks, or a launcher, to end after they were told to
 class RankOutput:
     """Splitter of many ranks' output into lines; calls ``sink(rank, stream, line)``, stream ``out`` or ``err``.
 
+    Of a line that is written over, as progress bars are, each state that is shown is a line.
+
     :ivar waited: ranks whose wait for others NCCL's watchdog ended.
     """
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sink, self._clock = sink, clock
         self.waited: set[int] = set()
         self._incomplete: dict[tuple[int | None, str], str] = {}
+        self._states: dict[tuple[int | None, str], tuple[float, str]] = {}  # of incomplete lines: when shown, and what
         self._last: dict[int | None, deque[str]] = {}
 
     def add(self, rank: int | None, stream: str, text: str) -> None:
         """Add text as it came, cut anywhere."""
         *lines, rest = (self._incomplete.pop((rank, stream), "") + text).split("\n")
+        for line in lines:
+            self._end(rank, stream, line)
+        if "\r" in rest:
+            rest = self._written_over(rank, stream, rest)
         while len(rest) > _MAX_LINE_CHARS:
-            lines.append(rest[:_MAX_LINE_CHARS])
+            self._show(rank, stream, rest[:_MAX_LINE_CHARS])
             rest = rest[_MAX_LINE_CHARS:]
         if rest:
             self._incomplete[rank, stream] = rest
-        for line in lines:
-            self._show(rank, stream, line)
 
     def finish(self, rank: int) -> None:
         """Show the incomplete lines of a rank that has ended."""
         for stream in ("out", "err"):
             if rest := self._incomplete.pop((rank, stream), ""):
-                self._show(rank, stream, rest)
+                self._end(rank, stream, rest)
 
     def last_lines(self, rank: int) -> list[str]:
         """Return the last lines that a rank printed, on either stream; what is no UTF-8 as U+FFFD, for documents."""
         return [line.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for line in self._last.get(rank, ())]
+
+    def _written_over(self, rank: int | None, stream: str, text: str) -> str:
+        """Show the last state of an incomplete line, if it is time to; return what is left of the text."""
+        state, now = _last_state(text), self._clock()
+        shown_at, shown = self._states.get((rank, stream), (-math.inf, ""))
+        if state != shown and now - shown_at >= _STATE_S:
+            self._states[rank, stream] = now, state
+            self._show(rank, stream, state)
+        return f"{state}\r" if text.endswith("\r") else state
+
+    def _end(self, rank: int | None, stream: str, line: str) -> None:
+        """Show a line that has ended, unless its last state has been shown."""
+        line = _last_state(line)
+        if self._states.pop((rank, stream), (0.0, None))[1] != line:
+            self._show(rank, stream, line)
 
     def _show(self, rank: int | None, stream: str, line: str) -> None:
         if rank is not None and _NCCL_TIMEOUT in line:
             self.waited.add(rank)
         self._last.setdefault(rank, deque(maxlen=_TAIL_LINES)).append(line)
         self._sink(rank, stream, line)
+
+
+def _last_state(line: str) -> str:
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 class JobMonitor:

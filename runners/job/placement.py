@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,7 +15,15 @@ from plink.transport.addresses import canonical
 TIMED_OUT = 124  # as timeout(1) has it
 _MAX_NAMED = 4
 # "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
-_EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?(?P<text>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .*\S)")
+_EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?(?P<text>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*\S|$))")
+
+
+def _exit_code(code: int) -> str:
+    """Return an exit code, and the signal that it stands for."""
+    try:
+        return f"exit code {code} ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return f"exit code {code}"
 
 
 def process_name(rank: int, hub: int | None) -> str:
@@ -209,7 +218,7 @@ class RunResult:
             return f"the launcher ended with exit code {failure.code}"
         if self.timed_out:
             return "the job ran longer than its --timeout, and was ended"
-        text = f"{failure.process} on {failure.host} was the first to fail, with exit code {failure.code}"
+        text = f"{failure.process} on {failure.host} was the first to fail, with {_exit_code(failure.code)}"
         if failure.exception is not None:
             text += f": {failure.exception}"
         if failure.ended:

@@ -197,10 +197,7 @@ def _job_in_copy(job: Job, copy: str) -> Job:
 
 def _merged_error(errors: list[HostError]) -> PlinkError:
     error = errors[0]
-    if len(errors) == 1:
-        return error
-    others = ", ".join(other.host for other in errors[1:4]) + (" ..." if len(errors) > 4 else "")
-    return type(error)(error.host, f"{error.reason} (and {len(errors) - 1} more hosts: {others})")
+    return type(error)(error.host, error.reason + _and_others([other.host for other in errors]))
 
 
 def check_network(pool: AgentPool, context: RunContext) -> None:
@@ -292,10 +289,14 @@ def _refuse(hosts_by_problem: Mapping[str, Sequence[str]]) -> None:
 
 
 def _name_first(names: Sequence[str], problem: str) -> str:
-    more = ""
-    if len(names) > 1:
-        more = f" (and {len(names) - 1} more hosts: {', '.join(names[1:4])}{' ...' if len(names) > 4 else ''})"
-    return f"{names[0]}: {problem}{more}"
+    return f"{names[0]}: {problem}{_and_others(names)}"
+
+
+def _and_others(names: Sequence[str]) -> str:
+    """Return what follows an error of the first of these hosts."""
+    number = len(names) - 1
+    others = f"{', '.join(names[1:4])}{' ...' if number > 3 else ''}"
+    return f" (and {number} more host{'s' * (number > 1)}: {others})" if number else ""
 
 
 def _version(version: tuple[str | None, str | None]) -> str:

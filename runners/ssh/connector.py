@@ -31,6 +31,7 @@ _LOGIN_TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 30.0
 _KEEPALIVE_S = 15
 _PROXY_EXIT_TIMEOUT_S = 1.0
+_EXIT_STATUS_S = 1.0
 _READ = 1 << 16
 
 
@@ -64,7 +65,7 @@ class SshConnection:
             raise BrokenPipeError("the connection was cut") from None
 
     def exit_reason(self) -> str:
-        """What the remote end stderr on standard error, or its exit status."""
+        """Return the last line on standard error, or the exit status; empty where there is neither."""
         stderr = b""
         self._channel.settimeout(1.0)
         with contextlib.suppress(OSError):
@@ -74,6 +75,7 @@ class SshConnection:
         if lines:
             return lines[-1]
         # -1: there is none (the program was killed, or the connection cut).
+        self._channel.status_event.wait(_EXIT_STATUS_S)  # it comes after the end of the output
         if self._channel.exit_status_ready() and (code := self._channel.recv_exit_status()) > 0:
             return f"it ended with exit status {code}"
         return ""

@@ -424,7 +424,7 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
 def _inferred_from(groups: str, by_flows: bool, by_pairs: bool) -> str:
     """Return where inferred capacities come from, for people."""
     rates = "measured pairs" if by_pairs else "measured hosts" if by_flows else f"{ASSUMED_GBPS:g} Gbit/s a host"
-    return f"inferred from {groups} and {rates} (`plink probe` without --no-shared-links measures them)"
+    return f"inferred from {groups} and {rates} (`plink probe HOSTS` measures them)"
 
 
 def _halves(network: Network, rtt: Matrix) -> list[Matrix]:

@@ -180,5 +180,5 @@ def test_ctrl_c_ends_it_in_order(number: signal.Signals, here: Path) -> None:
             process.send_signal(number)
             assert process.wait(20) == 128 + number
         assert process.stderr is not None
-        assert process.stderr.read() == b"\nplink: stopping; press Ctrl-C again to exit at once\n"
+        assert process.stderr.read().startswith(b"\nplink: stopping; ")
     assert sorted(os.listdir(here)) == ["n.json", "pipe"]

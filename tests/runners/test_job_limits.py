@@ -65,7 +65,7 @@ def test_port_in_use_is_reported_before_the_start(jobs: ChildJobs) -> None:
 
 def test_an_interface_that_is_not_there(jobs: ChildJobs) -> None:
     hosts = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
-    with pytest.raises(PlinkError, match=r"a: no such interface: nope0 \(and 1 more hosts: b\); nothing was run"):
+    with pytest.raises(PlinkError, match=r"a: no such interface: nope0 \(and 1 more host: b\); nothing was run"):
         jobs.launch(replace(jobs.job("true"), interface="lo,nope0"), hosts=hosts)
 
 
@@ -86,7 +86,7 @@ def test_hosts_that_cannot_reach_the_first_are_named_by_their_reasons() -> None:
     with pytest.raises(PlinkError) as refused:
         check_connectivity("a", "10.0.0.1", 29500, {"b": "timed out", "c": "no route", "d": "timed out"})
     assert str(refused.value) == (
-        "b: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): timed out (and 1 more hosts: d) | "
+        "b: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): timed out (and 1 more host: d) | "
         "c: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): no route; nothing was run"
     )
     check_connectivity("a", "10.0.0.1", 29500, {})
