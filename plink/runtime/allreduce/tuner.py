@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 
 from plink.model.schedule import Schedule
+from plink.model.units import format_bytes
 from plink.runtime.allreduce.aggregation import Aggregation, from_bytes, parse_replacement
 from plink.runtime.allreduce.algorithm_selection import DispatchThreshold
 from plink.runtime.allreduce.connections import PeerConnections
@@ -181,7 +182,7 @@ class RankTuner:
 
         changed = threshold.remeasure(engine, lambda size: self._aggregation.choose(size).schedule is not None)
         if changed and self._rank == 0:
-            print(f"plink: gloo below {threshold.min_bytes} bytes from now on", file=sys.stderr, flush=True)
+            print(f"plink: gloo below {format_bytes(threshold.min_bytes)} from now on", file=sys.stderr, flush=True)
 
     def _receive(self, tensor: torch.Tensor, peer: int) -> None:
         self._transport.wait(self._transport.receive(tensor, peer, _CHANNEL, _TAG), peer, _CHANNEL)

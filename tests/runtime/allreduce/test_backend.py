@@ -135,7 +135,7 @@ def test_gloo_in_the_order_of_the_plan_does_what_it_does_sooner(how: str, tmp_pa
         assert handed == ([4000, 4000, 200_000, 200_000] if how == "faster" else [])
         assert sums == [[6.0]] * 8 + ([[3.0]] if rank != 2 else [])
     banner = ended[0].err.splitlines()[0]  # which is used below that was measured
-    assert ("from 4000 bytes on" in banner and "in the plan's order" in banner) == (how == "faster")
+    assert ("from 4 kB on" in banner and "in the plan's order" in banner) == (how == "faster")
 
 
 def use_everything() -> dict[str, Any]:
