@@ -104,6 +104,14 @@ def finished(ctx: Context, clock: int) -> bool:
     return ctx.state.checkpointing.attempt is None and ctx.now - since > _MAX_WAIT_AT_END_S
 
 
+def say_what_is_missing(ctx: Context, clock: int) -> None:
+    """Say so where a job that ends has no checkpoint of its last clock."""
+    last = ctx.state.checkpointing.last
+    if ctx.state.settings.checkpoints and (last is None or last.clock < clock):
+        at = "there is none to go on from" if last is None else f"--restore goes on from clock {last.clock}"
+        ctx.say(f"the last clock, {clock}, is in no checkpoint; {at}")
+
+
 def due(ctx: Context, left_s: float | None = None) -> bool:
     """Return whether one is due, and none is being written. ``left_s``: see :func:`advance`."""
     current, next_s = ctx.state.checkpointing, ctx.state.checkpointing.next_s

@@ -63,6 +63,7 @@ def _write_result(ctx: Context, clock: int) -> None:
     if ctx.state.ending.over or ctx.state.ending.writing:
         return
     ctx.state.ending = replace(ctx.state.ending, writing=True)
+    checkpointing.say_what_is_missing(ctx, clock - 1)
     generation = ctx.state.cluster.generation
     host = min(ctx.state.cluster.reliable, key=lambda host: host.number).number
     ctx.request(host, WriteResult(clock, generation), ResultWritten(host, generation))

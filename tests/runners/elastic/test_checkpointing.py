@@ -274,6 +274,8 @@ def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:
     desk.written("disk full", "OSError")
     assert desk.finished(40)
     assert len(desk.notes) == 2
+    desk.act(lambda ctx: checkpointing.say_what_is_missing(ctx, 40))
+    assert "the last clock, 40, is in no checkpoint" in desk.notes[2]
 
 
 def test_a_job_does_not_wait_for_ever_for_replicas_at_its_end() -> None:
