@@ -192,7 +192,8 @@ def _kind(market: Market) -> MarketKind:
 @dataclass(frozen=True)
 class Account:
     """What a run's machines cost. ``transient`` and ``anchors``: money; ``refunded``: money given back, or not charged
-    for interruptions; ``on_demand``: what the same machines for the same time would have cost on demand."""
+    for interruptions; ``on_demand``: what the same machines for the same time would have cost on demand, in the same
+    billing and without refunds."""
 
     transient: float
     anchors: float
@@ -216,7 +217,7 @@ def account(ledger: Ledger, now: float, on_demand: Mapping[str, float] | None = 
         charge = _charge(ledger, each, now)
         transient, refunded, free_s = transient + charge.money, refunded + charge.refunded, free_s + charge.free_s
         price = (on_demand or {}).get(each.market.type, each.bid)
-        as_on_demand += _stay(each, now).seconds / HOUR_S * price
+        as_on_demand += _constant_charge(ledger, replace(_stay(each, now), end="released"), price)
     anchors = _anchor_money(ledger, now)
     return Account(transient, anchors, refunded, free_s, as_on_demand + anchors)
 
@@ -246,9 +247,7 @@ def worst_cost(ledger: Ledger, now: float, until: float, priced_until_s: float) 
 
 def first_cost(ledger: Ledger, bid: float, seconds: float) -> float:
     """Return the most that one new instance costs, held for so long."""
-    assert ledger.opened is not None
-    stay = Stay(0.0, max(HOUR_S, seconds), 1, "released")
-    return BILLINGS[ledger.opened.billing].charged(stay, lambda time: bid).money
+    return _constant_charge(ledger, Stay(0.0, max(HOUR_S, seconds), 1, "released"), bid)
 
 
 def hourly_bids(ledger: Ledger, now: float) -> float:
@@ -309,3 +308,8 @@ def _charge(ledger: Ledger, each: RentedInstance, now: float, bid_from_s: float 
 
     price: Callable[[float], float] = price_at
     return BILLINGS[ledger.opened.billing].charged(_stay(each, now), price)
+
+
+def _constant_charge(ledger: Ledger, stay: Stay, price: float) -> float:
+    assert ledger.opened is not None
+    return BILLINGS[ledger.opened.billing].charged(stay, lambda time: price).money
