@@ -25,7 +25,7 @@ from solvers.spot.deciding import (
     on_demand_rows,
     should_renew,
 )
-from solvers.spot.ledger import Ledger, hourly_bids, worst_cost
+from solvers.spot.ledger import Ledger, first_cost, hourly_bids, worst_cost
 from solvers.spot.offers import anchors_of, application_of, market_book
 
 REFRESH_S = HOUR_S  # odds are from everything that is known, once an hour
@@ -62,12 +62,14 @@ class Brain(Protocol):
 class MarketBrain:
     """BidBrain for a driver. Odds are from ``histories`` and from what it observes.
 
-    :param lease_s: for which what is held may stay held without a driver: that much of the budget is kept for it.
+    :param commitment_s: for which the budget is to suffice after the first hour of what is requested.
     :param falls_back: on-demand machines are requested while all markets are dear (:mod:`solvers.spot.deciding`).
     """
 
-    def __init__(self, market_file: MarketFile, histories: Histories, lease_s: float, falls_back: bool = False) -> None:
-        self._file, self._histories, self._lease_s = market_file, histories, lease_s
+    def __init__(
+        self, market_file: MarketFile, histories: Histories, commitment_s: float, falls_back: bool = False
+    ) -> None:
+        self._file, self._histories, self._commitment_s = market_file, histories, commitment_s
         self._falls_back = falls_back
         self._prices: Prices = market_file.select(histories.prices) if histories.prices else {}
         self._changes: dict[Market, list[tuple[float, float]]] = {}
@@ -123,11 +125,13 @@ class MarketBrain:
         bids = footprint.anchors.count * footprint.anchors.price
         bids += sum(each.count * each.bid for each in footprint.allocations)  # which `decide` counts by itself
         reserve = self._reserve(ledger)
-        committed = worst_cost(ledger, now, now + self._lease_s, priced_until_s) - bids + reserve
+        held_s = HOUR_S + self._commitment_s
+        left = file.limits.budget - worst_cost(ledger, now, now + held_s, priced_until_s)
+        hourly_left = left / first_cost(ledger, 1.0, held_s)  # a new instance costs its bid more than once by then
         others = hourly_bids(ledger, now) - bids + reserve
         limits = replace(
             file.limits,
-            budget=file.limits.budget - committed,
+            budget=hourly_left - reserve + bids,
             max_hourly=file.limits.max_hourly - others,
             max_cores=file.limits.max_cores - self._cores_outside(ledger, book),
         )

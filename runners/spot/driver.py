@@ -16,7 +16,7 @@ from runners.spot.driver_parts import DriverParts, RepeatedNotes
 from runners.spot.elastic_job import JobView
 from runners.spot.provider import ListedInstance, ProviderError, SteadyClock
 from runners.spot.requests import DriverRecords, RecordedPrices, Requests
-from solvers.spot.ledger import Ledger, RentedInstance, worst_cost
+from solvers.spot.ledger import Ledger, RentedInstance, saved_by_release, worst_cost
 from solvers.spot.reconciling import DriverTiming, Sightings, foreign, reconcile, unrequested
 
 _RESTART = "end its process; then type `plink spot drive` again, under `plink elastic run --spot` it starts by itself"
@@ -207,11 +207,32 @@ class Driver:
         self._parts.note(text)
 
     def _protect_budget(self, now: float) -> None:
-        """Release everything while all of it can still be paid: by the end of its leases, at the highest price."""
-        worst = worst_cost(self.ledger, now, now + self._timing.lease_s, self._prices.complete_until())
-        if worst > self._limits.budget:
-            reason = f"the budget, {self._limits.budget:g}, could be exceeded ({significant(worst, 4)})"
-            self._drain([each for each in self.ledger.held if not each.is_leaving], reason, now)
+        """Release what the budget may not suffice for, by the end of its lease and at the highest price.
+
+        As few as are enough, so early that they have ended before it can be exceeded; what is nearest to another hour
+        goes first. Where it can be exceeded nevertheless, everything goes. What a release saves nothing of stays.
+        """
+        budget, lease_end, until = self._limits.budget, now + self._timing.lease_s, now + self._timing.commitment_s
+        staying = [each for each in self.ledger.held if not each.is_leaving]
+        staying.sort(key=lambda each: HOUR_S - (lease_end - each.since_s) % HOUR_S)
+        worst = self._worst_cost(now, until)
+        worst -= sum(self._saved(each, now, until) for each in self.ledger.held if each.is_leaving)
+        excess, members = worst - budget, []
+        for each in staying:
+            if worst > budget and (saved := self._saved(each, now, until)) > 0:
+                worst -= saved
+                members.append(each)
+        if (at_lease_end := self._worst_cost(now, lease_end)) > budget:
+            excess = at_lease_end - budget
+            members = [each for each in staying if self._saved(each, now, lease_end) > 0]
+        if members:
+            self._drain(members, f"the budget, {budget:g}, could be exceeded by {significant(excess, 2)}", now)
+
+    def _worst_cost(self, now: float, until: float) -> float:
+        return worst_cost(self.ledger, now, until, self._prices.complete_until())
+
+    def _saved(self, each: RentedInstance, now: float, until: float) -> float:
+        return saved_by_release(self.ledger, each, now, until, self._prices.complete_until())
 
     def _end_hours(self, now: float) -> None:
         """Decide on what is in the last moments of its billing hour. After it the hour is paid and used."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from plink.model.spot import journal
 from plink.model.spot.market_file import Limits
-from plink.model.spot.prices import Market
+from plink.model.spot.prices import HOUR_S, Market
 from runners.spot.brain import RentalChoice
 from runners.spot.driver_parts import DriverParts, RepeatedNotes
 from runners.spot.elastic_job import JobView
@@ -243,7 +243,7 @@ class Requests:
         return True
 
     def _refusal(self, count: int, bid: float, now: float) -> str:
-        limits, until = self._limits, now + self._timing.lease_s
+        limits, until = self._limits, now + HOUR_S + self._timing.commitment_s  # its first hour is to be used
         money = MoneyLimits(limits.max_hourly, limits.budget, now, until, self._records.prices.complete_until())
         return refusal_of_money(self._records.ledger, count, bid, money)
 

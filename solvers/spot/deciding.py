@@ -235,6 +235,11 @@ def decide(
     excluded = excluded or {}
     prices = [quote.price for quote in quotes]
     stale = {number for number, quote in enumerate(quotes) if quote.age_s > MAX_PRICE_AGE_S}
+    left_out = {
+        number
+        for number, (offer, quote) in enumerate(zip(book.offers, quotes, strict=True))
+        if number in stale or number in excluded or quote.price > offer.on_demand
+    }
     refused = tuple(
         f"{offer.market}: {excluded[number]}"
         if number in excluded
@@ -242,7 +247,7 @@ def decide(
         if number in stale
         else f"{offer.market}: {quote.price:g} an hour is above the on-demand price {offer.on_demand:g}"
         for number, (offer, quote) in enumerate(zip(book.offers, quotes, strict=True))
-        if number in stale or number in excluded or quote.price > offer.on_demand
+        if number in left_out
     )
     current, _, costs, rows = best_candidate(footprint, book, prices, limits, now, stale | excluded.keys())
     prospects = prospects_of(footprint, book, prices, now)
@@ -255,7 +260,11 @@ def decide(
     candidates = tuple(_candidate(book, c, rows, float(costs[c]), prospects, before) for c in shown.values())
     action: Literal["acquire", "wait"] = "wait"
     if not candidates:
-        reason = _no_candidate(rows, refused, limits)
+        if len(left_out) == len(book.offers):
+            reason = "no market can be bought from: " + "; ".join(refused[:3])
+        else:
+            usable = [number for number in range(len(book.offers)) if number not in left_out]
+            reason = _no_candidate(book, rows, usable, limits, limits.max_cores - working_cores(footprint, book))
     elif candidates[0].cost_per_work < current:
         action, best = "acquire", candidates[0]
         had = "nothing works yet" if math.isinf(current) else f"{current:.4g} without it"
@@ -289,12 +298,22 @@ def _candidate(
     )
 
 
-def _no_candidate(rows: Floats, refused: Sequence[str], limits: Limits) -> str:
-    if len(refused) == len(rows):
-        return "no market can be bought from: " + "; ".join(refused[:3])
-    if np.all(rows[:, 1] == 0):
-        return f"at most {limits.max_cores:g} cores may work, and no instance fits into what is left of that"
-    return "no bid is within the limits of money"
+def _no_candidate(book: OfferBook, rows: Floats, usable: Sequence[int], limits: Limits, free_cores: float) -> str:
+    """Return why none of the ``usable`` markets has a candidate. ``rows``: of :func:`candidate_rows`."""
+    smallest = rows[usable, 2].min()
+    if smallest > limits.chunk_cores:
+        return f"no instance fits into an allocation of {limits.chunk_cores:g} cores (chunk_cores)"
+    if smallest > free_cores:
+        free = max(0.0, free_cores)
+        return f"at most {limits.max_cores:g} cores may work, and no instance fits into the {free:g} that are free"
+    bids = rows[book.market_of, 0] + book.book[3]
+    affordable = (rows[book.market_of, 1] > 0) & (bids <= rows[book.market_of, 3])
+    if not affordable.any():
+        return "no bid is within the limits of money"
+    return (
+        "no candidate would do any work within an hour: start_s, add_s and evict_s of the application, and the "
+        "evictions to be expected, leave no time for it"
+    )
 
 
 def should_renew(

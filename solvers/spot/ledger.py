@@ -192,7 +192,8 @@ def _kind(market: Market) -> MarketKind:
 @dataclass(frozen=True)
 class Account:
     """What a run's machines cost. ``transient`` and ``anchors``: money; ``refunded``: money given back, or not charged
-    for interruptions; ``on_demand``: what the same machines for the same time would have cost on demand."""
+    for interruptions; ``on_demand``: what the same machines for the same time would have cost on demand, in the same
+    billing and without refunds."""
 
     transient: float
     anchors: float
@@ -216,7 +217,7 @@ def account(ledger: Ledger, now: float, on_demand: Mapping[str, float] | None = 
         charge = _charge(ledger, each, now)
         transient, refunded, free_s = transient + charge.money, refunded + charge.refunded, free_s + charge.free_s
         price = (on_demand or {}).get(each.market.type, each.bid)
-        as_on_demand += _stay(each, now).seconds / HOUR_S * price
+        as_on_demand += _constant_charge(ledger, replace(_stay(each, now), end="released"), price)
     anchors = _anchor_money(ledger, now)
     return Account(transient, anchors, refunded, free_s, as_on_demand + anchors)
 
@@ -244,11 +245,17 @@ def worst_cost(ledger: Ledger, now: float, until: float, priced_until_s: float) 
     return money
 
 
+def saved_by_release(
+    ledger: Ledger, instance: RentedInstance, now: float, until: float, priced_until_s: float
+) -> float:
+    """Return by how much :func:`worst_cost` is less, if a held instance ends now."""
+    held, ended = (_charge(ledger, instance, end, bid_from_s=priced_until_s).money for end in (until, now))
+    return held - ended
+
+
 def first_cost(ledger: Ledger, bid: float, seconds: float) -> float:
     """Return the most that one new instance costs, held for so long."""
-    assert ledger.opened is not None
-    stay = Stay(0.0, max(HOUR_S, seconds), 1, "released")
-    return BILLINGS[ledger.opened.billing].charged(stay, lambda time: bid).money
+    return _constant_charge(ledger, Stay(0.0, max(HOUR_S, seconds), 1, "released"), bid)
 
 
 def hourly_bids(ledger: Ledger, now: float) -> float:
@@ -263,9 +270,8 @@ def hourly_bids(ledger: Ledger, now: float) -> float:
 
 @dataclass(frozen=True)
 class MoneyLimits:
-    """``hourly``: money that all bids together may come to; ``budget``: money in all. ``until``: when what is held
-    now ends at the latest, if nobody releases it: when its lease runs out; ``now`` and ``priced_until_s``: the end of
-    what is known of prices."""
+    """``hourly``: money that all bids together may come to; ``budget``: money in all, which is to suffice ``until``
+    then for what is held and what is requested ``now``; ``priced_until_s``: the end of what is known of prices."""
 
     hourly: float
     budget: float
@@ -280,11 +286,13 @@ def refusal_of_money(ledger: Ledger, count: int, bid: float, limits: MoneyLimits
     hourly, budget = limits.hourly, limits.budget
     rate = hourly_bids(ledger, limits.now) + count * bid
     if rate > hourly:
-        return f"all bids together would be {significant(rate, 4)} an hour, more than max_hourly, {hourly:g}"
+        excess = significant(rate - hourly, 2)
+        return f"all bids together would exceed max_hourly, {hourly:g}, by {excess} an hour"
     worst = worst_cost(ledger, limits.now, limits.until, limits.priced_until_s)
     worst += count * first_cost(ledger, bid, limits.until - limits.now)
     if worst > budget:
-        return f"it could come to {significant(worst, 4)} in all, more than the budget, {budget:g}"
+        hours = significant((limits.until - limits.now) / HOUR_S, 2)
+        return f"held for {hours} h, it could exceed the budget, {budget:g}, by {significant(worst - budget, 2)}"
     return ""
 
 
@@ -309,3 +317,8 @@ def _charge(ledger: Ledger, each: RentedInstance, now: float, bid_from_s: float 
 
     price: Callable[[float], float] = price_at
     return BILLINGS[ledger.opened.billing].charged(_stay(each, now), price)
+
+
+def _constant_charge(ledger: Ledger, stay: Stay, price: float) -> float:
+    assert ledger.opened is not None
+    return BILLINGS[ledger.opened.billing].charged(stay, lambda time: price).money

@@ -60,6 +60,12 @@ class DriverTiming:
     clock_tolerance_s: float = 60.0
     doubt_s: float = 0.0
 
+    @property
+    def commitment_s(self) -> float:
+        """For how long the budget is to suffice for what is held: its lease, and before it the time in which a release
+        is seen to have ended an instance."""
+        return self.lease_s + self.drain_s + self.listing_delay_s
+
     def penalty_after_part_s(self, market: Market) -> float:
         """Return for how long a market is left out that granted a part only, or gave no answer: of on-demand machines
         the rest may be there soon, and a deadline cannot wait long for it."""

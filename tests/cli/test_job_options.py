@@ -48,6 +48,7 @@ def test_launch_has_few_options_and_others_the_same_ones() -> None:
         ("elastic run fit", "fit must be a .py file that defines make(arguments)"),
         ("elastic run --rule ssp:31 x.py", "ssp:31: choose a staleness of 0 to 30 clocks"),
         ("elastic run --rule async x.py", "rule 'async': choose one of bsp, ssp:N"),
+        ("elastic run --stage-thresholds 15:1 x.py", "stage thresholds 15:1: expected two ratios"),
         ("elastic run --stage-thresholds auto x.py", "--stage-thresholds auto needs --host-bandwidth"),
         ("elastic run --heartbeat-timeout 1ms x.py", "--heartbeat-timeout 0.001s: 1s at least"),
         ("elastic run --checkpoint-every 1s x.py", "--checkpoint-every goes with --checkpoint DIR"),

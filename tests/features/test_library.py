@@ -242,7 +242,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.render_report(ALONE), "one host (here) has no network to draw"),
         (lambda: plink.run_elastic(plink.Job("sh"), network.hosts), "sh must be a .py file"),
         (lambda: elastic(stage_thresholds="auto"), "--stage-thresholds auto needs --host-bandwidth"),
-        (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1 and 1:1"),
+        (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1: expected two ratios"),
         (lambda: elastic(rule="ssp:31"), "ssp:31"),
         (
             lambda: elastic(rule="elastic-bsp:15", rebalance=True),

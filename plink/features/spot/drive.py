@@ -183,7 +183,7 @@ class _Session:
         market_file, chosen, run = self.market_file, self.chosen, self.folder.name
         check_on_demand(market_file, chosen, request)
         now = chosen.clock()
-        brain = MarketBrain(market_file, self.histories, chosen.timing.lease_s, request.fallback)
+        brain = MarketBrain(market_file, self.histories, chosen.timing.commitment_s, request.fallback)
         if request.deadline_s is not None:
             brain.reserve(market_file.reference)
         history_from_s = self._observe_history(brain, now, bool(entries) or request.deadline_s is not None)

@@ -328,7 +328,7 @@ def _price(value: Any, location: str) -> float:
     except (ValueError, OverflowError):
         price = math.nan
     if not 0 < price < 1e9:
-        raise InputError(location, f"expected a price above 0, like 0.0311, got {_shown(value)}")
+        raise InputError(location, f"expected a price above 0 and below 1e9, like 0.0311, got {_shown(value)}")
     return price
 
 

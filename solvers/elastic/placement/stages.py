@@ -33,8 +33,8 @@ class Thresholds:
     def __post_init__(self) -> None:
         if not 0 <= self.active <= self.backup_only or math.isnan(self.backup_only):
             raise UsageError(
-                f"stage thresholds {self.active:g}:1 and {self.backup_only:g}:1: give two ratios of 0 or more, "
-                "the one for stage 2 first and the one for stage 3 not below it"
+                f"stage thresholds {self.active:g}:{self.backup_only:g}: expected two ratios of 0 or more, the one for "
+                "stage 2 first and the one for stage 3 not below it, as in 1:15"
             )
 
 

@@ -110,9 +110,11 @@ def test_quiet_markets_have_no_holes() -> None:
     assert holes_in(3600.0 * np.array([0.0])) == []
 
 
-@pytest.mark.parametrize("price", ["N/A", "0", "0.0", "-0.1", 0, -1, None, True, "nan", "inf", "", "€0.03", [1]])
+@pytest.mark.parametrize(
+    "price", ["N/A", "0", "0.0", "-0.1", 0, -1, None, True, "nan", "inf", "", "€0.03", [1], "1e300", "1e309", 1e9]
+)
 def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"SpotPriceHistory\[1\]\.SpotPrice: expected a price above 0"):
+    with pytest.raises(InputError, match=r"SpotPriceHistory\[1\]\.SpotPrice: expected a price above 0 and below 1e9"):
         read_spot_histories([page(tmp_path / "a.json", entry(1), entry(0, price))])
 
 

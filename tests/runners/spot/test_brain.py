@@ -201,7 +201,8 @@ def on_demand(count: int) -> Sequence[journal.JournalEntry]:
 def test_choice_beside_on_demand_machines_is_within_the_limits_of_money(limits: dict[str, float]) -> None:
     made, held = brain(**limits), ledger(*on_demand(4))
     choice = made.choose(held, observed(made), NOW)
-    money = MoneyLimits(limits.get("max_hourly", math.inf), limits.get("budget", math.inf), NOW, NOW + 1800, NOW)
+    hourly, budget = limits.get("max_hourly", math.inf), limits.get("budget", math.inf)
+    money = MoneyLimits(hourly, budget, NOW, NOW + HOUR_S + 1800, NOW)
     assert choice.market is None or refusal_of_money(held, choice.count, choice.bid, money) == ""
     if "max_hourly" in limits:
         assert (choice.market, choice.count) == (SMALL, 1)  # two would be too much
@@ -210,8 +211,9 @@ def test_choice_beside_on_demand_machines_is_within_the_limits_of_money(limits: 
 @pytest.mark.parametrize("name", ["max_hourly", "budget"])
 def test_money_for_machines_of_a_deadline_is_left_until_they_are_held(name: str) -> None:
     machines = Machines(InstanceType("small", 2, 0.2), 4)
-    enough = {"max_hourly": 0.2 + 0.8 + 0.45, "budget": 0.3 + 0.8 + 0.45}[name]
-    for money, count in ((enough - 0.4, 0), (enough, 2)):
+    hours = {"max_hourly": 1.0, "budget": 1.5}[name]  # the budget is for an hour and a lease
+    anchor = {"max_hourly": 0.2, "budget": 0.2 * 2.5}[name]
+    for money, count in ((anchor + (0.8 + 0.05) * hours, 0), (anchor + (0.8 + 0.45) * hours, 2)):
         made = brain(**{name: money})
         assert made.choose(ledger(), observed(made), NOW).count == 2
         made.reserve(machines)

@@ -26,7 +26,7 @@ def made(billing: str, falls_back: bool = True) -> World:
         "application": {"start_s": 60, "add_s": 10, "evict_s": 10},
     }  # fmt: skip
     market_file = market_file_from(document, "market.toml")
-    result.brain = MarketBrain(market_file, Histories(), result.timing.lease_s, falls_back)  # type: ignore[assignment]
+    result.brain = MarketBrain(market_file, Histories(), result.timing.commitment_s, falls_back)  # type: ignore[assignment]
     return result
 
 

@@ -298,7 +298,7 @@ def test_release_that_fails_while_nothing_is_listed_is_repeated() -> None:
     assert driver.release_all("release")
 
 
-@pytest.mark.parametrize("budget", [0.35, 5.0])
+@pytest.mark.parametrize("budget", [0.65, 5.0])
 def test_calls_with_late_effects_that_time_out(budget: float) -> None:
     made = world(plan=[RentalChoice("planned", A, 2, 0.15)])
     made.limits = Limits(100, 100, 10.0, budget)
@@ -312,7 +312,7 @@ def test_calls_with_late_effects_that_time_out(budget: float) -> None:
 
 def test_calls_with_effects_not_listed_yet_count_and_back_off() -> None:
     made = world(plan=[RentalChoice("planned", A, 2, 0.15)], hours=9)
-    made.limits = Limits(100, 100, 10.0, 0.65)
+    made.limits = Limits(100, 100, 10.0, 1.3)
     made.cloud.hides_for_s = 1e9  # the cloud never lists what it grants
     lose_answers(made)
     made.run(0.95)

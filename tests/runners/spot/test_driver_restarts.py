@@ -94,7 +94,7 @@ def test_time_in_which_the_job_does_not_answer_is_not_that_of_its_hosts(answers:
 
 
 def test_hosts_that_have_just_been_added_are_warned_before_they_are_released() -> None:
-    made = world(plan=ONLY_A, hours=9)
+    made = world(plan=ONLY_A, hours=9, billing="per-second")
     made.limits = Limits(100, 100, budget=5.0)
     driver = made.driver()
     while not made.job.hosts:

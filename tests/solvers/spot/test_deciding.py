@@ -171,3 +171,31 @@ def test_rates_instead_of_bids() -> None:
     decision = decide(Footprint(ANCHORS), safe, [Quote(0.06), Quote(0.06)], LIMITS, now=0)
     assert [each.market.zone for each in decision.candidates] == ["a", "b"]
     assert decision.candidates[0].bid == 0.2
+
+
+@pytest.mark.parametrize(
+    ("limits", "application", "reason"),
+    [
+        (Limits(96, 32, max_hourly=0.1), APPLICATION, "limits of money"),
+        (Limits(96, 32, budget=0.1), APPLICATION, "limits of money"),
+        (Limits(96, 3), APPLICATION, "no instance fits"),
+        (LIMITS, Application(start_s=1e9), "would do any work within an hour"),
+        (LIMITS, Application(add_s=3600, evict_s=1e8), "would do any work within an hour"),
+    ],
+)
+@pytest.mark.parametrize("has_rates", [False, True])
+def test_wait_has_its_own_reason(limits: Limits, application: Application, reason: str, has_rates: bool) -> None:
+    rates = tuple(Offer(each.market, each.cores, each.on_demand, ExponentialEvictions(0.1)) for each in offers())
+    book = offer_book(rates if has_rates else offers(), Outlook(Hourly2016()), application)
+    decision = decide(Footprint(Anchors()), book, [Quote(0.03), Quote(0.11)], limits, now=100_000)
+    assert decision.action == "wait"
+    assert reason in decision.reason
+
+
+def test_market_that_is_left_out_does_not_hide_that_the_others_do_not_fit(book: OfferBook) -> None:
+    decision = decide(Footprint(ANCHORS), book, [Quote(0.03), Quote(0.11)], Limits(96, 8), 100_000, {0: "it failed"})
+    assert "no instance fits" in decision.reason
+    decision = decide(Footprint(ANCHORS, (held(0, 23, 0.05, 0.036, 900),)), book, [Quote(0.03)] * 2, LIMITS, 100_000)
+    assert decision.action == "acquire"
+    decision = decide(Footprint(ANCHORS, (held(0, 24, 0.05, 0.036, 900),)), book, [Quote(0.03)] * 2, LIMITS, 100_000)
+    assert "at most 96 cores may work" in decision.reason

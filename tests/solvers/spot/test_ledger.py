@@ -7,7 +7,7 @@ import pytest
 
 from plink.model.spot import journal
 from plink.model.spot.market_file import BillingName
-from plink.model.spot.prices import HOUR_S, on_demand_market
+from plink.model.spot.prices import HOUR_S, ON_DEMAND, on_demand_market
 from solvers.spot.ledger import Ledger, MoneyLimits, account, hourly_bids, refusal_of_money, worst_cost
 
 AT = 1.5e9
@@ -41,7 +41,28 @@ def test_interruption_refunds_the_hour() -> None:
     cost = account(Ledger.of([*opened(), *granted(), end]), AT + 9000, {"small": 0.4})
     assert cost.transient == pytest.approx(0.1)
     assert cost.refunded == pytest.approx(0.1)
-    assert cost.on_demand == pytest.approx(0.4 * 5000 / HOUR_S)
+    assert cost.on_demand == pytest.approx(2 * 0.4)  # two hours were begun, and on demand nothing is refunded
+
+
+@pytest.mark.parametrize("billing", ["hourly-2016", "first-hour-free", "per-second"])
+@pytest.mark.parametrize("end", ["released", "interrupted"])
+@pytest.mark.parametrize("seconds", [30, 1800, HOUR_S, 5000])
+def test_on_demand_machines_cost_what_the_same_machines_would(
+    billing: BillingName, end: journal.InstanceEnd, seconds: float
+) -> None:
+    """What is compared with is what the ledger charges for an on-demand instance of the same time."""
+    stays = []
+    for product in ("Linux/UNIX", ON_DEMAND):
+        entries = [
+            journal.JournalOpened(AT, "run1", "fake", billing, 0, 0.0),
+            journal.PriceChanged(AT, "zone-a", "small", product, AT, 0.4 if product == ON_DEMAND else 0.1),
+            journal.InstancesRequested(AT, "t1", "zone-a", "small", product, 1, 0.4),
+            journal.InstanceGranted(AT, "t1", "i-0", AT),
+            journal.InstanceEnded(AT + seconds, "i-0", end, AT + seconds),
+        ]
+        stays.append(account(Ledger.of(entries), AT + seconds, {"small": 0.4}))
+    spot, on_demand = stays
+    assert spot.on_demand == on_demand.on_demand == pytest.approx(on_demand.transient)
 
 
 def test_reliable_machines_cost_until_the_job_ends() -> None:
