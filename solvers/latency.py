@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
+from plink.model.units import numbered
 
 
 def require_complete(cost: Matrix, names: list[str]) -> None:
@@ -16,7 +17,7 @@ def require_complete(cost: Matrix, names: list[str]) -> None:
     if len(missing):
         i, j = (int(k) for k in missing[0])
         raise NoAnswer(
-            f"{len(missing) // 2} pairs were not measured, the first {names[i]} - {names[j]}; "
+            f"{numbered(len(missing) // 2, 'pair was', 'pairs were')} not measured, the first {names[i]} - {names[j]}; "
             "measure them with `plink probe`"
         )
 

@@ -41,6 +41,7 @@ class Finding(Part, frozen=True):
         "asymmetric",
         "slow host (bandwidth)",
         "slow shared link",
+        "dead link",
         "slow interface",
         "loss",
         "tainted",

@@ -156,18 +156,27 @@ class Network:
     def shared_links(self) -> list[SharedTierEntry]:
         """Capacity of what groups of hosts share, by tiers, the innermost first.
 
-        :raises InputError: when a group holds only a part of a group of a tier below.
+        :raises InputError: when a group names a host that there is none of, or that another group of its tier has, or
+            holds only a part of a group of a tier below.
         """
-        tiers = self.details.shared_links or []
+        tiers, hosts = self.details.shared_links or [], set(self.hosts.names)
         for number, outer in enumerate(tiers):
             parts = [set(row.members) for tier in tiers[:number] for row in tier.groups]
+            group_of = dict[str, int]()
             for k, group in enumerate(outer.groups):
                 members = set(group.members)
+                location = f"{self.location}: shared_links[{number}].groups[{k}].members"
+                if strangers := members - hosts:
+                    raise InputError(location, f"{min(strangers)!r} is not one of the hosts")
+                if twice := members & group_of.keys():
+                    name = min(twice)
+                    raise InputError(location, f"host {name!r} is in groups[{group_of[name]}], too")
+                group_of |= dict.fromkeys(members, k)
                 for part in parts:
                     inside, outside = part & members, part - members
                     if inside and outside:
                         raise InputError(
-                            f"{self.location}: shared_links[{number}].groups[{k}].members",
+                            location,
                             f"{min(inside)} without {min(outside)}, which are in one group of a tier below",
                         )
         return tiers

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from plink.errors import InputError
 from plink.model.hostlist import check_name
+from plink.model.storage import STANDARD, name_of
 from plink.model.types import MAX_QUANTITY
 from plink.model.units import MeasurementUnit, parse_unit
 
@@ -32,6 +33,7 @@ _OTHERS = ("max", "maximum", "mdev", "std", "stddev", "stdev", "jitter", "loss",
 _MISSING = ("", "-", "-1", "nan", "null", "none", "na", "n/a", "x", "*", "?", "inf")
 _NUMBER = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\s\d].*)?")
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
+_THOUSANDS = re.compile(r"\d{1,3},\d{3}")  # or a decimal comma
 _WORDS = re.compile(r"[\s_()\[\]:=,]+")
 _COMMENT_UNIT = re.compile(r"(?:.*\b(?:units?|in)[\s:=]+)?([a-zA-Z/]+)")
 
@@ -50,7 +52,7 @@ def parse_table(text: str, location: str, unit: str | None = None) -> tuple[list
     default_unit = None if unit is None else parse_unit(unit)
     if unit is not None and default_unit is None:
         raise InputError(location, f"{unit[:20]!r} is not a unit; known are us, ms, s, Mbit/s, Gbit/s and the like")
-    rows, comment_unit = _rows(text)
+    rows, comment_unit, has_commas = _rows(text)
     if len(rows) < 2 or len(rows[0][1]) < 2:
         raise InputError(location, f"not a network; {SMALLEST}")
     values: dict[str, dict[tuple[str, str], list[float]]] = {}
@@ -60,7 +62,8 @@ def parse_table(text: str, location: str, unit: str | None = None) -> tuple[list
         for name in (source, target):
             if name not in names:
                 names[check_name(name, place)] = None
-        if source != target and (value := _value(cell, own_unit or default_unit or comment_unit, place)) is not None:
+        if source != target and cell.lower() not in _MISSING:
+            value = _value(cell, own_unit or default_unit or comment_unit, place, has_commas)
             values.setdefault(value[0], {}).setdefault((source, target), []).append(value[1])
     if not values:
         raise InputError(location, "no value of two different hosts in it")
@@ -78,19 +81,25 @@ def _filled(by_pair: dict[tuple[str, str], list[float]], names: list[str]) -> Ma
     return matrix
 
 
-def _value(text: str, unit: MeasurementUnit | None, place: str) -> tuple[str, float] | None:
-    """Return quantity and value of a field, None where it says that there is none.
+def _value(text: str, unit: MeasurementUnit | None, place: str, has_commas: bool) -> tuple[str, float]:
+    """Return quantity and value of a field.
 
-    :raises InputError: for what is no number, and for a number without a unit.
+    :param has_commas: between fields: one within a field may be of a decimal or of thousands.
+    :raises InputError: for what is no number, for a negative one, and for one without a unit.
     """
-    if text.lower() in _MISSING:
-        return None
+    if has_commas and _THOUSANDS.fullmatch(text):
+        meanings = f"{text.replace(',', '')} or {text.replace(',', '.')}"
+        raise InputError(place, f"{text!r} may be {meanings}; write it without a comma")
     match = _NUMBER.fullmatch(text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text)
+    if match is None and text.startswith("-") and _NUMBER.fullmatch(text[1:]):
+        raise InputError(place, f"{text[:40]} is negative and cannot be a measurement")
     if match is None:
         raise InputError(place, f"{text[:40]!r} is not a number; {SMALLEST}")
     unit = parse_unit(match[2].strip()) if match[2] else unit
     if unit is None:
         file = place.rpartition(":")[0]
+        if file == name_of(STANDARD):
+            file = "/dev/stdin"  # `-#ms` would be an option
         reason = f"in which unit is {text[:20]}? write it into the header, like rtt_ms, or behind the name: {file}#ms"
         raise InputError(place, f"{reason} (us, ms, s, Mbit/s, Gbit/s)")
     value = float(match[1]) * unit.factor
@@ -99,8 +108,8 @@ def _value(text: str, unit: MeasurementUnit | None, place: str) -> tuple[str, fl
     return unit.quantity, value
 
 
-def _rows(text: str) -> tuple[list[_Row], MeasurementUnit | None]:
-    """Return line number and fields of each row, and the unit that a comment says."""
+def _rows(text: str) -> tuple[list[_Row], MeasurementUnit | None, bool]:
+    """Return line number and fields of each row, the unit that a comment says, and whether commas separate fields."""
     lines, comments = [], []
     for number, raw in enumerate(text.splitlines(), start=1):
         line, _, comment = raw.partition("#")
@@ -113,7 +122,7 @@ def _rows(text: str) -> tuple[list[_Row], MeasurementUnit | None]:
     rows = [(number, [field.strip() for field in split(line)]) for number, line in lines]
     while rows and len(rows[0][1]) > 2 and all(row and row[-1] == "" for _, row in rows):
         rows = [(number, row[:-1]) for number, row in rows]
-    return rows, next(filter(None, units), None)
+    return rows, next(filter(None, units), None), delimiter == ","
 
 
 def _is_number(text: str) -> bool:
@@ -141,9 +150,13 @@ def _matrix(rows: Sequence[_Row], location: str) -> list[_Cell]:
         # Names in the first row and column, perhaps with something in the corner.
         columns = header[-len(body) :]
         unit = _unit_of(header[0]) if len(header) > len(body) else None
-        numbers = all(map(_is_number, columns)) and columns not in (_counted(0, columns), _counted(1, columns))
+        is_plain = all(row[k] != "" and _is_zero(row[k]) for k, (_, row) in enumerate(rows) if len(header) == len(rows))
+        numbers = all(map(_is_number, columns)) and (
+            columns not in (_counted(0, columns), _counted(1, columns)) or (len(header) == len(rows) and is_plain)
+        )
         if sorted(columns) == sorted(row[0] for _, row in body) and not numbers:
             named = [(number, row[0], row[1:]) for number, row in body]
+            _refuse_twice(columns, [rows[0][0]] * len(columns), location)
             return _cells(named, columns, unit)
     if None not in _host_columns(header):
         return []
@@ -152,8 +165,10 @@ def _matrix(rows: Sequence[_Row], location: str) -> list[_Cell]:
         and all(_are_numbers(row, len(header)) for _, row in body)
         and len(header) == len(body)
     ):
+        _refuse_twice(header, [rows[0][0]] * len(header), location)
         return _cells([(number, header[k], row) for k, (number, row) in enumerate(body)], header, None)
     if all(_are_numbers(row[1:], len(rows)) and not _is_number(row[0]) for _, row in rows):
+        _refuse_twice([row[0] for _, row in rows], [number for number, _ in rows], location)
         return _cells([(number, row[0], row[1:]) for number, row in rows], [row[0] for _, row in rows], None)
     is_square = all(_are_numbers(row, len(rows)) for _, row in rows)
     no_diagonal = all(_is_zero(row[k]) for k, (_, row) in enumerate(rows)) if is_square else False
@@ -162,6 +177,15 @@ def _matrix(rows: Sequence[_Row], location: str) -> list[_Cell]:
         _log.warning("%s: it has no names; its hosts are called host-1 to host-%d", location, len(rows))
         return _cells([(number, names[k], row) for k, (number, row) in enumerate(rows)], names, None)
     return []
+
+
+def _refuse_twice(names: Sequence[str], lines: Sequence[int], location: str) -> None:
+    """:raises InputError: for a host that a matrix has twice, naming its line."""
+    seen = set[str]()
+    for name, line in zip(names, lines, strict=True):
+        if name in seen:
+            raise InputError(f"{location}:{line}", f"host {name[:40]!r} is listed twice")
+        seen.add(name)
 
 
 def _counted(first: int, columns: list[str]) -> list[str]:

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from numbers import Real
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from plink.errors import UsageError, no_choice
 from plink.model.types import own_number
 from plink.model.units import parse_bytes, parse_limit, typed_seconds
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,19 @@ def _plain(number: float) -> str:
     if isinstance(number, int):
         return str(number)
     return f"{number:.0f}" if abs(number) < 1e15 and number == round(number) else f"{number:g}"
+
+
+def parse_option(option: str, parse: Callable[[Any], Value], text: Any) -> Value:
+    """Return what ``parse`` makes of the text of an option.
+
+    :raises UsageError: that of ``parse``, with the option's name.
+    """
+    try:
+        return parse(text)
+    except UsageError as error:
+        if not str(error).startswith("--"):  # of a parser that many options share
+            error.args = (f"{option}: {error}",)
+        raise
 
 
 def parse_settings(words: Sequence[str]) -> dict[str, int | bool]:

@@ -23,11 +23,11 @@ from plink.errors import InputError, PlinkError, UsageError
 _EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
 _PRINTED_TEXTS = (
     (
-        re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: \d+ rounds, \d+ transfers of \d+ chunks\s*$"),
+        re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: [\d,]+ rounds?, [\d,]+ transfers? of [\d,]+ chunks?\s*$"),
         "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
     ),
     (
-        re.compile(r"[\w.-]+, \d+ ranks( in \d+ groups)?, [^,]+, model [\w-]+(: .*)?$"),
+        re.compile(r"[\w.-]+, \d+ ranks( in [\d,]+ groups?)?, [^,]+, model [\w-]+(: .*)?$"),
         "this is the text for people that `plink plan` and `plink cost` print; `plink plan -o FILE` or `--json` "
         "writes the plan",
     ),

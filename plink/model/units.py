@@ -133,7 +133,7 @@ def format_bytes(size: float) -> str:
 
 def rate_unit(gbps: float) -> tuple[float, str]:
     """Return what to multiply rates in Gbit/s by, and the unit they then are in, where the largest is this."""
-    return (1e3, "Mbit/s") if gbps < 0.9995 else (1.0, "Gbit/s")
+    return (1e3, "Mbit/s") if 0 < gbps < 0.9995 else (1.0, "Gbit/s")
 
 
 def format_gbps(gbps: float) -> str:
@@ -185,6 +185,11 @@ def format_time(seconds: float) -> str:
     :func:`format_duration`."""
     scale, unit = time_unit(seconds)
     return f"{seconds * scale:.3g} {unit}" if seconds < 99.95 else format_duration(seconds)
+
+
+def numbered(number: int, what: str, many: str | None = None) -> str:
+    """Return a number of things, in digits: ``1 chunk``, ``1,024 pairs``."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
 
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

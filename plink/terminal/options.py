@@ -9,8 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.models import ArgumentInfo
 
-from plink.errors import UsageError
-from plink.model.request import FeatureRequest, Field, fields_of
+from plink.model.request import FeatureRequest, Field, fields_of, parse_option
 
 NetworkFile = Annotated[
     Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
@@ -85,15 +84,10 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _parsed(field: Field, typed: Any) -> Any:
+def _parsed(field: Field, value: Any) -> Any:
     """Return the value that was typed."""
     if field.text is None:
-        return typed
-    if typed is None and not field.text.repeated:
+        return value
+    if value is None and not field.text.repeated:
         return None
-    try:
-        return field.text.parse(typed or [] if field.text.repeated else typed)
-    except UsageError as error:
-        if not str(error).startswith("--"):  # of a parser that many options share
-            error.args = (f"{field.names[0]}: {error}",)
-        raise
+    return parse_option(field.names[0], field.text.parse, value or [] if field.text.repeated else value)

@@ -101,6 +101,47 @@ class TierLinks:
         return [f"the way {way} {what} of {name}" for name in first]
 
 
+@dataclass(frozen=True)
+class BlockedPairs:
+    """Pairs of N hosts between which 0 Gbit/s were measured, or the path of which crosses a link of 0 Gbit/s.
+
+    ``reason_of``, symmetric, shape (N, N): an index into ``reasons``, -1 where something gets through.
+    """
+
+    reason_of: Labels
+    reasons: tuple[str, ...]
+
+    @property
+    def pairs(self) -> npt.NDArray[np.bool_]:
+        """Return which pairs are blocked, shape (N, N)."""
+        return np.asarray(self.reason_of >= 0)
+
+    def first_between_parts(self) -> tuple[int, int] | None:
+        """Return a blocked pair of hosts that nothing gets between by way of others, either; None without one."""
+        reached, number = np.arange(len(self.reason_of)) == 0, 0
+        while number < (number := int(reached.sum())):
+            reached |= (~self.pairs[reached]).any(axis=0)
+        return None if reached.all() else (0, int(np.argmin(reached)))
+
+
+def no_way_between(names: Sequence[str], a: int, b: int, blocked: BlockedPairs | None, option: str = "") -> NoAnswer:
+    """Return the refusal of a cost that needs a pair which is blocked, or was not measured.
+
+    :param option: of `plink probe`, with which it measures bandwidths; empty for round trips.
+    """
+    if blocked is not None and blocked.pairs[a, b]:
+        reason = blocked.reasons[int(blocked.reason_of[a, b])]
+        return NoAnswer(
+            f"nothing gets through between {names[a]} and {names[b]}: {reason}; leave hosts out, or mend it and "
+            "probe again"
+        )
+    what = "bandwidth" if option else "round trip"
+    return NoAnswer(
+        f"the {what} {names[a]} - {names[b]} is needed and was not measured; `plink probe HOSTS --resume{option}` "
+        "measures it"
+    )
+
+
 def library_us(pieces: Sequence[SizeCosts], size_bytes: float) -> float:
     """Return what a library takes by itself for a collective of that size, microseconds."""
     piece = next((each for each in reversed(pieces) if each.from_bytes <= size_bytes), None)
@@ -119,7 +160,8 @@ class Fabric:
     ``rate_sigma``: relative standard deviation of a rate between probes. ``outer_tiers``: links above those of the
     groups, the innermost first. ``overhead_us``: what hosts take for each message (:mod:`solvers.costs.evaluator`).
     ``paths``: where hosts have several interfaces, which of them each pair crosses; None where they have one.
-    ``host_out_gbps`` is then what one flow of a host gets.
+    ``host_out_gbps`` is then what one flow of a host gets. ``blocked``: pairs that nothing gets between, whose round
+    trips count as unknown; None without any.
     """
 
     names: tuple[str, ...]
@@ -138,6 +180,7 @@ class Fabric:
     paths: InterfacePaths | None = None
     library_costs: tuple[LibraryCostsEntry, ...] = ()
     links: "Fabric | None" = None
+    blocked: BlockedPairs | None = None
 
     def with_library_us(self, algo: str, size_bytes: float, network_us: float) -> float:
         """Return the time of a library's algorithm, microseconds, by what the network takes alone: the same where
@@ -161,13 +204,18 @@ class Fabric:
     @cached_property
     def few_gaps(self) -> int:
         """Number of pairs without a round trip, where they are at most 1 % of all; else 0."""
-        unknown, pairs = int(np.isnan(self.rtt_us).sum()) // 2, len(self.names) * (len(self.names) - 1) // 2
+        unknown, pairs = int(self._gaps.sum()) // 2, len(self.names) * (len(self.names) - 1) // 2
         return unknown if unknown <= _MAX_FEW_GAPS * pairs else 0
 
     @cached_property
     def with_few_gaps_filled(self) -> "Fabric":
         """The fabric for algorithms that cannot avoid a few unknown pairs: with the farthest for these."""
-        return self.with_farthest_for_unknown(np.isnan(self.rtt_us)) if self.few_gaps else self
+        return self.with_farthest_for_unknown(self._gaps) if self.few_gaps else self
+
+    @property
+    def _gaps(self) -> npt.NDArray[np.bool_]:
+        unknown = np.isnan(self.rtt_us)
+        return unknown if self.blocked is None else unknown & ~self.blocked.pairs
 
     @property
     def nccl_tree_up_to_bytes(self) -> float | None:
@@ -249,17 +297,14 @@ class Fabric:
         return float(f"{np.median(np.minimum(self.host_out_gbps, self.host_in_gbps)):.4g}")
 
     def require(self, values: Vector, source: npt.NDArray[np.intp], target: npt.NDArray[np.intp], option: str) -> None:
-        """Refuse a cost in which an unmeasured pair plays a part.
+        """Refuse a cost in which an unmeasured or blocked pair plays a part.
 
-        :raises NoAnswer: naming the first such pair and the command that would measure it.
+        :raises NoAnswer: naming the first such pair, and what blocks it or the command that would measure it.
         """
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
-            a, b = (self.names[int(ends[missing[0]])] for ends in (source, target))
-            what = "bandwidth" if option else "round trip"
-            raise NoAnswer(
-                f"the {what} {a} - {b} is needed and was not measured; `plink probe HOSTS --resume{option}` measures it"
-            )
+            a, b = (int(ends[missing[0]]) for ends in (source, target))
+            raise no_way_between(self.names, a, b, self.blocked, option)
 
 
 def fabric_of(network: Network) -> Fabric:
@@ -270,7 +315,7 @@ def fabric_of(network: Network) -> Fabric:
 
     :raises InputError: when what the file has of links or interfaces is invalid.
     """
-    fabric, entry = _fabric_of_groups(network), network.interfaces
+    fabric, entry = _without_blocked_pairs(_fabric_of_groups(network), network), network.interfaces
     if entry is None:
         return fabric
     rates = fabric.host_out_gbps, fabric.host_in_gbps
@@ -332,7 +377,7 @@ def _fabric_of_groups(network: Network) -> Fabric:
     for number, (members, row) in enumerate(rows):
         group_of[members] = number
         if is_measured(row):
-            alone[members] = one_flow_rate(row)
+            alone[members] = one_flow_rate(row) or np.nan
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
     by_flows = class_rates(flows_of(network), n)
@@ -371,6 +416,28 @@ def _fabric_of_groups(network: Network) -> Fabric:
     )
 
 
+def _without_blocked_pairs(fabric: Fabric, network: Network) -> Fabric:
+    """Return the fabric with what is blocked by the file's rates of 0 as unknown."""
+    hosts, reasons = np.arange(len(fabric.names)), list[str]()
+    reason_of = np.full((len(hosts),) * 2, -1, dtype=np.intp)
+    for number, tier in enumerate(network.shared_links, 1):
+        group = "the group" if number == 1 else f"the tier-{number} group"
+        for members, row in shared_rows(tier.groups, network.hosts.names):
+            inside = np.isin(hosts, members)
+            for way, verb in (("out", "out of"), ("in", "into")):
+                if row.gbps(way) == 0 and not is_uncertain(row):
+                    reason_of[inside[:, None] != inside] = len(reasons)
+                    reasons.append(f"the way {verb} {group} of {fabric.names[members[0]]} carries 0 Gbit/s")
+    if network.bandwidth_gbps is not None:
+        dead = (network.bandwidth_gbps == 0) & (hosts[:, None] != hosts)
+        reason_of[(dead | dead.T) & (reason_of < 0)] = len(reasons)
+        reasons.append("0 Gbit/s were measured there")
+    if not (reason_of >= 0).any():
+        return fabric
+    blocked = BlockedPairs(reason_of, tuple(reasons))
+    return replace(fabric, rtt_us=np.where(blocked.pairs, np.nan, fabric.rtt_us), blocked=blocked)
+
+
 def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[np.intp]) -> TierLinks:
     """Return the links of a tier; what was not measured, or is in no group of the tier, has no limit."""
     group_of = len(rows) + inner_group_of
@@ -378,7 +445,7 @@ def _outer_tier(rows: list[tuple[list[int], Row]], inner_group_of: npt.NDArray[n
     for number, (members, row) in enumerate(rows):
         group_of[members] = number
         for way, gbps in limits.items():
-            gbps.append(capacity_of(row, way) if row.gbps(way) else np.inf)
+            gbps.append(np.inf if row.gbps(way) is None else capacity_of(row, way))
     shared_out, shared_in = (np.full(int(group_of.max()) + 1, np.inf) for _ in limits)
     shared_out[: len(rows)], shared_in[: len(rows)] = limits["out"], limits["in"]
     return TierLinks(group_of, shared_out, shared_in)

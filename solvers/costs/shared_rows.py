@@ -15,20 +15,12 @@ Row = SharedLinkEntry
 
 
 def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
-    """Return the groups of a file, as (indices, row); rows that overlap others or have unknown hosts are skipped.
+    """Return the groups of a file, as (indices, row).
 
-    :param rows: the groups of a tier of a network's ``shared_links``.
+    :param rows: groups of a tier of a network's ``shared_links``, which checks that they are of its hosts, each once.
     """
     index = {name: i for i, name in enumerate(names)}
-    groups: list[tuple[list[int], Row]] = []
-    grouped: set[int] = set()
-    for row in rows:
-        if index.keys() >= set(row.members):
-            group = {index[name] for name in row.members}
-            if not group & grouped:
-                grouped |= group
-                groups.append((sorted(group), row))
-    return groups
+    return [(sorted({index[name] for name in row.members}), row) for row in rows]
 
 
 def is_uncertain(row: Row) -> bool:
@@ -38,7 +30,7 @@ def is_uncertain(row: Row) -> bool:
 
 def is_measured(row: Row) -> bool:
     """Return whether both directions were measured."""
-    return bool(row.out_gbps and row.in_gbps)
+    return row.gbps("out") is not None and row.gbps("in") is not None
 
 
 def rate_sigma(rows: Sequence[Row]) -> float:
@@ -53,10 +45,11 @@ def rate_sigma(rows: Sequence[Row]) -> float:
 
 
 def capacity_of(row: Row, way: str) -> float:
-    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit, or the
-    group is uncertain. Where the links of all other groups were the limit, it is what they carry together."""
+    """Return a group's capacity, Gbit/s; infinite where its hosts, or links of a tier below, were the limit, the group
+    is uncertain, or nothing crosses its link (:attr:`solvers.costs.fabric.Fabric.blocked`). Where the links of all
+    other groups were the limit, it is what they carry together."""
     has_limit = row.limited_by(way) not in ("hosts", "groups") and not is_uncertain(row)
-    return float(row.gbps(way) or 0.0) if has_limit else float("inf")
+    return row.gbps(way) or float("inf") if has_limit else float("inf")
 
 
 def one_flow_rate(row: Row) -> float:

@@ -201,7 +201,8 @@ def slow_shared_links(rows: Sequence[Row], names: list[str]) -> list[SlowLink]:
     groups = shared_rows(rows, names)
     links = []
     for way in ("out", "in"):
-        measured = [(members, row, rate) for members, row in groups if (rate := row.gbps(way))]
+        # One of 0 is no slow link but a dead one, and no measure of others.
+        measured = [(members, row, rate) for members, row in groups if (rate := row.gbps(way) or 0.0) > 0]
         if len(measured) < _MIN_GROUPS:
             continue
         for at, (members, row, rate) in enumerate(measured):

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import shortened_hostlist
 from plink.model.network import Matrix, Network
-from plink.model.units import format_gbps, format_us
+from plink.model.units import format_gbps, format_us, numbered
 from solvers.changes.causes import explain
 from solvers.changes.failures import is_by_chance, log_choices, scattered
 from solvers.costs.fabric import fabric_of
@@ -227,6 +227,7 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
     ]
     named = {finding.hosts[0] for finding in findings}
     findings += [finding for finding in rate_findings(network) if finding.hosts[0] not in named]
+    findings += _dead_links(network, groups, named)
     for link in itertools.chain(*(slow_shared_links(tier.groups, names) for tier in network.shared_links)):
         usual = format_gbps(link.usual_gbps)
         evidence = f"together they get {format_gbps(link.gbps)} {link.way}, other groups {usual} (median)"
@@ -234,6 +235,28 @@ def _rates(network: Network, groups: Groups) -> list[Finding]:
         hosts = _named(link.members, names)
         findings.append(Finding("slow shared link", Severity.ERROR, hosts, evidence, advice))
     return findings
+
+
+def _dead_links(network: Network, groups: Groups, slow: Container[str]) -> Iterator[Finding]:
+    """Yield groups that 0 Gbit/s were measured of, and other pairs of hosts, but those of hosts that are ``slow``."""
+    names, verbs = network.hosts.names, {"out": "nothing gets out", "in": "nothing gets in"}
+    advice = "look at the cable and the switch between them, then probe again; no job gets through"
+    rates = np.full((len(names),) * 2, np.nan) if network.bandwidth_gbps is None else network.bandwidth_gbps
+    dead = np.triu((rates == 0) | (rates.T == 0), 1)
+    for row in (row for tier in network.shared_links for row in tier.groups):
+        ways = [verb for way, verb in verbs.items() if row.gbps(way) == 0]
+        if ways and len(row.members) < len(names):
+            inside = np.isin(names, row.members)
+            dead &= inside[:, None] == inside  # it explains the pairs that cross it
+            evidence = f"{' and '.join(ways)} over the link to the other groups: 0 Gbit/s"
+            yield Finding("dead link", Severity.ERROR, list(row.members), evidence, advice)
+    pairs = [(i, j) for i, j in np.argwhere(dead).tolist() if names[i] not in slow and names[j] not in slow]
+    for location, members in _causes(pairs, np.isfinite(rates), groups):
+        i, j = members[0]
+        evidence = f"nothing gets through between {names[i]} and {names[j]}: 0 Gbit/s"
+        if len(members) > 1:
+            evidence += f", as between {len(members)} pairs in all"
+        yield Finding("dead link", Severity.ERROR, _named(location, names), evidence, advice, len(members))
 
 
 def uncertain_groups(network: Network) -> list[Finding]:
@@ -391,7 +414,8 @@ def _cut_sets(measured: npt.NDArray[np.bool_], failed: npt.NDArray[np.bool_]) ->
 
 
 def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[Finding]:
-    """Yield the pairs without a round trip, but those that are ``explained``, shape (N, N)."""
+    """Yield hosts of which nothing was measured, and the other pairs without a round trip, but those that are
+    ``explained``, shape (N, N)."""
     names = network.hosts.names
     unmeasured = np.isnan(network.latency_us) & ~explained
     errors = {(row.source, row.target): row.reason for row in network.errors}
@@ -401,6 +425,21 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
         reported = np.zeros_like(unmeasured)
         reported[[i for i, _ in failed], [j for _, j in failed]] = True
         unmeasured &= reported
+    responding = np.isfinite(network.rtt_us).sum(axis=1) > 1  # its distance to itself is one
+    silent = ~responding & unmeasured.any(axis=1) & responding.any()
+    if silent.any():
+        absent = np.argwhere(unmeasured & (silent[:, None] | silent)).tolist()
+        i, j = absent[0]
+        pairs = len({(min(pair), max(pair)) for pair in absent})
+        them, it_answers = ("it", "it answers") if silent.sum() == 1 else ("them", "they answer")
+        reason = errors.get((names[i], names[j]), "never tried")
+        evidence = (
+            f"nothing was measured of {them} ({numbered(pairs, 'pair')}), first {names[i]} -> {names[j]}: {reason}"
+        )
+        advice = f"leave {them} out, or make sure that {it_answers} and run `plink probe --resume`"
+        hosts = _named(np.flatnonzero(silent).tolist(), names)
+        yield Finding("unmeasured", Severity.WARNING, hosts, evidence, advice, pairs)
+        unmeasured[silent] = unmeasured[:, silent] = False
     absent = np.argwhere(unmeasured).tolist()
     if not absent:
         return
@@ -409,7 +448,7 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
     by_host = unmeasured.sum(axis=1) + unmeasured.sum(axis=0)
     hosts = [names[host] for host in np.argsort(-by_host, kind="stable").tolist() if by_host[host]]
     pairs = len({(min(pair), max(pair)) for pair in absent})
-    number = f"{pairs:,} pair{'s were' if pairs > 1 else ' was'} not measured"
+    number = f"{numbered(pairs, 'pair was', 'pairs were')} not measured"
     if len(absent) < 2 * pairs:
         number += " in one direction" if len(absent) == pairs else ", some in one direction"
     evidence = f"{number}, first {names[i]} -> {names[j]}: {reason}"

@@ -71,7 +71,8 @@ def expected(cost: Matrix, groups: npt.NDArray[np.intp]) -> Matrix:
             values = values[np.isfinite(values)]
             if len(values):
                 usual[block] = np.median(values)
-    _place_alone(usual, off_diagonal, np.flatnonzero(alone), members)
+    if members:
+        _place_alone(usual, off_diagonal, np.flatnonzero(alone), members)
     np.fill_diagonal(usual, np.nan)
     return usual
 

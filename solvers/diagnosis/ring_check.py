@@ -77,7 +77,7 @@ def expected_gbps(network: Network, source: Indices, target: Indices) -> Vector:
 def _share(row: Row, way: str, pair: Vector) -> Vector:
     """Return what each of some flows that cross a group's link at once has; NaN where that was not measured."""
     rate, one_flow = row.gbps(way), row.one_flow_gbps(way) or np.inf
-    if not rate:
+    if rate is None:
         return pair / max(1, len(pair))
     is_full = row.limited_by(way) not in ("hosts", "groups")
     return np.full(len(pair), min(one_flow, rate / max(1, len(pair)) if is_full else np.inf))

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import NoAnswer, UsageError
-from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks
+from plink.errors import UsageError
+from solvers.costs.fabric import BYTES_PER_US, BlockedPairs, Fabric, TierLinks, no_way_between
 from solvers.costs.interfaces import InterfacePaths, host_resources
 
 Vector = npt.NDArray[np.float64]
@@ -151,7 +151,8 @@ def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
 class SimulatedNetwork:
     """N hosts under T tiers, the innermost first. ``latency_us``, shape (N, N): one way. ``pair_gbps``, same shape or
     None: the most that one flow gets. ``out_gbps``, ``in_gbps``, shape (N,): a host's own rates. ``overhead_us``: what
-    hosts take for each message. ``paths``: where hosts have several interfaces."""
+    hosts take for each message. ``paths``: where hosts have several interfaces. ``blocked``: pairs that nothing gets
+    between."""
 
     names: tuple[str, ...]
     latency_us: Vector
@@ -161,6 +162,7 @@ class SimulatedNetwork:
     tiers: tuple[TierLinks, ...]
     overhead_us: float = 0.0
     paths: InterfacePaths | None = None
+    blocked: BlockedPairs | None = None
 
     @classmethod
     def of(cls, fabric: Fabric) -> "SimulatedNetwork":
@@ -174,6 +176,7 @@ class SimulatedNetwork:
             fabric.tiers,
             fabric.overhead_us,
             fabric.paths,
+            fabric.blocked,
         )
 
 
@@ -183,7 +186,7 @@ def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -
     :param source: shape (M,), the host that each flow comes from, ``target`` where it goes; flows within a host use
         none.
     :returns: resources in bytes per microsecond; the route of each flow, shape (M,); its latency, shape (M,).
-    :raises NoAnswer: when a round trip is not known.
+    :raises NoAnswer: when a round trip is not known, or nothing gets through.
     """
     n = len(network.names)
     pairs, route = np.unique(source.astype(np.int64) * n + target, return_inverse=True)
@@ -191,10 +194,7 @@ def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -
     latency = np.where(a == b, 0.0, network.latency_us[a, b])
     if np.isnan(latency).any():
         k = int(np.flatnonzero(np.isnan(latency))[0])
-        raise NoAnswer(
-            f"the round trip {network.names[a[k]]} - {network.names[b[k]]} is needed and was not measured; "
-            "`plink probe HOSTS --resume` measures it"
-        )
+        raise no_way_between(network.names, int(a[k]), int(b[k]), network.blocked)
     capacity: list[Vector] = []
     names: list[str] = []
     columns: list[Integers] = []

@@ -29,6 +29,14 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
         "n.json: shared_links[1].groups[0].members: b without c, which are in one group of a tier below",
     ),
     (
+        {"shared_links": [{"groups": [{"members": ["a", "b"]}, {"members": ["c", "nobody"]}]}]},
+        "n.json: shared_links[0].groups[1].members: 'nobody' is not one of the hosts",
+    ),
+    (
+        {"shared_links": [{"groups": [{"members": ["a", "b"]}, {"members": ["c", "b"]}]}]},
+        "n.json: shared_links[0].groups[1].members: host 'b' is in groups[0], too",
+    ),
+    (
         {"interfaces": {**RAILS, "out_gbps": [[1.0]] * 4}},
         "n.json: interfaces.out_gbps: one value for each interface in names is expected",
     ),

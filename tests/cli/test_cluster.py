@@ -78,7 +78,7 @@ def test_groups_are_those_that_reorder_takes(here: Path, capsys: pytest.CaptureF
 
 
 def test_unmeasured_host_is_left_out_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(PartlyDone, match="nothing was measured of these hosts, they are left out: node3"):
+    with pytest.raises(PartlyDone, match="nothing was measured of 1 host, it is left out: node3"):
         run("deaf.json", "--groups", "2", "--json")
     document = json.loads(capsys.readouterr().out)
     assert document["left_out"] == ["node3"]

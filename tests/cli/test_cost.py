@@ -1,6 +1,9 @@
 """``plink cost`` on four hosts in two racks: costs that can be worked out by hand, and what has none."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +76,30 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path
             "the round trip b - d is needed and was not measured; `plink probe HOSTS --resume` ",
         ),
         ("gaps.json", "the bandwidth a - b is needed and was not measured; `plink probe HOSTS --resume --bandwidth` "),
+        ("dead.json", "nothing gets through between a and b: the way out of the group of a carries 0 Gbit/s; "),
+        ("dead.json --model simulated", "nothing gets through between a and b: the way out of the group of a carries"),
+        ("dead.json --algo flat", "nothing gets through between a and b: the way out of the group of a carries 0 "),
+        ("zero.json", "nothing gets through between a and b: 0 Gbit/s were measured there; "),
+        ("zero.json --algo tree", "nothing gets through between b and a: 0 Gbit/s were measured there; "),
     ],
 )
 def test_refused_costs(words: str, message: str, here: Path) -> None:
+    dead = [{"groups": [{**SHARED[0]["groups"][0], "out_gbps": 0}, SHARED[0]["groups"][1]]}]
+    write(here / "dead.json", network(hosts=HOSTS, shared_links=dead))
+    write(here / "zero.json", network(hosts=HOSTS, bandwidth_gbps=[[None, 0, 1, 1], *GBPS[1:]]))
     write(here / "gaps.json", network(hosts=HOSTS, bandwidth_gbps=[[None] * 4, *GBPS[1:]]))
     assert refusal(typed("cost", *words.split(), cwd=here), code=4).startswith(message)
+
+
+def test_unit_of_standard_input(here: Path) -> None:
+    """What its refusal advises works."""
+
+    def cost_of(name: str) -> "subprocess.CompletedProcess[str]":
+        words = [sys.executable, "-m", "plink", "cost", name]
+        return subprocess.run(words, cwd=here, input="a 0 2\nb 1 0\n", capture_output=True, text=True, check=False)
+
+    (named,) = re.findall(r"\S+#ms", refusal(cost_of("-")))
+    assert cost_of(named).stdout.startswith("ring, 2 ranks")
 
 
 @pytest.mark.parametrize(

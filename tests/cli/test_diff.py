@@ -171,7 +171,7 @@ def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) ->
     write(tmp_path / "d.json", network(shared_links=[{"groups": [row | {"out_gbps": 0}]}]))
     done = typed("diff", "a.json", "d.json", cwd=tmp_path)
     assert done.returncode == 1
-    assert "4 Gbit/s  0 Mbit/s" in done.stdout
+    assert "4 Gbit/s  0 Gbit/s" in done.stdout
 
 
 def test_compared_files_content_is_escaped(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def test_plan_for_people(here: Path) -> None:
         "    1  4-4 head  node-15           1      0   64 items     7 ms  6.64 ms    31 MB",
         "limited by: all-reduce",
         "on the network: 50.1 kB an item",
-        "compared       a minibatch  the plan's gain  delay      update  memory",
-        "data-parallel      74.8 ms       2.88 times      0  1024 items  -",
+        "compared       a minibatch  the plan's gain  delay       update  memory",
+        "data-parallel      74.8 ms       2.88 times      0  1,024 items  -",
     ]
     assert done.stderr == "plink: plan -> .plink/pipeline.json\n"
 
@@ -161,6 +161,8 @@ GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
     ("words", "message"),
     [
         (("plan", "p.json"), "--hosts and --gbps are missing: plink pipeline plan --hosts 4 --gbps 10"),
+        (("plan", "p.json", "--hosts", "4"), "--gbps is missing: "),
+        (("plan", "p.json", "--gbps", "1"), "--hosts is missing: "),
         (("plan", "--hosts", "4", "--gbps", "1"), "no .plink/profile.json here yet: run `plink pipeline profile"),
         ((*PLAN, "--levels", "3x2"), "--gbps 0.2: one rate for each of 2 levels, innermost first"),
         (("plan", "p.json", "--hosts", "4", "--levels", "3x2", "--gbps", "1,1"), "--levels 3x2 are 6 workers, but the"),

@@ -55,9 +55,19 @@ def test_numbers_alone(tmp_path: Path) -> None:
     assert latency_us == [[0, 2, 3], [2, 0, 5], [3, 5, 0]]
     names, latency_us = read(tmp_path, ",1,2\n1,,5\n2,6,\n", "#us")
     assert (names, latency_us) == (["1", "2"], [[0, 5], [6, 0]])
+    for zero in ("0", "0.0 us"):  # in the corner, too
+        rows = [[zero, "1", "2"], ["1", zero, "3"], ["2", "3", zero]]
+        names, latency_us = read(tmp_path, "\n".join(",".join(row) for row in rows), "#us")
+        assert (len(set(names)), latency_us) == (3, [[0, 1, 2], [1, 0, 3], [2, 3, 0]])
     names, latency_us = read(tmp_path, "0 1 5\n0 2 6\n1 2 7\n", "#us")
     assert names == ["0", "1", "2"]
     assert latency_us[0][1:] == [5, 6]
+
+
+def test_decimal_commas(tmp_path: Path) -> None:
+    """Of thousands only where commas separate fields: there "1,000" is refused."""
+    for text in (";a;b\na;0;1,000\nb;1,5;0\n", ',a,b\na,0,1\nb,"1,5",0\n'):
+        assert read(tmp_path, text, "#us")[1] == [[0, 1], [1.5, 0]]
 
 
 def test_missing_pairs(tmp_path: Path) -> None:
@@ -94,6 +104,11 @@ def test_rates(title: str, gbps: float, tmp_path: Path) -> None:
         ("[[0, 1], [1, 0]]", "", "", "the smallest network is"),
         ('{"hosts": ["a"]}', "", "", "the smallest network is"),
         ("ms,a,b\na,0,-\nb,,0\n", "", "", "no value"),
+        ("ms,a,b,b\na,0,1,2\nb,1,0,2\nb,2,2,0\n", "", ":1", "host 'b' is listed twice"),
+        ("a,b,b\n-,1,2\n1,-,2\n2,2,-\n", "#ms", ":1", "host 'b' is listed twice"),
+        ("a 0 1 2\nb 1 0 2\na 2 2 0\n", "#ms", ":3", "host 'a' is listed twice"),
+        ('ms,a,b\na,0,"1,000"\nb,1,0\n', "", ":2", "may be 1000 or 1.000"),
+        ("from,to,ms\na,b,1\nb,a,-5\n", "", ":3", "-5 is negative"),
     ],
 )
 def test_what_is_no_network(text: str, unit: str, line: str, reason: str, tmp_path: Path) -> None:

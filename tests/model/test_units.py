@@ -73,7 +73,7 @@ def test_sizes_and_durations_are_shown_for_a_person() -> None:
     ("shown", "text"),
     [
         (format_gbps(1.034), "1.03 Gbit/s"), (format_gbps(0.186), "186 Mbit/s"), (format_gbps(0.9996), "1 Gbit/s"),
-        (format_gbps(0.0003), "0.3 Mbit/s"), (format_gbps(0), "0 Mbit/s"), (format_gbps(3200), "3,200 Gbit/s"),
+        (format_gbps(0.0003), "0.3 Mbit/s"), (format_gbps(0), "0 Gbit/s"), (format_gbps(3200), "3,200 Gbit/s"),
         (format_us(41.52), "41.5 us"), (format_us(999.7), "1 ms"), (format_us(1594), "1.59 ms"),
         (format_us(999_700), "1 s"), (format_us(2.493e6), "2.49 s"), (format_us(1.2e9), "1,200 s"),
     ],

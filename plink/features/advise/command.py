@@ -13,6 +13,7 @@ from plink.errors import PlinkError, UsageError
 from plink.features.advise.request import FORMS, TUNERS, AdviseRequest, BalanceRequest
 from plink.features.advise.show_balance import recorded_step, show_balance
 from plink.model.network import Network
+from plink.model.request import parse_option
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
 from plink.terminal.inputs import last_order, network_from
@@ -101,8 +102,14 @@ def advise(
         if overlap is None:
             say("--overlap 1: all of the step may hide the exchange; a backward pass is about two thirds of a step")
         share = 1.0 if overlap is None else overlap
-        of_step = BalanceRequest(parse_bytes(parameters), parse_duration(step), share, advise=request)
-        show_balance(of_step, network_file, prices, parse_duration(max_network_age), as_json)
+        size_bytes, step_s = (
+            parse_option("--parameters", parse_bytes, parameters),
+            parse_option("--step", parse_duration, step),
+        )
+        max_age_s = parse_option("--max-network-age", parse_duration, max_network_age)
+        show_balance(
+            BalanceRequest(size_bytes, step_s, share, advise=request), network_file, prices, max_age_s, as_json
+        )
         return
     if overlap is not None or prices is not None:
         raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step, or --run")
@@ -135,7 +142,9 @@ def _print_tuner(kind: str, network: Network) -> None:
 
 def _range(text: str) -> tuple[float, float]:
     low, dots, high = text.partition("..")
-    return float(parse_bytes(low)), float(parse_bytes(high if dots else low))
+    return float(parse_option("--size", parse_bytes, low)), float(
+        parse_option("--size", parse_bytes, high if dots else low)
+    )
 
 
 def _print(advice: "Advice") -> None:

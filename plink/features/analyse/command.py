@@ -7,6 +7,7 @@ from plink.errors import PartlyDone
 from plink.features.analyse.request import ClusterRequest, EmbedRequest
 from plink.features.analyse.show import embedding_lines, print_groups
 from plink.model.storage import STANDARD
+from plink.model.units import numbered
 from plink.records import workspace
 from plink.terminal.inputs import network_from
 from plink.terminal.options import Json, NetworkFile, OutputFile, takes
@@ -39,7 +40,7 @@ def embed(
             say(line)
         elif not as_json:
             print(line)
-    _refuse_left_out(result.left_out, f"{len(result.left_out)} hosts")
+    _refuse_left_out(result.left_out)
 
 
 @takes(ClusterRequest)
@@ -60,14 +61,15 @@ def cluster(
         result = plink.cluster(network, request, progress=lambda what, done, total: bars[what](done, total))
     if not write_result(result, "groups", workspace.GROUPS, output, as_json):
         print_groups(network, result)
-    _refuse_left_out(result.left_out, "these hosts")
+    _refuse_left_out(result.left_out)
 
 
-def _refuse_left_out(names: Sequence[str], which: str) -> None:
+def _refuse_left_out(names: Sequence[str]) -> None:
     """Name hosts of which nothing was measured.
 
     :raises PartlyDone: where there are any.
     """
     if names:
         shown = ", ".join(names[:_MAX_NAMED_HOSTS]) + (", ..." if len(names) > _MAX_NAMED_HOSTS else "")
-        raise PartlyDone(f"nothing was measured of {which}, they are left out: {shown}")
+        left_out = numbered(len(names), "host, it is", "hosts, they are")
+        raise PartlyDone(f"nothing was measured of {left_out} left out: {shown}")

@@ -7,7 +7,7 @@ from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import Groups, GroupTier
 from plink.model.hostlist import fold_hostlist
 from plink.model.network import Network
-from plink.model.units import format_us
+from plink.model.units import format_us, numbered
 from plink.terminal.screen import show_table
 
 _WORST_PAIRS = 3
@@ -82,9 +82,10 @@ def _lines(grouping: Groups) -> Iterator[str]:
 
 def _tier(tier: GroupTier) -> str:
     sizes = sorted(len(group) for group in tier.groups)
-    span = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+    groups, most = numbered(len(tier.groups), "group"), numbered(sizes[-1], "host")
+    span = most if sizes[0] == sizes[-1] else f"{sizes[0]} to {most}"
     return (
-        f"tier: {len(tier.groups)} groups of {span} hosts, {_us(tier.within_us)} within, {_us(tier.next_us)} to the "
+        f"tier: {groups} of {span}, {_us(tier.within_us)} within, {_us(tier.next_us)} to the "
         f"next; confidence {tier.confidence:.2f}"
     )
 

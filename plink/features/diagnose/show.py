@@ -7,7 +7,7 @@ from itertools import groupby
 from plink.model.comparison import ComparedFile, NetworkChange, NetworkComparison
 from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import shortened_hostlist
-from plink.model.units import format_gbps, format_us
+from plink.model.units import format_gbps, format_us, numbered
 from plink.terminal.junit import Case
 from plink.terminal.screen import print_lines, show_table
 
@@ -66,10 +66,10 @@ def cases(comparison: NetworkComparison) -> list[Case]:
 
 def _compared_text(comparison: NetworkComparison) -> str:
     compared = comparison.compared
-    parts = [f"{compared.round_trips} pairs' round trips"]
-    parts += [f"{compared.rates} pairs' bandwidths"] if compared.rates else []
-    parts += [f"{compared.host_rates} rates of hosts"] if compared.host_rates else []
-    parts += [f"{compared.capacities} shared capacities"] if compared.capacities else []
+    parts = [numbered(compared.round_trips, "pair's round trips", "pairs' round trips")]
+    parts += [numbered(compared.rates, "pair's bandwidth", "pairs' bandwidths")] if compared.rates else []
+    parts += [numbered(compared.host_rates, "rate of a host", "rates of hosts")] if compared.host_rates else []
+    parts += [numbered(compared.capacities, "shared capacity", "shared capacities")] if compared.capacities else []
     return ", ".join(parts)
 
 

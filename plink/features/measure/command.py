@@ -12,6 +12,7 @@ from plink.features.measure.session import measure_into
 from plink.model.hosts import Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.topology import read_topology
+from plink.model.units import numbered
 from plink.records import workspace
 from plink.terminal.inputs import hosts_file_from, parse_labels
 from plink.terminal.options import takes
@@ -83,9 +84,9 @@ def _earlier(hosts: Hosts, target: Path) -> Network | None:
         return None
     try:
         network = read_network(target)
+        return network if network.shared_links and set(network.hosts.names) == set(hosts.names) else None
     except PlinkError:
         return None  # it will be replaced
-    return network if network.shared_links and set(network.hosts.names) == set(hosts.names) else None
 
 
 def _resumed(hosts: Hosts, target: Path) -> Measurements:
@@ -95,5 +96,5 @@ def _resumed(hosts: Hosts, target: Path) -> Measurements:
         raise UsageError(f"--resume: {target} is about other hosts (or in another order) than the hosts file")
     measurements = measurements_from(network)
     measurements.hosts = hosts
-    say(f"{target}: {len(measurements.missing())} pairs are missing in it")
+    say(f"{target}: {numbered(len(measurements.missing()), 'pair is', 'pairs are')} missing in it")
     return measurements

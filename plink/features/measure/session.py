@@ -8,7 +8,7 @@ from plink.features.measure.request import ProbeRequest
 from plink.features.order.interfaces import interface_topology, interface_warnings
 from plink.model.hostlist import fold_hostlist
 from plink.model.network_file import SharedLinkEntry
-from plink.model.units import format_gbps
+from plink.model.units import format_gbps, numbered
 from plink.records import workspace
 from plink.terminal.compilation_notice import compiling_meanwhile
 from plink.terminal.screen import progress, say
@@ -101,17 +101,16 @@ def _report_results(measurements: Measurements, in_time: bool) -> None:
     closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]
     unmeasured_groups = [row for tier in tiers for row in tier.groups if row.reason]
     errors = measurements.errors or measurements.bandwidth_errors
-    kind = "round trips" if measurements.errors else "bandwidths"
+    kind = "round trip" if measurements.errors else "bandwidth"
+    how_many = numbered(len(errors), f"{kind} is", f"{kind}s are")
     if errors and set(errors.values()) == {NOT_TRIED}:
-        raise PartlyDone(f"the budget is spent, {len(errors)} {kind} are missing; `plink probe ... --resume` continues")
+        raise PartlyDone(f"the budget is spent, {how_many} missing; `plink probe ... --resume` continues")
     if errors:
         (i, j), reason = next(iter(sorted(errors.items())))
         names = measurements.hosts.names
         by_others = reason == NO_ANSWER and measurements.details.method in ("stamp", "icmp")
         again = "--resume --method auto` tries other methods" if by_others else "--resume` measures what is missing"
-        raise PartlyDone(
-            f"{len(errors)} {kind} are missing, first {names[i]} -> {names[j]}: {reason}; `plink probe ... {again}"
-        )
+        raise PartlyDone(f"{how_many} missing, first {names[i]} -> {names[j]}: {reason}; `plink probe ... {again}")
     if unmeasured_groups:
         raise PartlyDone(
             f"what {len(unmeasured_groups)} groups share could not be measured: {unmeasured_groups[0].reason}"

@@ -197,7 +197,7 @@ def link_limits(names: Sequence[str], tiers: Sequence[SharedTierEntry]) -> list[
     limits = []
     for row in (row for tier in tiers for row in tier.groups):
         flows = [
-            (row.gbps(direction) or 1.0) / (row.one_flow_gbps(direction) or np.inf)
+            (1.0 if (gbps := row.gbps(direction)) is None else gbps) / (row.one_flow_gbps(direction) or np.inf)
             for direction in ("out", "in")
             if row.limited_by(direction) not in ("hosts", "groups")
         ]

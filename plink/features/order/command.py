@@ -15,6 +15,7 @@ from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.storage import STANDARD, name_of, write_text
 from plink.model.topology import read_topology
+from plink.model.units import numbered
 from plink.records import workspace
 from plink.terminal.inputs import network_from, parse_groups_option, parse_labels
 from plink.terminal.interrupts import deferred_interrupts
@@ -166,8 +167,9 @@ def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence
     say(f"round trips are assumed from {assumed.location}, none was measured; only their order counts")
     groups = assumed.shared_links[0].groups if assumed.shared_links else []
     alone = len(assumed.hosts) - sum(len(group.members) for group in groups)
-    contents = f"in {len(groups)} groups{f' and {alone} alone' if alone else ''}" if groups else "that form no groups"
-    say(f"{len(assumed.hosts)} hosts {contents}")
+    alone_text = f" and {alone} alone" if alone else ""
+    contents = f"in {numbered(len(groups), 'group')}{alone_text}" if groups else "that form no groups"
+    say(f"{numbered(len(assumed.hosts), 'host')} {contents}")
     say("capacities of shared links are not in it; `plink probe` measures them")
     return assumed
 

@@ -11,8 +11,9 @@ from plink.errors import NoAnswer
 from plink.features.order.algorithms import fabric_from
 from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
+from plink.model.units import numbered
 from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
-from solvers.costs.fabric import Fabric
+from solvers.costs.fabric import Fabric, no_way_between
 from solvers.ordering.cross_validation import split_halves
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, affordable_orders, expand_slots
 from solvers.ordering.ring import longest_hop
@@ -45,13 +46,16 @@ class SearchData:
     smoothing: "SmoothedLatencies | None" = None
 
 
-def prepare_search_data(network: Network, prior: Topology | None, smooth_latencies: bool = False) -> SearchData:
+def prepare_search_data(
+    network: Network, prior: Topology | None, smooth_latencies: bool = False, has_mesh: bool = False
+) -> SearchData:
     """Return data for a search: half of the samples to fit on, gaps filled by prediction, then by the prior.
 
     ``smooth_latencies``: round trips of an embedding of that half alone, so that the other half can validate it.
+    ``has_mesh``: hosts need not all reach each other.
 
     :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
-    :raises NoAnswer: when nothing is known of any pair.
+    :raises NoAnswer: when nothing is known of any pair, or nothing gets through between two parts of the hosts.
     """
     training_half = _halves(network, network.rtt_us) if smooth_latencies else None
     smoothed = _smoothed(network, training_half) if smooth_latencies else None
@@ -61,7 +65,11 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
     if missing and smoothed is None and network.details.predicted_us:
         _log.info(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
+    if fabric.blocked is not None:
+        rtt = np.where(fabric.blocked.pairs, np.nan, rtt)  # whatever a prior says
     unknown = np.isnan(rtt)
+    if fabric.blocked is not None and not has_mesh and (pair := fabric.blocked.first_between_parts()):
+        raise no_way_between(fabric.names, *pair, fabric.blocked)
     if np.array_equal(unknown, ~np.eye(n, dtype=bool)):
         raise NoAnswer(f"{network.location}: no pair was measured; measure them: plink probe, or give --prior FILE")
     if unknown.any():
@@ -72,7 +80,7 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
         fit_us = rtt  # fitted to what may be looked at
         if halves is not None and not unknown.any():
             rtt = fabric_from(network, smooth_latencies=True).rtt_us
-    has_predictions = bool(missing > int(unknown.sum()) // 2)
+    has_predictions = bool(missing > int((unknown & np.isnan(network.rtt_us)).sum()) // 2)
     return SearchData(
         replace(fabric, rtt_us=fit_us), rtt, held_out, unknown if unknown.any() else None, has_predictions, smoothed
     )
@@ -123,10 +131,18 @@ def with_costs_of(task: OrderingProblem, result: OrderingResult, seed: int) -> O
 def without_unmeasured_bound(
     task: OrderingProblem, result: OrderingResult, taken: Order, unknown: npt.NDArray[np.bool_]
 ) -> tuple[OrderingResult, str]:
-    """Return the result, without a bound where the order that is taken needs unknown pairs, and a note about them."""
+    """Return the result, without a bound where the order that is taken needs unknown pairs, and a note about them.
+
+    :raises NoAnswer: when it needs a pair that nothing gets through between.
+    """
     unknown_used = unknown_pairs(task, taken, unknown)
     if not unknown_used:
-        return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
+        pairs = numbered(int(unknown.sum()) // 2, "pair was", "pairs were")
+        return result, f"{pairs} not measured; the order needs none of them"
+    index = {name: host for host, name in enumerate(task.fabric.names)}
+    for a, b in ((index[a], index[b]) for a, b in unknown_used):
+        if task.fabric.blocked is not None and task.fabric.blocked.pairs[a, b]:
+            raise no_way_between(task.fabric.names, a, b, task.fabric.blocked)
     option = " --bandwidth" if task.model == "alpha-beta" and task.fabric.pair_gbps is not None else ""
     named = ", ".join(f"{a} - {b}" for a, b in unknown_used[:4]) + (", ..." if len(unknown_used) > 4 else "")
     return replace(result, lower_bound=None, bound_by=None, metrics={}), (
@@ -159,7 +175,6 @@ def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
         return rtt_us
     result = filled(rtt_us, levels_apart(paths))
     number = int((np.isnan(rtt_us) & ~np.isnan(result)).sum()) // 2
-    _log.info(
-        f"{number} pairs that were not measured are taken to be as far as others that {prior.location} has as near"
-    )
+    pairs = numbered(number, "pair that was not measured is", "pairs that were not measured are")
+    _log.info(f"{pairs} taken to be as far as others that {prior.location} has as near")
     return result

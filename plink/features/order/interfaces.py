@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plink.model.diagnosis import Finding, Severity
 from plink.model.network import Network
 from plink.model.network_file import InterfacesEntry
-from plink.model.units import format_gbps
+from plink.model.units import format_gbps, numbered
 from probes.measurements import NOT_TRIED
 from solvers.costs.by_name import MIXED, TREES
 from solvers.costs.fabric import Fabric, over_rails
@@ -111,8 +111,9 @@ def few_gaps_note(fabric: Fabric, algorithms: Sequence[str]) -> str | None:
     filled = [algo for algo in algorithms if algo not in _FEW_PARTNERS]
     if not fabric.few_gaps or not filled:
         return None
+    pairs = numbered(fabric.few_gaps, "pair was", "pairs were")
     return (
-        f"{fabric.few_gaps} pairs were not measured; those that {', '.join(filled)} would use are taken to be as far "
+        f"{pairs} not measured; those that {', '.join(filled)} would use are taken to be as far "
         "as the farthest one, but a pair that is dead carries nothing"
     )
 

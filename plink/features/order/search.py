@@ -26,6 +26,7 @@ from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
+    CONTENTION,
     MIXED,
     SIMULATED,
     engine_slices,
@@ -123,7 +124,7 @@ def solve(
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    data = prepare_search_data(network, request.prior, request.smooth_latencies)
+    data = prepare_search_data(network, request.prior, request.smooth_latencies, request.mesh is not None)
     shape = _bcube_of(network, request)
     if not {"base", "levels"} & request.options.keys():
         options = own_options(network, request.algo, sum(host.slots for host in network.hosts))
@@ -174,6 +175,8 @@ def solve(
         notes.append(
             f"warning: what groups of hosts share is {source}: the order goes by round trips alone, without rates"
         )
+    if (simulated or task.model == CONTENTION) and not task.fabric.measured:
+        notes.append(f"shared capacities were not measured; they are {task.fabric.capacities}")
     choice, proven_by_rounds, stated_cost = None, False, None
     if accurate_cost is not None:
         from solvers.ordering.simulated_choice import candidate_orders, choose_by_simulation, improved_candidates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from plink.errors import UsageError
 from plink.model.pipeline.shape import ACCUMULATING, KINDS, Kind
-from plink.model.request import FeatureRequest, Option, Text
+from plink.model.request import FeatureRequest, Option, Text, parse_option
 from plink.model.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _memory(words: Sequence[str]) -> dict[str, float]:
         name, separator, size = word.rpartition("=")
         if name in sizes or (separator and not name):
             raise UsageError(f"--memory {word[:60]}: a size for all hosts, or HOST=SIZE once for each host")
-        sizes[name] = float(parse_bytes(size))
+        sizes[name] = float(parse_option("--memory", parse_bytes, size))
     return sizes
 
 
@@ -185,9 +185,10 @@ class PipelineRequest(FeatureRequest):
         """
         if not is_measured:
             if self.hosts is None or self.gbps is None:
+                missing = [name for name, value in (("--hosts", self.hosts), ("--gbps", self.gbps)) if value is None]
                 raise UsageError(
-                    "--hosts and --gbps are missing: plink pipeline plan --hosts 4 --gbps 10, "
-                    "or --network FILE for measured hosts"
+                    f"{' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} missing: plink pipeline plan "
+                    "--hosts 4 --gbps 10, or --network FILE for measured hosts"
                 )
             return
         even = {"--levels": self.levels, "--local-gbps": self.local_gbps, "--rtt": self.rtt_s, "--model": self.model}

@@ -18,7 +18,7 @@ from plink.model.pipeline.results import (
     TimedAction,
 )
 from plink.model.pipeline.shape import delay_of, minibatches_per_update
-from plink.model.units import format_bytes, format_time, time_unit
+from plink.model.units import format_bytes, format_time, numbered, time_unit
 from plink.pictures import PAGE_INCHES, Palette, Picture, axes, drawing, figure, title
 
 _MAX_HOSTS_CHARS = 40
@@ -77,7 +77,7 @@ def _table(plan: PipelinePlan) -> list[str]:
                 hosts,
                 str(stage.depth),
                 str(delay_of(shape, number)),
-                f"{minibatches_per_update(shape, number) * plan.minibatch} items",
+                numbered(minibatches_per_update(shape, number) * plan.minibatch, "item"),
                 format_time(predicted.compute_s) if predicted else "-",
                 format_time(predicted.network_s) if predicted else "-",
                 *([format_bytes(stage.memory_bytes.all) if stage.memory_bytes else "-"] if has_memory else []),
@@ -107,7 +107,7 @@ def _compared_table(ways: Sequence[ComparedWay], minibatch_s: float, recompute: 
     for way in ways:
         gain = f"{way.minibatch_s / minibatch_s:.2f} times"
         fits = "-" if way.fits in (None, UNSET) else "fits" if way.fits else "does not fit"
-        update = f"{way.items_per_update:.0f} items" if way.items_per_update else "-"
+        update = numbered(round(way.items_per_update), "item") if way.items_per_update else "-"
         name = way.what
         if recompute and way.recompute is not UNSET:
             name += f", {'with' if way.recompute else 'without'} recomputation"

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from plink.model.plan import Groups, Masters, Plan
-from plink.model.units import format_bytes, format_least_time, format_us, significant
+from plink.model.units import format_bytes, format_least_time, format_us, numbered, significant
 from plink.terminal.screen import show_table
 
 _MAX_NAMED_HOSTS = 6
@@ -17,8 +17,8 @@ _MAX_GROUPS = 40
 def print_plan(job_plan: Plan, on_stderr: bool) -> None:
     """Print the plan: its cost against others, then its groups with the loads of their masters."""
     console = Console(stderr=on_stderr, soft_wrap=True, highlight=False)
-    chunks_text = "" if job_plan.chunks is None else f" in {job_plan.chunks} chunks"
-    groups_text = "" if job_plan.groups is None else f" in {len(job_plan.groups)} groups"
+    chunks_text = "" if job_plan.chunks is None else f" in {numbered(job_plan.chunks, 'chunk')}"
+    groups_text = "" if job_plan.groups is None else f" in {numbered(len(job_plan.groups), 'group')}"
     cost = "" if job_plan.cost_us is None else f": {format_us(job_plan.cost_us)}"
     console.print(
         f"{job_plan.algo}, {job_plan.ranks} ranks{groups_text}, {format_bytes(job_plan.size_bytes)}{chunks_text}, "

@@ -223,7 +223,7 @@ def _model_capacities(fabric: Fabric, tier: int, groups: int) -> tuple[Floats, F
 
 
 def _direction(row: SharedLinkEntry, way: str, capacity_gbps: float, load_bytes: float | None) -> LinkDirection:
-    gbps = row.gbps(way) or None
+    gbps = row.gbps(way)
     low, high = row.range_gbps(way) or (None, None)
     limited_by = row.limited_by(way) or ""
     assumed = capacity_gbps if gbps is None and np.isfinite(capacity_gbps) else None
@@ -240,7 +240,9 @@ def _host_rates(network: Network) -> tuple[Floats | None, Floats | None]:
         pair = network.bandwidth_gbps.copy()
         np.fill_diagonal(pair, np.nan)
         best = [np.where(np.isnan(pair), -np.inf, pair).max(axis=axis) for axis in (1, 0)]
-        rates = [np.fmax(rate, np.where(other > 0, other, np.nan)) for rate, other in zip(rates, best, strict=True)]
+        rates = [
+            np.fmax(rate, np.where(np.isfinite(other), other, np.nan)) for rate, other in zip(rates, best, strict=True)
+        ]
     if not np.isfinite(rates).any():
         return None, None
     return rates[0], rates[1]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from plink.model.schedule import Schedule
 from plink.model.schedule_file import ScheduleCount
-from plink.model.units import format_bytes
+from plink.model.units import format_bytes, numbered
 
 
 def summary(schedule: Schedule) -> str:
@@ -12,8 +12,9 @@ def summary(schedule: Schedule) -> str:
     contributors = schedule.contributors
     contributors_text = "" if contributors is None else f", of which {len(contributors)} contribute"
     return (
-        f"{schedule.algo}, {schedule.collective}, {schedule.ranks} ranks{contributors_text}: {schedule.rounds} rounds, "
-        f"{len(schedule)} transfers of {schedule.chunks} chunks"
+        f"{schedule.algo}, {schedule.collective}, {schedule.ranks} ranks{contributors_text}: "
+        f"{numbered(schedule.rounds, 'round')}, {numbered(len(schedule), 'transfer')} of "
+        f"{numbered(schedule.chunks, 'chunk')}"
     )
 
 
@@ -29,7 +30,8 @@ def rounds(schedule: Schedule) -> Iterator[str]:
 
 def count_lines(count: ScheduleCount) -> Iterator[str]:
     """Yield what a schedule moves."""
-    yield f"{count.rounds} rounds, {count.transfers} transfers, {format_bytes(count.bytes_on_wire)} on the wire"
+    moves = f"{numbered(count.rounds, 'round')}, {numbered(count.transfers, 'transfer')}"
+    yield f"{moves}, {format_bytes(count.bytes_on_wire)} on the wire"
     ends = list(zip(count.sent_bytes, count.received_bytes, strict=True))
     busiest = max(range(len(ends)), key=lambda rank: sum(ends[rank]))
     sent, received = map(format_bytes, ends[busiest])

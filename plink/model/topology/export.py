@@ -22,15 +22,15 @@ class Switch:
 def switches_of(network: Network) -> list[Switch]:
     """Return a switch for each group of each tier, leaves first, and one over all; a host in no group is its own leaf.
 
-    A group of one group of the tier below is no switch of its own. Groups that overlap others of their tier, or have
-    hosts that the network lacks, are skipped.
+    A group of one group of the tier below is no switch of its own.
 
-    :raises NoAnswer: when the network has no shared links.
+    :raises NoAnswer: when the network has no shared links. :raises InputError: when their groups are invalid.
     """
     if not network.shared_links:
         raise NoAnswer(f"{network.location}: it has no tiers of shared links; `plink probe HOSTS` measures them")
     names = network.hosts.names
-    tiers = [_groups([row.members for row in tier.groups], names) for tier in network.shared_links]
+    place = {name: number for number, name in enumerate(names)}
+    tiers = [[sorted(set(row.members), key=place.__getitem__) for row in tier.groups] for tier in network.shared_links]
     alone = set(names).difference(*tiers[0])
     leaves = sorted([*tiers[0], *([name] for name in alone)], key=lambda group: names.index(group[0]))
     switches = [Switch(f"leaf{number}", (), tuple(leaf)) for number, leaf in enumerate(leaves, 1)]
@@ -46,18 +46,6 @@ def switches_of(network: Network) -> list[Switch]:
     if len(tops) > 1:
         switches.append(Switch("root", tuple(tops)))
     return switches
-
-
-def _groups(groups: list[list[str]], names: list[str]) -> list[list[str]]:
-    """Return the groups of a tier that do not overlap, hosts in the order of the network."""
-    place = {name: number for number, name in enumerate(names)}
-    taken: set[str] = set()
-    results = []
-    for group in groups:
-        if place.keys() >= set(group) and taken.isdisjoint(group):
-            taken |= set(group)
-            results.append(sorted(set(group), key=place.__getitem__))
-    return results
 
 
 def slurm_conf(switches: list[Switch]) -> str:

@@ -8,7 +8,10 @@ import pytest
 import plink
 from benchmarks.clouds import network_of_cloud, three_tier
 from plink.errors import NoAnswer
+from plink.model.hosts import Host, Hosts
+from plink.model.mesh import make_mesh
 from plink.model.network import Network
+from tests.networks import details_from
 
 
 def without_some_pairs(network: Network, share: float) -> Network:
@@ -43,3 +46,53 @@ def test_a_few_dead_pairs_do_not_rule_out_what_cannot_avoid_them() -> None:
     assert plink.plan(few, algo="2lha").cost_us > 0
     advice = plink.advise(few, plink.AdviseRequest(100e6, 100e6, algorithms=("ring", "2lha", "flat")))
     assert not advice.left_out
+
+
+def with_dead_uplink() -> tuple[Network, set[str]]:
+    """Return two racks of four hosts, handed out in turns, and the hosts of the one that nothing gets out of."""
+    rack_of = np.arange(8) % 2
+    latency_us = np.where(rack_of[:, None] == rack_of, 40.0, 90.0)
+    np.fill_diagonal(latency_us, 0.0)
+    rates = {"in_gbps": 9.0, "out_limited_by": "link", "in_limited_by": "link"}
+    names = [f"h{host}" for host in range(8)]
+    groups = [{"members": names[k::2], "out_gbps": 9.0 * k, **rates} for k in range(2)]
+    hosts = Hosts(tuple(Host(name, name) for name in names))
+    return Network(hosts, latency_us, None, details_from({"shared_links": [{"groups": groups}]})), set(names[::2])
+
+
+def test_no_order_crosses_a_dead_uplink() -> None:
+    """What has to cross it is refused; the groups of a mesh that fit into racks are ordered so that none does."""
+    network, rack = with_dead_uplink()
+    for algo in ("ring", "halving-doubling", "nccl", "flat"):
+        with pytest.raises(NoAnswer, match="carries 0 Gbit/s"):
+            plink.reorder(network, plink.OrderRequest(algo=algo, max_moves=100))
+        with pytest.raises(NoAnswer, match="carries 0 Gbit/s"):
+            plink.cost(network, None, plink.CostRequest(algo, random=0))
+    with pytest.raises(NoAnswer, match="carries 0 Gbit/s"):
+        plink.advise(network)
+    with pytest.raises(NoAnswer, match="carries 0 Gbit/s"):
+        plink.plan(network, algo="2lha")
+    pairs = make_mesh("a=4,b=2", ["b=all-reduce:100MB"])
+    order = plink.reorder(network, plink.OrderRequest(mesh=pairs, max_moves=4000))
+    assert not any((a in rack) != (b in rack) for a, b in zip(order.hosts[::2], order.hosts[1::2], strict=True))
+    with pytest.raises(NoAnswer, match="carries 0 Gbit/s"):
+        plink.reorder(network, plink.OrderRequest(mesh=make_mesh("a=8", ["a=all-reduce:1MB"]), max_moves=4000))
+
+
+def test_order_avoids_a_pair_that_nothing_gets_between() -> None:
+    network = network_of_cloud(three_tier(8, 2), 2, shared_links=False)
+    rates = np.full((8, 8), 9.0)
+    rates[0, 1] = 0.0
+    order = plink.reorder(replace(network, bandwidth_gbps=rates), plink.OrderRequest(max_moves=2000, force=True))
+    ends = set(network.hosts.names[:2])
+    neighbours = zip(order.hosts, (*order.hosts[1:], order.hosts[0]), strict=True)
+    assert all(set(pair) != ends for pair in neighbours)
+
+
+def test_search_says_that_capacities_are_inferred() -> None:
+    from plink.features.order.search import solve
+
+    network = network_of_cloud(three_tier(16, 2), 2, shared_links=False)
+    for model, said in (("contention", True), ("simulated", True), ("alpha-beta", False), ("latency", False)):
+        notes = solve(network, plink.OrderRequest(model=model, max_moves=100)).notes
+        assert any("shared capacities were not measured" in note for note in notes) == said

@@ -79,13 +79,18 @@ def test_hosts_in_no_group_and_groups_without_a_tier_between() -> None:
     [
         ({}, "No shared links were measured"),
         ({"shared_links": []}, "No shared links were measured"),
-        ({"shared_links": [{"groups": [{"members": ["h0", "who"]}]}]}, "No shared links were measured"),
     ],
 )
 def test_without_shared_links(changes: dict[str, Any], text: str) -> None:
     bandwidths = bandwidths_of(network([2, 2], **changes)[0], None)
     assert (bandwidths.tiers, text in bandwidths.no_tiers) == ((), True)
     assert bandwidths_of(network([2])[0], None).no_tiers.startswith("2 hosts are too few")
+
+
+def test_dead_link_was_measured() -> None:
+    rows = [row([0, 1]) | {"out_gbps": 0}, row([2, 3])]
+    data = report_data_of(network([2, 2], shared_links=[{"groups": rows}])[0], ReportRequest())
+    assert data.bandwidths.tiers[0][0].out.gbps == 0
 
 
 def test_shared_links_of_which_none_was_measured() -> None:

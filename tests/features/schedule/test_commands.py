@@ -34,7 +34,7 @@ def test_a_schedule_is_printed_for_people(here: Path) -> None:
     done = typed("schedule", "--algo", "tree", "--ranks", "3", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     head, *rounds = done.stdout.splitlines()
-    assert head == "tree, all-reduce, 3 ranks: 2 rounds, 4 transfers of 1 chunks"
+    assert head == "tree, all-reduce, 3 ranks: 2 rounds, 4 transfers of 1 chunk"
     assert rounds[:3] == ["round 0:", "  1 -> 0  chunk 0, added", "  2 -> 0  chunk 0, added"]
     assert sorted(rounds[3:]) == ["  0 -> 1  chunk 0", "  0 -> 2  chunk 0", "round 1:"]
     assert listing(here) == {}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from plink.errors import NoAnswer
+from plink.errors import InputError, NoAnswer
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
 from plink.model.topology import parse_topology
@@ -96,8 +96,10 @@ def test_one_group_of_all_is_the_only_switch() -> None:
     assert switches_of(network([NAMES])) == [Switch("leaf1", (), tuple(NAMES))]
 
 
-def test_groups_that_overlap_or_have_other_hosts_are_skipped() -> None:
-    assert switches_of(network([*RACKS, ["node01", "node09"], ["who"]])) == switches_of(network(RACKS))
+@pytest.mark.parametrize(("group", "name"), [(["node01", "node09"], "node01"), (["who"], "who")])
+def test_groups_that_overlap_or_have_other_hosts_are_refused(group: list[str], name: str) -> None:
+    with pytest.raises(InputError, match=name):
+        switches_of(network([*RACKS, group]))
 
 
 def test_without_shared_links_there_is_no_answer() -> None:

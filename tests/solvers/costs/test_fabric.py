@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.errors import NoAnswer
+from plink.errors import InputError, NoAnswer
 from plink.model.codec import convert
 from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
@@ -83,7 +83,7 @@ def test_link_that_others_limit_carries_what_they_do() -> None:
 
 @pytest.mark.parametrize(
     "rows",
-    [[], [{"members": ["h0", "who"]}], [row([0, 1], out_gbps=None)], [row([0, 1], in_gbps=0.0)]],
+    [[], [row([0, 1], out_gbps=None)], [row([0, 1], in_gbps=None)]],
 )
 def test_capacities_inferred_from_tiers(rows: Any) -> None:
     """Racks by their latencies; a way out carries the four hosts' rates over 2.5."""
@@ -135,25 +135,48 @@ def test_unmeasured_group_is_inferred() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "reason"),
     [
-        [{"members": ["x"]}, row([0, 1]), row([2, 3])],
-        [row([0, 1]), row([1, 2, 3], out_gbps=9.0), row([2, 3])],  # a host in two groups: the first has it
+        ([row([0, 1]), {"members": ["h2", "x"]}], "'x' is not one of the hosts"),
+        ([row([0, 1]), row([1, 2, 3], out_gbps=9.0)], "host 'h1' is in groups[0], too"),
     ],
 )
-def test_what_is_no_group_is_passed_over(rows: Any) -> None:
-    result = fabric_of(network([2, 2], shared_links=[{"groups": rows}])[0])
-    assert result.group_of.tolist() == [0, 0, 1, 1]
-    assert result.group_out_gbps.tolist() == [4.0, 4.0]
+def test_groups_are_of_the_network_s_hosts_and_do_not_overlap(rows: Any, reason: str) -> None:
+    with pytest.raises(InputError) as caught:
+        fabric_of(network([2, 2], shared_links=[{"groups": rows}])[0])
+    assert (caught.value.location, caught.value.reason) == ("network: shared_links[0].groups[1].members", reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "way"), [({"in_gbps": 0.0}, "into"), ({"out_gbps": 0.0}, "out of"), ({"out_gbps": 0}, "out of")]
+)
+@pytest.mark.parametrize("tier", [1, 2])
+def test_dead_link_blocks_the_pairs_that_cross_it(tier: int, changes: dict[str, Any], way: str) -> None:
+    """Neither is it a link without a limit, nor one that nobody measured: whatever crosses it is refused."""
+    racks = {"groups": [row([0, 1]), row([2, 3]), row([4, 5])]}
+    pods = {"groups": [row([0, 1, 2, 3])]}
+    (racks, pods)[tier - 1]["groups"][0] |= changes
+    result = fabric_of(network([2, 2, 2], shared_links=[racks, pods])[0])
+    assert result.measured
+    cut_off = range(2 * tier)
+    for a in range(6):
+        for b in range(6):
+            assert np.isnan(result.rtt_us[a, b]) == ((a in cut_off) != (b in cut_off))
+    ends = np.array([5]), np.array([0])
+    with pytest.raises(NoAnswer, match=f"the way {way} the {'tier-2 ' if tier == 2 else ''}group of h0 carries 0"):
+        result.require(result.rtt_us[ends], *ends, "")
 
 
 def test_a_rate_of_nothing_is_no_rate() -> None:
-    """Neither is a matrix without any."""
+    """Nothing gets through between such a pair. Neither is a matrix without any."""
     pairs = np.full((4, 4), 3.0)
     pairs[0, 1] = 0.0
     result = fabric_of(network([2, 2], pairs)[0])
     assert result.pair_gbps is not None
     assert np.isnan(result.pair_gbps[0, 1])
+    ends = np.array([1]), np.array([0])
+    with pytest.raises(NoAnswer, match="nothing gets through between h1 and h0: 0 Gbit/s were measured"):
+        result.require(result.rtt_us[ends], *ends, "")
     nothing = fabric_of(network([2, 2], np.full((4, 4), np.nan))[0])
     assert nothing.pair_gbps is None
     assert model_for("auto", nothing) == "latency"
@@ -172,15 +195,10 @@ def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
 
 
 def test_rows_are_groups_by_the_numbers_of_their_hosts() -> None:
-    """In the order of the file, the hosts in theirs; what is none of them keeps no later one out."""
+    """In the order of the file, the hosts in theirs."""
     names = ["h0", "h1", "h2", "h3", "h4"]
-    good, later, none = links([row([3, 1]), row([4]), {"members": ["x"]}])
-    assert shared_rows([none, good, later], names) == [([1, 3], good), ([4], later)]
-    # A host belongs to the first group that has it; a group that was refused for that takes none of its hosts away.
-    overlapping, free = links([row([1, 2]), row([2, 4])])
-    assert shared_rows([good, overlapping, free], names) == [([1, 3], good), ([2, 4], free)]
-    unknown, alone = links([{"members": ["h0", "x"]}, row([0])])
-    assert shared_rows([unknown, alone], names) == [([0], alone)]
+    first, later = links([row([3, 1]), row([4])])
+    assert shared_rows([first, later], names) == [([1, 3], first), ([4], later)]
     assert shared_rows(links([row([2, 2])]), names)[0][0] == [2]
 
 

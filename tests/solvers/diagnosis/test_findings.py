@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.model.diagnosis import Finding
+from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
@@ -217,3 +217,39 @@ def test_one_pair_of_another_method_hides_no_slow_host() -> None:
     used[0, 2] = used[2, 0] = 1
     findings = findings_of(slow_host(), methods=["", "stamp", "icmp"], method_used=used.tolist())
     assert [(finding.kind, finding.hosts) for finding in findings] == [("slow host", ["h2"])]
+
+
+def test_a_host_of_which_nothing_was_measured_is_named_alone() -> None:
+    silent = [(a, b) for k in range(N) for a, b in ((2, k), (k, 2)) if k != 2]
+    (item,) = findings_of(lacking(*silent))
+    assert (item.kind, item.hosts, item.pairs) == ("unmeasured", ["h2"], N - 1)
+    assert "leave it out" in item.advice
+    host, rest = findings_of(lacking(*silent, (0, 1), (1, 0)))
+    assert (host.hosts, host.pairs) == (["h2"], N - 1)
+    assert (rest.hosts, rest.pairs) == (["h0", "h1"], 1)
+    two = [(a, b) for k in (2, 4) for j in range(N) for a, b in ((j, k), (k, j)) if j != k]
+    (item,) = findings_of(lacking(*two))
+    assert (item.hosts, item.pairs) == (["h2", "h4"], 2 * N - 3)
+
+
+def test_rates_of_zero_are_dead_links() -> None:
+    """Of a group both ways are one finding, and the pairs that cross it none; other pairs have their own."""
+    rates = np.full((N, N), 8.0)
+    rates[0, 4] = rates[2, 1] = 0.0
+    groups = [
+        {"members": ["h0", "h1", "h2"], "out_gbps": 0, "in_gbps": 0},
+        {"members": ["h3", "h4", "h5"], "out_gbps": 9, "in_gbps": 9},
+    ]
+    links, pair = diagnose(network(flat(), rates, shared_links=[{"groups": groups}]), ONE_GROUP, {})
+    assert (links.kind, links.hosts, links.severity) == ("dead link", ["h0", "h1", "h2"], Severity.ERROR)
+    assert (pair.kind, pair.hosts, pair.pairs) == ("dead link", ["h1", "h2"], 1)
+    rates[3], rates[:, 3] = 0.0, 0.0  # which says that the host is slow
+    results = diagnose(network(flat(), rates), ONE_GROUP, {})
+    assert [(item.kind, sorted(item.hosts)) for item in results] == [
+        ("slow host (bandwidth)", ["h3"]), ("dead link", ["h0", "h4"]), ("dead link", ["h1", "h2"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_hosts_without_others_to_compare_have_no_findings(n: int) -> None:
+    assert diagnose(network(flat(n)), np.arange(n), {}) == []
