@@ -166,8 +166,8 @@ class Network:
             for k, group in enumerate(outer.groups):
                 members = set(group.members)
                 location = f"{self.location}: shared_links[{number}].groups[{k}].members"
-                if strangers := members - hosts:
-                    raise InputError(location, f"{min(strangers)!r} is not one of the hosts")
+                if unknown := members - hosts:
+                    raise InputError(location, f"{min(unknown)!r} is not one of the hosts")
                 if twice := members & group_of.keys():
                     name = min(twice)
                     raise InputError(location, f"host {name!r} is in groups[{group_of[name]}], too")

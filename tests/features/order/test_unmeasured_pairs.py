@@ -93,6 +93,6 @@ def test_search_says_that_capacities_are_inferred() -> None:
     from plink.features.order.search import solve
 
     network = network_of_cloud(three_tier(16, 2), 2, shared_links=False)
-    for model, said in (("contention", True), ("simulated", True), ("alpha-beta", False), ("latency", False)):
+    for model, expected in (("contention", True), ("simulated", True), ("alpha-beta", False), ("latency", False)):
         notes = solve(network, plink.OrderRequest(model=model, max_moves=100)).notes
-        assert any("shared capacities were not measured" in note for note in notes) == said
+        assert any("shared capacities were not measured" in note for note in notes) == expected
