@@ -276,7 +276,10 @@ class PlinkRendezvous(RendezvousHandler):
 
     def _decide(self, store: PrefixStore, deadline: float) -> None:
         registrations: list[Registration] = []
-        error, kind = None, "refused"
+        own, kind = self._registration, "refused"
+        assert own is not None
+        # Without an order of its own it can judge nobody else.
+        error = None if own.error is None else refusal(self._roster, [own])
         while error is None and (missing(self._roster, registrations) or not registrations):
             if store.check([f"node-{len(registrations)}"]):
                 try:
@@ -295,7 +298,7 @@ class PlinkRendezvous(RendezvousHandler):
         expected = (
             len(registrations)
             if kind != "refused"
-            else max([len(registrations), *(registration.nodes for registration in registrations)])
+            else max([len(registrations), own.nodes, *(registration.nodes for registration in registrations)])
         )
         members = list(range(len(registrations)))
         store.set("verdict", json.dumps({"error": error, "kind": kind, "members": members, "expected": expected}))

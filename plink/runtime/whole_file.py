@@ -11,10 +11,11 @@ from typing import Any, BinaryIO
 
 
 class DigestedWriter(io.RawIOBase):
-    """Writes to a file; ``digest``: SHA-256 of all that went through it."""
+    """Writes to a file; ``digest``: SHA-256 of all that went through it; ``error``: why it failed first."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.digest = file, hashlib.sha256()
+        self.error: OSError | None = None
 
     def writable(self) -> bool:
         """Return that it is."""
@@ -23,7 +24,11 @@ class DigestedWriter(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Write, and return how many bytes."""
         self.digest.update(data)
-        return int(self._file.write(data))
+        try:
+            return int(self._file.write(data))
+        except OSError as error:
+            self.error = self.error or error
+            raise
 
 
 @contextmanager

@@ -35,8 +35,8 @@ def write_checkpoint(path: Path, header: CheckpointHeader, state: dict[str, Any]
         writer: Any = DigestedWriter(file)
         try:
             torch.save(state, writer)
-        except RuntimeError as error:  # what torch makes of an error of its file
-            raise (error.__context__ if isinstance(error.__context__, OSError) else error) from None
+        except RuntimeError as error:  # what torch makes of an error of its file, with a C++ stack in its text
+            raise writer.error or error from None
         text = json.dumps(structs.replace(header, sha256=writer.digest.hexdigest()).to_json()).encode()
         assert len(text) < _HEADER_BYTES
         file.seek(0)
