@@ -168,11 +168,24 @@ def test_hosts_that_do_not_come(torchruns: ForkedTorchruns, endpoint: str, tmp_p
     assert errors(torchruns.ended()) == {expected}
 
 
-def test_an_order_that_cannot_be_read(torchruns: ForkedTorchruns, endpoint: str, tmp_path: Path) -> None:
-    """The other node hears of it, too."""
-    order = write_order(tmp_path, "ab")
-    torchruns.start(endpoint, "--nnodes=2", "train.py", PLINK_ORDER=order, PLINK_NODE="node-a")
-    torchruns.start(endpoint, "--nnodes=2", "train.py", PLINK_ORDER="none.json", PLINK_NODE="node-b")
+def _answers(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("serves", ["good", "bad"])
+def test_an_order_that_cannot_be_read(torchruns: ForkedTorchruns, endpoint: str, tmp_path: Path, serves: str) -> None:
+    """The other node hears of it, too, whichever of them serves the rendezvous."""
+    orders = {"good": write_order(tmp_path, "ab"), "bad": "none.json"}
+    for which in sorted(orders, key=lambda which: which != serves):
+        torchruns.start(
+            endpoint,
+            "--nnodes=2",
+            "train.py",
+            PLINK_ORDER=orders[which],
+            PLINK_NODE={"good": "node-a", "bad": "node-b"}[which],
+        )
+        wait_until(lambda: _answers(int(endpoint.rpartition(":")[2])))
     (line,) = errors(torchruns.ended())
     assert "none.json" in line
 
