@@ -52,7 +52,11 @@ class _WithRate:
 
     def _check(self, numbers: dict[str, float]) -> None:
         for name, value in ({"an lr": 0.0 if callable(self.lr) else self.lr} | numbers).items():
-            if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+            try:
+                valid = bool(0 <= value < math.inf)
+            except (TypeError, ValueError):
+                valid = False
+            if not valid:
                 raise InputError(type(self).__name__, f"{name} of {value!r}, which must be a finite number, 0 or above")
 
 

@@ -33,7 +33,7 @@ _OTHERS = ("max", "maximum", "mdev", "std", "stddev", "stdev", "jitter", "loss",
 _MISSING = ("", "-", "-1", "nan", "null", "none", "na", "n/a", "x", "*", "?", "inf")
 _NUMBER = re.compile(r"([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([^\s\d].*)?")
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
-_THOUSANDS = re.compile(r"\d{1,3},\d{3}")  # or a decimal comma
+_THOUSANDS = re.compile(r"[1-9]\d{0,2},\d{3}")  # or a decimal comma
 _WORDS = re.compile(r"[\s_()\[\]:=,]+")
 _COMMENT_UNIT = re.compile(r"(?:.*\b(?:units?|in)[\s:=]+)?([a-zA-Z/]+)")
 
@@ -150,7 +150,9 @@ def _matrix(rows: Sequence[_Row], location: str) -> list[_Cell]:
         # Names in the first row and column, perhaps with something in the corner.
         columns = header[-len(body) :]
         unit = _unit_of(header[0]) if len(header) > len(body) else None
-        is_plain = all(row[k] != "" and _is_zero(row[k]) for k, (_, row) in enumerate(rows) if len(header) == len(rows))
+        is_plain = header[0].lower() not in _MISSING and all(
+            row[k] != "" and _is_zero(row[k]) for k, (_, row) in enumerate(rows) if len(header) == len(rows)
+        )
         numbers = all(map(_is_number, columns)) and (
             columns not in (_counted(0, columns), _counted(1, columns)) or (len(header) == len(rows) and is_plain)
         )

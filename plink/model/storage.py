@@ -27,7 +27,7 @@ _PRINTED_TEXTS = (
         "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
     ),
     (
-        re.compile(r"[\w.-]+, \d+ ranks( in [\d,]+ groups?)?, [^,]+, model [\w-]+(: .*)?$"),
+        re.compile(r"[\w.-]+, \d+ ranks( in [\d,]+ groups?)?, .+, model [\w-]+(: .*)?$"),
         "this is the text for people that `plink plan` and `plink cost` print; `plink plan -o FILE` or `--json` "
         "writes the plan",
     ),

@@ -23,8 +23,9 @@ class SignalHandler:
             os._exit(128 + number)
         self.number = number
         with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
-            again = "press Ctrl-C again" if number == signal.SIGINT else f"a second {signal.Signals(number).name} is"
-            print(f"\nplink: stopping; {again} to exit at once", file=sys.stderr, flush=True)
+            by_keys = number == signal.SIGINT
+            again = "press Ctrl-C again to exit" if by_keys else f"a second {signal.Signals(number).name} ends it"
+            print(f"\nplink: stopping; {again} at once", file=sys.stderr, flush=True)
         if not self.deferring:
             raise KeyboardInterrupt
 

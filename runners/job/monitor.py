@@ -11,7 +11,7 @@ from runners.job.placement import TIMED_OUT, Failure, RankAssignment, RankLocati
 _TAIL_LINES = 30
 # A rank that never ends its line is shown in pieces of this size.
 _MAX_LINE_CHARS = 1 << 16
-_STATE_S = 1.0  # a line that is written over (\r, as progress bars do) is shown at most so often before it ends
+_STATE_S = 5.0  # a line that is written over (\r, as progress bars do) is shown at most so often before it ends
 
 _NCCL_TIMEOUT = "Watchdog caught collective operation timeout"  # PyTorch's ProcessGroupNCCL, of each rank that waited
 
@@ -25,7 +25,7 @@ STOP_TIMEOUT_S = 5.0  # for ranks, or a launcher, to end after they were told to
 class RankOutput:
     """Splitter of many ranks' output into lines; calls ``sink(rank, stream, line)``, stream ``out`` or ``err``.
 
-    Of a line that is written over, as progress bars are, each state that is shown is a line.
+    Of a line that is written over, as progress bars are, a state that is shown is a line that ends with ``\\r``.
 
     :ivar waited: ranks whose wait for others NCCL's watchdog ended.
     """
@@ -58,16 +58,18 @@ class RankOutput:
 
     def last_lines(self, rank: int) -> list[str]:
         """Return the last lines that a rank printed, on either stream; what is no UTF-8 as U+FFFD, for documents."""
-        return [line.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for line in self._last.get(rank, ())]
+        lines = (line.removesuffix("\r") for line in self._last.get(rank, ()))
+        return [line.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for line in lines]
 
     def _written_over(self, rank: int | None, stream: str, text: str) -> str:
-        """Show the last state of an incomplete line, if it is time to; return what is left of the text."""
-        state, now = _last_state(text), self._clock()
+        """Show the last whole state of an incomplete line, if it is time to; return what is left of the text."""
+        whole, _, rest = text.rpartition("\r")
+        state, now = _last_state(whole), self._clock()
         shown_at, shown = self._states.get((rank, stream), (-math.inf, ""))
-        if state != shown and now - shown_at >= _STATE_S:
+        if state.strip() and state != shown and now - shown_at >= _STATE_S:
             self._states[rank, stream] = now, state
-            self._show(rank, stream, state)
-        return f"{state}\r" if text.endswith("\r") else state
+            self._show(rank, stream, f"{state}\r")
+        return f"{state}\r{rest}"
 
     def _end(self, rank: int | None, stream: str, line: str) -> None:
         """Show a line that has ended, unless its last state has been shown."""
@@ -78,7 +80,10 @@ class RankOutput:
     def _show(self, rank: int | None, stream: str, line: str) -> None:
         if rank is not None and _NCCL_TIMEOUT in line:
             self.waited.add(rank)
-        self._last.setdefault(rank, deque(maxlen=_TAIL_LINES)).append(line)
+        last = self._last.setdefault(rank, deque(maxlen=_TAIL_LINES))
+        if last and last[-1].endswith("\r"):  # a state gives way to what follows it
+            last.pop()
+        last.append(line)
         self._sink(rank, stream, line)
 
 

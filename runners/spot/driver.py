@@ -214,7 +214,7 @@ class Driver:
         """
         budget, lease_end, until = self._limits.budget, now + self._timing.lease_s, now + self._timing.commitment_s
         staying = [each for each in self.ledger.held if not each.is_leaving]
-        staying.sort(key=lambda each: HOUR_S - (lease_end - each.since_s) % HOUR_S)
+        staying.sort(key=lambda each: HOUR_S - (now - each.since_s) % HOUR_S)
         worst = self._worst_cost(now, until)
         worst -= sum(self._saved(each, now, until) for each in self.ledger.held if each.is_leaving)
         excess, members = worst - budget, []

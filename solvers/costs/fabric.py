@@ -418,23 +418,24 @@ def _fabric_of_groups(network: Network) -> Fabric:
 
 def _without_blocked_pairs(fabric: Fabric, network: Network) -> Fabric:
     """Return the fabric with what is blocked by the file's rates of 0 as unknown."""
-    hosts, reasons = np.arange(len(fabric.names)), list[str]()
-    reason_of = np.full((len(hosts),) * 2, -1, dtype=np.intp)
+    hosts, groups = np.arange(len(fabric.names)), list[tuple[list[int], str]]()
     for number, tier in enumerate(network.shared_links, 1):
         group = "the group" if number == 1 else f"the tier-{number} group"
         for members, row in shared_rows(tier.groups, network.hosts.names):
-            inside = np.isin(hosts, members)
             for way, verb in (("out", "out of"), ("in", "into")):
                 if row.gbps(way) == 0 and not is_uncertain(row):
-                    reason_of[inside[:, None] != inside] = len(reasons)
-                    reasons.append(f"the way {verb} {group} of {fabric.names[members[0]]} carries 0 Gbit/s")
-    if network.bandwidth_gbps is not None:
-        dead = (network.bandwidth_gbps == 0) & (hosts[:, None] != hosts)
-        reason_of[(dead | dead.T) & (reason_of < 0)] = len(reasons)
-        reasons.append("0 Gbit/s were measured there")
-    if not (reason_of >= 0).any():
+                    reason = f"the way {verb} {group} of {fabric.names[members[0]]} carries 0 Gbit/s"
+                    groups.append((members, reason))
+    dead = None if network.bandwidth_gbps is None else (network.bandwidth_gbps == 0) & (hosts[:, None] != hosts)
+    if not groups and (dead is None or not dead.any()):
         return fabric
-    blocked = BlockedPairs(reason_of, tuple(reasons))
+    reason_of = np.full((len(hosts),) * 2, -1, dtype=np.intp)
+    for number, (members, _) in enumerate(groups):
+        inside = np.isin(hosts, members)
+        reason_of[inside[:, None] != inside] = number
+    if dead is not None:
+        reason_of[(dead | dead.T) & (reason_of < 0)] = len(groups)
+    blocked = BlockedPairs(reason_of, (*(reason for _, reason in groups), "0 Gbit/s were measured there"))
     return replace(fabric, rtt_us=np.where(blocked.pairs, np.nan, fabric.rtt_us), blocked=blocked)
 
 

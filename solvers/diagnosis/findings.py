@@ -241,11 +241,12 @@ def _dead_links(network: Network, groups: Groups, slow: Container[str]) -> Itera
     """Yield groups that 0 Gbit/s were measured of, and other pairs of hosts, but those of hosts that are ``slow``."""
     names, verbs = network.hosts.names, {"out": "nothing gets out", "in": "nothing gets in"}
     advice = "look at the cable and the switch between them, then probe again; no job gets through"
+    of_pairs = "look at the firewall and the switch between them, then probe again; orders avoid the pair"
     rates = np.full((len(names),) * 2, np.nan) if network.bandwidth_gbps is None else network.bandwidth_gbps
     dead = np.triu((rates == 0) | (rates.T == 0), 1)
     for row in (row for tier in network.shared_links for row in tier.groups):
         ways = [verb for way, verb in verbs.items() if row.gbps(way) == 0]
-        if ways and len(row.members) < len(names):
+        if ways and len(row.members) < len(names) and not is_uncertain(row):
             inside = np.isin(names, row.members)
             dead &= inside[:, None] == inside  # it explains the pairs that cross it
             evidence = f"{' and '.join(ways)} over the link to the other groups: 0 Gbit/s"
@@ -256,7 +257,7 @@ def _dead_links(network: Network, groups: Groups, slow: Container[str]) -> Itera
         evidence = f"nothing gets through between {names[i]} and {names[j]}: 0 Gbit/s"
         if len(members) > 1:
             evidence += f", as between {len(members)} pairs in all"
-        yield Finding("dead link", Severity.ERROR, _named(location, names), evidence, advice, len(members))
+        yield Finding("dead link", Severity.ERROR, _named(location, names), evidence, of_pairs, len(members))
 
 
 def uncertain_groups(network: Network) -> list[Finding]:

@@ -77,7 +77,11 @@ def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderin
 def or_cheaper(problem: OrderingProblem, result: OrderingResult, order: Order) -> OrderingResult:
     """Return the result of a search with this feasible order in it, where that costs less."""
     cost = _cost_function(problem, result.objective)(order)
-    return replace(result, order=order, cost=cost) if cost < result.cost * (1 - _EPSILON) else result
+    if cost >= result.cost * (1 - _EPSILON):
+        return result
+    others = {"bottleneck": longest_hop(problem.fabric.rtt_us, order), "sum": _cost_function(problem, "sum")(order)}
+    metrics = {name: others.get(name, value) for name, value in result.metrics.items()}  # the rest are bounds
+    return replace(result, order=order, cost=cost, metrics=metrics)
 
 
 def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:

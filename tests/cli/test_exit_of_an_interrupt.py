@@ -132,5 +132,5 @@ def test_defect_after_an_interrupt_is_the_interrupt(number: signal.Signals, rout
     words = [sys.executable, str(tmp_path / "struck.py"), str(int(number)), route]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 128 + number
-    again = "press Ctrl-C again" if number == signal.SIGINT else "a second SIGTERM is"
-    assert done.stderr.split("\n") == ["", f"plink: stopping; {again} to exit at once", ""]
+    again = "press Ctrl-C again to exit" if number == signal.SIGINT else "a second SIGTERM ends it"
+    assert done.stderr.split("\n") == ["", f"plink: stopping; {again} at once", ""]

@@ -196,5 +196,8 @@ def test_missing_metric_is_reported_after_the_first_run(measured: Path, figure: 
     assert code == 1
     (run,) = json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]
     name = run["id"]
-    assert refusal_of(err) == f"--metric {figure}: no rank of the run {name} printed one; `plink runs show {name}`"
+    assert (
+        refusal_of(err)
+        == f"--metric {figure}: no rank of the run {name} printed one; `plink runs show {name}` shows more"
+    )
     assert not (measured / ".plink" / "compare.json").exists()

@@ -104,7 +104,7 @@ def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, t
     assert code == 1
     (finding,) = [finding for finding in document["findings"] if finding["kind"] == "unmeasured"]
     assert set(finding["hosts"][:2]) == {a, b}
-    assert "2 round trips were not measured" in finding["evidence"]
+    assert "1 pair was not measured" in finding["evidence"]
     assert "firewall" in finding["evidence"]
 
 

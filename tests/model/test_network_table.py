@@ -55,6 +55,9 @@ def test_numbers_alone(tmp_path: Path) -> None:
     assert latency_us == [[0, 2, 3], [2, 0, 5], [3, 5, 0]]
     names, latency_us = read(tmp_path, ",1,2\n1,,5\n2,6,\n", "#us")
     assert (names, latency_us) == (["1", "2"], [[0, 5], [6, 0]])
+    for corner in ("x", "-", "?"):
+        names, _ = read(tmp_path, f"{corner},0,1,2\n0,0,5,6\n1,5,0,7\n2,6,7,0\n", "#us")
+        assert names == ["0", "1", "2"]
     for zero in ("0", "0.0 us"):  # in the corner, too
         rows = [[zero, "1", "2"], ["1", zero, "3"], ["2", "3", zero]]
         names, latency_us = read(tmp_path, "\n".join(",".join(row) for row in rows), "#us")
@@ -68,6 +71,7 @@ def test_decimal_commas(tmp_path: Path) -> None:
     """Of thousands only where commas separate fields: there "1,000" is refused."""
     for text in (";a;b\na;0;1,000\nb;1,5;0\n", ',a,b\na,0,1\nb,"1,5",0\n'):
         assert read(tmp_path, text, "#us")[1] == [[0, 1], [1.5, 0]]
+    assert read(tmp_path, ',a,b\na,0,"0,127"\nb,"0,127",0\n', "#us")[1] == [[0, 0.127], [0.127, 0]]
 
 
 def test_missing_pairs(tmp_path: Path) -> None:

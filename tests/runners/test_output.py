@@ -71,18 +71,23 @@ def test_a_line_is_shown_as_soon_as_it_is_whole() -> None:
     assert shown == [(3, "err", "half a line")]
 
 
-@pytest.mark.parametrize("form", ["\r{}", "{}\r"])
-def test_a_progress_bar_is_shown_once_a_second_and_as_it_ends(form: str) -> None:
+@pytest.mark.parametrize("form", ["\r{}", "{}\r", "\r  \r{}"])
+def test_a_progress_bar_is_shown_as_it_stands_and_as_it_ends(form: str) -> None:
+    """Never half a state; among the last lines a state gives way to the next."""
     now, shown = [0.0], list[str]()
     output = RankOutput(lambda rank, stream, line: shown.append(line), lambda: now[0])
-    for step in range(100):
+    output.add(0, "out", "begun\n")
+    for step in range(10, 310):
         now[0] = step / 10
-        output.add(0, "err", form.format(f"{step}%"))
-    output.add(0, "err", "\r100%\nnext\n")
-    assert shown == [*(f"{step}%" for step in range(0, 100, 10)), "100%", "next"]
-    output.add(0, "err", form.format("0%"))
-    output.finish(0)
-    assert shown[12:] == ["0%"]
+        for character in form.format(f"step {step}"):
+            output.add(0, "err", character)
+    states, others = [line for line in shown if line.endswith("\r")], shown[:1]
+    assert len(states) == 6
+    assert all(len(state) == len("step 100\r") for state in states[2:])
+    assert output.last_lines(0) == ["begun", states[-1].rstrip("\r")]
+    output.add(0, "err", "\rstep 310\nnext\n")
+    assert shown == [*others, *states, "step 310", "next"]
+    assert output.last_lines(0) == ["begun", "step 310", "next"]
 
 
 @given(st.text(st.sampled_from("ab\r"), max_size=20), st.data())
@@ -91,7 +96,7 @@ def test_a_line_that_is_written_over_ends_as_it_was_last(text: str, data: st.Dat
     output, shown = collecting()
     for piece in pieces(data, f"{text}\n".encode()):
         output.add(0, "out", decoded(piece))
-    assert shown[-1][2] == text.rstrip("\r").rpartition("\r")[2]
+    assert shown[-1][2].removesuffix("\r") == text.rstrip("\r").rpartition("\r")[2]
 
 
 @pytest.mark.parametrize("length", [1 << 16, 200_000])

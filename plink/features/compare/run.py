@@ -119,13 +119,13 @@ class OrderRuns:
                 del lines[:-_MAX_LINES_PER_RANK]
 
         result = start(hosts, replace(launch_request, record=_record(launch_request.record, name, pair)), keep)
+        more = "" if launch_request.record is None else f"; `plink runs show {result.id}` shows more"
         if result.exit_code:
-            more = "" if launch_request.record is None else f"; `plink runs show {result.id}` shows more"
             raise PlinkError(f"in {name} order {result.reason}{more}")
         if self._metric is None:
             self._metric = _metric_of(printed)
         self.printed[name].extend(line for rank in sorted(printed) for line in printed[rank])
-        value = result.seconds if self._metric is RUN_SECONDS else _parsed(self._metric, printed, result.id)
+        value = result.seconds if self._metric is RUN_SECONDS else _parsed(self._metric, printed, result.id, more)
         self.runs.append(ComparedRun(order=name, pair=pair, value=value, id=result.id))
         _log.info("%5s, %d of %d: %s", name, pair + 1, self.request.pairs, self._metric.shown(value))
 
@@ -154,7 +154,7 @@ def _metric_of(printed: Mapping[int, Sequence[str]]) -> Metric:
     return RUN_SECONDS
 
 
-def _parsed(metric: Metric, printed: Mapping[int, Sequence[str]], run_id: str) -> float:
+def _parsed(metric: Metric, printed: Mapping[int, Sequence[str]], run_id: str, more: str) -> float:
     """Return the metric of the first rank that prints it.
 
     :raises PlinkError: when none does, or it cannot be compared.
@@ -164,4 +164,4 @@ def _parsed(metric: Metric, printed: Mapping[int, Sequence[str]], run_id: str) -
             if not 0 < value < math.inf:
                 raise PlinkError(f"--metric {metric.name}: the run {run_id} reports {value:g}; gains need more than 0")
             return value
-    raise PlinkError(f"--metric {metric.name}: no rank of the run {run_id} printed one")
+    raise PlinkError(f"--metric {metric.name}: no rank of the run {run_id} printed one{more}")

@@ -158,7 +158,8 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         lower = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
         upper = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
         say(f"all-reduces{lower}{upper or (' of any size' if k == 0 else ' on')}: {entry.algo}")
-    say("ranks time these against Gloo when they start, and take the faster")
+    if any(entry.schedule is not None for entry in classes):
+        say("ranks time these against Gloo when they start, and take the faster")
     if masters is not None:
         say(f"autotune: ranks report throughput every {every_s:g} s")
     if hubs:

@@ -60,7 +60,10 @@ class _Screen:
         if self.tail is None or rank is None:
             self._show(rank, stream, line)
         else:
-            self._last_lines.setdefault(rank, deque(maxlen=self.tail)).append((stream, line))
+            last = self._last_lines.setdefault(rank, deque(maxlen=self.tail))
+            if last and last[-1][1].endswith("\r"):  # the state of a progress bar gives way to what follows it
+                last.pop()
+            last.append((stream, line))
 
     def last_lines(self) -> None:
         for rank in sorted(self._last_lines):

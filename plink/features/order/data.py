@@ -13,7 +13,7 @@ from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from plink.model.units import numbered
 from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
-from solvers.costs.fabric import Fabric, no_way_between
+from solvers.costs.fabric import BlockedPairs, Fabric, no_way_between
 from solvers.ordering.cross_validation import split_halves
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, affordable_orders, expand_slots
 from solvers.ordering.ring import longest_hop
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from plink.features.order.smoothing import SmoothedLatencies
 
 _log = logging.getLogger("plink.reorder")
+_BLOCKED_FACTOR = 4.0  # times what it pays for an unknown pair; searches by 16 bits have room for no more
 _UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
 _COSTLY_ORDERS = 20  # random ones: any order with such a pair costs more than these
 
@@ -73,9 +74,11 @@ def prepare_search_data(
     if np.array_equal(unknown, ~np.eye(n, dtype=bool)):
         raise NoAnswer(f"{network.location}: no pair was measured; measure them: plink probe, or give --prior FILE")
     if unknown.any():
-        rtt = np.where(unknown, _UNKNOWN_PENALTY_FACTOR * max(1.0, float(np.nanmax(rtt))), rtt)
+        rtt = _penalised(rtt, unknown, fabric.blocked, _UNKNOWN_PENALTY_FACTOR * max(1.0, float(np.nanmax(rtt))))
     halves = _halves(network, rtt)
-    fit_us, held_out = (rtt, None) if halves is None else halves
+    fit_us, held_out = rtt, None
+    if halves is not None:  # blocked pairs have samples, too
+        fit_us, held_out = np.where(unknown, rtt, halves[0]), np.where(unknown, np.nan, halves[1])
     if smoothed is not None:
         fit_us = rtt  # fitted to what may be looked at
         if halves is not None and not unknown.any():
@@ -115,8 +118,16 @@ def avoiding_unknown_pairs(task: OrderingProblem, data: SearchData, seed: int) -
         ),
     ]
     # A hop counts by half of its round trip at least, in rings as in rounds.
-    rtt = np.where(unknown, 2 * max(cost_of(order) for order in orders), fabric.rtt_us)
+    rtt = _penalised(fabric.rtt_us, unknown, fabric.blocked, 2 * max(cost_of(order) for order in orders))
     return replace(task, fabric=replace(fabric, rtt_us=rtt)), replace(data, unknown=unknown)
+
+
+def _penalised(
+    rtt_us: Matrix, unknown: npt.NDArray[np.bool_], blocked: BlockedPairs | None, penalty_us: float
+) -> Matrix:
+    """Return round trips in which unknown pairs have this one, and those that nothing gets between several of it."""
+    rtt = np.where(unknown, penalty_us, rtt_us)
+    return rtt if blocked is None else np.where(blocked.pairs, _BLOCKED_FACTOR * penalty_us, rtt)
 
 
 def with_costs_of(task: OrderingProblem, result: OrderingResult, seed: int) -> OrderingResult:
@@ -137,8 +148,11 @@ def without_unmeasured_bound(
     """
     unknown_used = unknown_pairs(task, taken, unknown)
     if not unknown_used:
-        pairs = numbered(int(unknown.sum()) // 2, "pair was", "pairs were")
-        return result, f"{pairs} not measured; the order needs none of them"
+        dead = 0 if task.fabric.blocked is None else int((unknown & task.fabric.blocked.pairs).sum()) // 2
+        unmeasured = int(unknown.sum()) // 2 - dead
+        what = [f"{numbered(unmeasured, 'pair was', 'pairs were')} not measured"] if unmeasured else []
+        what += [f"nothing gets through between {numbered(dead, 'pair')} of hosts"] if dead else []
+        return result, f"{' and '.join(what)}; the order needs none of them"
     index = {name: host for host, name in enumerate(task.fabric.names)}
     for a, b in ((index[a], index[b]) for a, b in unknown_used):
         if task.fabric.blocked is not None and task.fabric.blocked.pairs[a, b]:

@@ -411,5 +411,6 @@ def _baseline_problem(task: OrderingProblem, result: OrderingResult, data: Searc
             unknown_pairs(task, order, data.unknown) for order in (task.baseline, result.order)
         )
         if baseline_needs and not result_needs:
-            return "it needs pairs that were not measured"
+            dead = "" if task.fabric.blocked is None else ", or that nothing gets through between"
+            return f"it needs pairs that were not measured{dead}"
     return None

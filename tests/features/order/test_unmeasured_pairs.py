@@ -79,14 +79,36 @@ def test_no_order_crosses_a_dead_uplink() -> None:
         plink.reorder(network, plink.OrderRequest(mesh=make_mesh("a=8", ["a=all-reduce:1MB"]), max_moves=4000))
 
 
-def test_order_avoids_a_pair_that_nothing_gets_between() -> None:
-    network = network_of_cloud(three_tier(8, 2), 2, shared_links=False)
-    rates = np.full((8, 8), 9.0)
-    rates[0, 1] = 0.0
-    order = plink.reorder(replace(network, bandwidth_gbps=rates), plink.OrderRequest(max_moves=2000, force=True))
-    ends = set(network.hosts.names[:2])
+@pytest.mark.parametrize("model", ["auto", "latency"])
+def test_order_avoids_a_pair_that_nothing_gets_between(model: str) -> None:
+    """One that would be in the best order, and is in halves of the samples as any other."""
+    network = network_of_cloud(three_tier(24, 2), 2, shared_links=False)
+    assert network.half_rtts_us
+    request = plink.OrderRequest(model=model, max_moves=2000, force=True)
+    best = plink.reorder(network, request).hosts
+    ends = [network.hosts.names.index(name) for name in best[:2]]
+    rates = np.full((24, 24), 9.0)
+    rates[ends[0], ends[1]] = 0.0
+    order = plink.reorder(replace(network, bandwidth_gbps=rates), request)
     neighbours = zip(order.hosts, (*order.hosts[1:], order.hosts[0]), strict=True)
-    assert all(set(pair) != ends for pair in neighbours)
+    assert all(set(pair) != set(best[:2]) for pair in neighbours)
+
+
+@pytest.mark.parametrize("model", ["auto", "latency"])
+def test_an_unmeasured_pair_is_rather_taken_than_a_dead_one(model: str) -> None:
+    """The last of eight hosts was measured to one other alone."""
+    network = network_of_cloud(three_tier(8, 2), 2, shared_links=False)
+    latency, rates = network.latency_us.copy(), np.full((8, 8), 9.0)
+    latency[7, :7], latency[:7, 7], rates[7], rates[:, 7] = np.nan, np.nan, np.nan, np.nan
+    latency[7, 3] = latency[3, 7] = 50.0
+    for dead in (0, 4, 6):
+        own = rates.copy()
+        own[7, dead] = own[dead, 7] = 0.0
+        dirty = replace(network, latency_us=latency, bandwidth_gbps=own)
+        order = plink.reorder(dirty, plink.OrderRequest(model=model, max_moves=500, force=True))
+        neighbours = zip(order.hosts, (*order.hosts[1:], order.hosts[0]), strict=True)
+        ends = {network.hosts.names[7], network.hosts.names[dead]}
+        assert all(set(pair) != ends for pair in neighbours)
 
 
 def test_search_says_that_capacities_are_inferred() -> None:

@@ -75,6 +75,19 @@ def test_paid_hour_is_used_when_the_budget_is_lowered_below_what_was_paid() -> N
     assert made.cloud.bill() == pytest.approx(0.9 * len(held))
 
 
+def test_what_is_nearest_to_its_next_hour_is_released_first() -> None:
+    """The minutes that are paid of the other one's hour are used."""
+    made = world(CONSTANT, hours=12, plan=[RentalChoice("p", A, 1, 1.1)], billing="hourly-2016")
+    made.anchors = (0, 0.0)
+    driver = made.driver()
+    made.run(22 / 60, driver)
+    made.brain.plan.append(RentalChoice("p", B, 1, 1.1))
+    made.run(29 / 60, driver)
+    made.limits = Limits(100, 100, budget=3.3)
+    made.run(2 / 60, made.driver())
+    assert [each.market for each in made.ledger.instances.values() if each.draining_since_s] == [A]
+
+
 def test_excess_over_the_budget_is_stated() -> None:
     made = near_budget(12.0)
     made.run(8)

@@ -243,6 +243,10 @@ def test_rates_of_zero_are_dead_links() -> None:
     links, pair = diagnose(network(flat(), rates, shared_links=[{"groups": groups}]), ONE_GROUP, {})
     assert (links.kind, links.hosts, links.severity) == ("dead link", ["h0", "h1", "h2"], Severity.ERROR)
     assert (pair.kind, pair.hosts, pair.pairs) == ("dead link", ["h1", "h2"], 1)
+    for group in groups:
+        group["confidence"] = 0.1  # rather another group, whose link nobody knows
+    results = diagnose(network(flat(), rates, shared_links=[{"groups": groups}]), ONE_GROUP, {})
+    assert [item.hosts for item in results if item.kind == "dead link"] == [["h0", "h4"], ["h1", "h2"]]
     rates[3], rates[:, 3] = 0.0, 0.0  # which says that the host is slow
     results = diagnose(network(flat(), rates), ONE_GROUP, {})
     assert [(item.kind, sorted(item.hosts)) for item in results] == [

@@ -58,8 +58,9 @@ def test_a_search_that_was_cut_short_keeps_a_cheaper_order() -> None:
     result, order = with_rtt(racks([8, 8, 8], 1)[0]), np.random.default_rng(0).permutation(24)
     problem = OrderingProblem(result, order, "ring", Options(), 1e6, "latency", objective="sum")
     cut, whole = search(problem, 1, SearchBudget(0, never)), search(problem, 1, SearchBudget(30_000))
-    bad = dataclasses.replace(cut, order=order, cost=cut.baseline_cost)
+    bad = dataclasses.replace(cut, order=order, cost=cut.baseline_cost, metrics={"bottleneck": 1e9})
     better = or_cheaper(problem, bad, whole.order)
+    assert better.metrics["bottleneck"] == longest_hop(result.rtt_us, whole.order)
     assert better.cost == pytest.approx(whole.cost)
     assert np.array_equal(better.order, whole.order)
     assert or_cheaper(problem, whole, order) == whole
