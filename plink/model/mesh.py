@@ -90,10 +90,16 @@ class Traffic:
     def text(self) -> str:
         """Return the traffic as :func:`parse_traffic` reads it."""
         algorithm = "" if self.algorithm == "ring" else f"/{self.algorithm}"
-        sizes = "/".join(f"{size / 1e6:.6f}".rstrip("0").rstrip(".") + "MB" for size in self.sizes)
+        sizes = "/".join(map(_size_text, self.sizes))
         times = "" if self.times == 1 else f"*{self.times:.12g}"
         overlap = "" if self.overlap == 0 else f"@{self.overlap:.12g}"
         return f"{'+'.join(self.axes)}={self.kind}{algorithm}:{sizes}{times}{overlap}"
+
+
+def _size_text(size: float) -> str:
+    """Return all digits of a size, as :func:`plink.model.units.parse_bytes` reads it."""
+    unit, name = (1e9, "GB") if size >= 1e9 else (1e6, "MB")
+    return f"{size / unit:.9f}".rstrip("0").rstrip(".") + name
 
 
 @dataclass(frozen=True)

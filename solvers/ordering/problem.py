@@ -207,6 +207,6 @@ def affordable_orders(wanted: int, hops: int) -> int:
 
 
 def number_of_random_orders(transfers: int) -> int:
-    """Return how many random orders show what is usual, where one takes so many transfers to simulate: 201, or as many
-    as take about a second."""
+    """Return how many random orders show what is usual, where one takes so many transfers to simulate: 201, fewer where
+    that is many, 11 at least."""
     return max(_LEAST_RANDOM_ORDERS, min(RANDOM_ORDERS, _MAX_SIMULATED_TRANSFERS // max(1, transfers)))

@@ -133,19 +133,19 @@ def test_bytes_follow_from_the_model() -> None:
 @pytest.mark.parametrize(
     ("axes", "gradients"),
     [
-        ("dp=2,cp=2", ["dp+cp=all-reduce:16000MB"]),
-        ("cp=4", ["cp=all-reduce:16000MB"]),
+        ("dp=2,cp=2", ["dp+cp=all-reduce:16GB"]),
+        ("cp=4", ["cp=all-reduce:16GB"]),
         (
             "dp_replicate=2,dp_shard=4,cp=2",
             [
-                "dp_replicate=all-reduce:2000MB",
-                "dp_shard+cp=reduce-scatter:16000MB",
-                "dp_shard+cp=all-gather:16000MB*2",
+                "dp_replicate=all-reduce:2GB",
+                "dp_shard+cp=reduce-scatter:16GB",
+                "dp_shard+cp=all-gather:16GB*2",
             ],
         ),
         (
             "dp_replicate=2,cp=2",
-            ["dp_replicate=all-reduce:8000MB", "cp=reduce-scatter:16000MB", "cp=all-gather:16000MB*2"],
+            ["dp_replicate=all-reduce:8GB", "cp=reduce-scatter:16GB", "cp=all-gather:16GB*2"],
         ),
     ],
 )

@@ -8,7 +8,8 @@ from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option,
 
 @dataclass(frozen=True)
 class CostRequest(FeatureRequest):
-    """Request for the cost of a collective. ``random``: None is 201, or as many as take about a second."""
+    """Request for the cost of a collective. ``random``: None is 201, fewer (11 at least) where they
+    are simulated, and no more than 10 s of them."""
 
     algo: Annotated[str, Option("The collective's algorithm, or a library's own (gloo, nccl, ...).")] = "ring"
     size_bytes: Annotated[Bytes, SIZE] = 100e6

@@ -224,7 +224,7 @@ def solve(
     if choice is not None and abs(result.cost - result.baseline_cost) <= _AS_LONG * result.baseline_cost:
         if limits := choice.cost_of.limits(result.order):
             named = ", ".join(limits[:_MAX_NAMED]) + (", ..." if len(limits) > _MAX_NAMED else "")
-            notes.append(f"the links of {named} work nearly all of that time")
+            notes.append(f"links that work nearly all of that time: {named}")
         if problem is None and task.algo in RINGS:
             by_hops = _validate(replace(task, model="latency"), result, data, request.seed, None)
             if by_hops is not None and by_hops.is_significant:

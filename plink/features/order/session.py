@@ -93,14 +93,16 @@ def save_order(order: RankOrder) -> None:
 
 def show_traffic(order: RankOrder) -> None:
     """Print what each traffic of a mesh costs."""
+    has_links = any(each.busiest for each in order.cost_by_traffic or ())  # the model `latency` knows none
     rows = [
         (
             each.traffic,
             *map(format_us, (each.cost, each.baseline, each.sorted_by_group)),
             f"{each.crossing:.0%}",
-            each.busiest or "",
+            *((each.busiest or "",) if has_links else ()),
         )
         for each in order.cost_by_traffic or ()
     ]
-    columns = ("traffic of a step", "this order", "given", "sorted by rack", "between racks", "busiest in this order")
+    columns = ["traffic of a step", "this order", "given", "sorted by rack", "between racks"]
+    columns += ["busiest in this order"] if has_links else []
     show_table(columns, rows, on_stderr=True)
