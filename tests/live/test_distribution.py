@@ -107,7 +107,7 @@ def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
 def test_the_wheel_has_the_packages_and_nothing_else(wheel: Path) -> None:
     names = {name for name in in_wheel(wheel) if ".dist-info/" not in name}
     assert names == sources() | {
-        "plink/py.typed",
+        *(f"{package}/py.typed" for package in ("plink", "probes", "runners", "solvers")),
         "plink/__init__.pyi",
         "plink/elastic/__init__.pyi",
         "plink/features/report/page.css",

@@ -11,5 +11,5 @@ def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
     code, _, err = local(tmp_path, "--slots", "1", "--timeout", "1s", "hangs.py")
     assert code == 124
     assert "stuck" in err
-    assert err.splitlines()[-1].startswith("plink: error: the job was ended after ")
+    assert err.splitlines()[-1].startswith("plink: error: the job ran longer than its --timeout")
     assert typed("runs", "show", "last", "--json", cwd=tmp_path).stdout.count('"timed_out": true') == 1
