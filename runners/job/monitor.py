@@ -76,6 +76,8 @@ class RankOutput:
         line = _last_state(line)
         if self._states.pop((rank, stream), (0.0, None))[1] != line:
             self._show(rank, stream, line)
+        elif self._last[rank][-1] == f"{line}\r":  # from now on nothing takes its place
+            self._last[rank][-1] = line
 
     def _show(self, rank: int | None, stream: str, line: str) -> None:
         if rank is not None and _NCCL_TIMEOUT in line:

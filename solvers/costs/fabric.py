@@ -118,9 +118,9 @@ class BlockedPairs:
 
     def first_between_parts(self) -> tuple[int, int] | None:
         """Return a blocked pair of hosts that nothing gets between by way of others, either; None without one."""
-        reached, number = np.arange(len(self.reason_of)) == 0, 0
-        while number < (number := int(reached.sum())):
-            reached |= (~self.pairs[reached]).any(axis=0)
+        reached = ~self.pairs[0]
+        while (further := (~self.pairs[reached]).any(axis=0) & ~reached).any():
+            reached |= further
         return None if reached.all() else (0, int(np.argmin(reached)))
 
 
