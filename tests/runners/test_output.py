@@ -90,6 +90,14 @@ def test_a_progress_bar_is_shown_as_it_stands_and_as_it_ends(form: str) -> None:
     assert output.last_lines(0) == ["begun", "step 310", "next"]
 
 
+def test_a_state_that_was_shown_is_a_line_once_it_ends() -> None:
+    output, shown = collecting()
+    for text in ("100%\r", "\n", "next\n"):
+        output.add(0, "err", text)
+    assert [line for _, _, line in shown] == ["100%\r", "next"]
+    assert output.last_lines(0) == ["100%", "next"]
+
+
 @given(st.text(st.sampled_from("ab\r"), max_size=20), st.data())
 def test_a_line_that_is_written_over_ends_as_it_was_last(text: str, data: st.DataObject) -> None:
     """Wherever it is cut; a carriage return before the end is that of another system's lines."""
