@@ -13,7 +13,7 @@ import yaml
 from tests.conftest import Lab
 
 FOLDER = Path(__file__).parents[1] / "docs/ci"
-SMALL = {"SIZE": "1MB", "ORDERS": "4", "MIN_SPEARMAN": "0.5"}
+SMALL = {"SIZE": "1MB", "ORDERS": "6", "MIN_SPEARMAN": "0.5"}
 
 
 @pytest.mark.parametrize(
