@@ -9,11 +9,11 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from plink.errors import UsageError
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.worker.clock_work import Grain
+from plink.runtime.elastic.worker.clock_work import ClockWork, Grain
 
 MAX_HELPERS = 64
 
@@ -53,22 +53,6 @@ Outgoing = tuple[int, m.HelpMessage]  # receiver first
 _ID_BITS = 48
 
 
-class GrainQueue(Protocol):
-    """Grains of a clock that are left, and what they cost, as
-    :class:`~plink.runtime.elastic.worker.clock_work.ClockWork` has them."""
-
-    @property
-    def left(self) -> float: ...
-
-    def __len__(self) -> int: ...
-
-    def cost(self, grain: Grain) -> float: ...
-
-    def take_from_back(self, count: int) -> list[Grain]: ...
-
-    def take_back(self, grains: Iterable[Grain]) -> None: ...
-
-
 @dataclass
 class _Pending:
     """A request whose result counts. ``since_s``: when it was sent, or begun; ``returning``: some were asked back."""
@@ -101,7 +85,7 @@ class Helpee:
         self._refusing: set[int] = set()
         self._pending: dict[int, _Pending] = {}
         self._next_id = secrets.randbits(_ID_BITS)  # another one than those of an earlier worker of this number
-        self._queue: GrainQueue | None = None
+        self._queue: ClockWork[Any] | None = None
         self._clock = self._generation = self._state = -1
         self._grains, self._cost = 1, 1.0  # of this clock
         self._worked_s = self._worked_cost = 0.0  # of the grains of this clock that were done here
@@ -109,7 +93,7 @@ class Helpee:
         self.moved = self.total = 0
         self.helped: dict[int, int] = {}
 
-    def begin(self, queue: GrainQueue, clock: int, generation: int, state: int) -> list[Outgoing]:
+    def begin(self, queue: ClockWork[Any], clock: int, generation: int, state: int) -> list[Outgoing]:
         """Begin a clock, perhaps again: nothing that was given away before counts any more.
 
         :param state: the least clock of the state that the program may see.
