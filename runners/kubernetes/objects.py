@@ -15,9 +15,10 @@ from plink.errors import UsageError
 from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.program import START, AgentProgram
+from runners.hostfiles import check_node_names
 from runners.job.runner import Job, RunContext
 from runners.kubernetes.inside.ranks import NODE, POD
-from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings, check_nodes
+from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings
 
 # Text in every version of YAML: no number, date, yes or no.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*([./-][A-Za-z0-9]+)*")
@@ -394,7 +395,7 @@ class ObjectWriter:
 
     def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
         """Return the objects in one file, and the command that starts them."""
-        check_nodes(hosts)
+        check_node_names(hosts, "manifests")
         name = self._settings.named(job.program, context.run_id, hosts)
         documents = objects(name, job, hosts, self._settings, context.run_id)
         file, text = (f"{name}.json", as_json(documents)) if self._json else (f"{name}.yaml", as_yaml(documents))
