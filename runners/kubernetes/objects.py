@@ -33,6 +33,7 @@ PORT = 29399  # of the bootstrap rendezvous; one below torchrun's, which a progr
 _MODULES = (
     "plink.transport.addresses",
     "plink.transport.command_output",
+    "plink.transport.hello_server",
     "plink.transport.start_barrier",
     "plink.transport.supervisor",
     "runners.job.execution_environment",
