@@ -249,13 +249,13 @@ class Helpee:
         assert self._queue is not None
         grains: list[Grain] = []
         while len(self._queue) > 1 and len(grains) < m.MAX_GRAINS:
-            taken = self._queue.take_from_back(1)
-            cost -= self._queue.cost(taken[0]) / 2
+            grain = self._queue.take_last()
+            cost -= self._queue.cost(grain) / 2
             if grains and cost < 0:
-                self._queue.take_back(taken)
+                self._queue.take_back([grain])
                 break
-            grains = taken + grains
-            cost -= self._queue.cost(taken[0]) / 2
+            grains = [grain, *grains]
+            cost -= self._queue.cost(grain) / 2
         return grains
 
     def _cancel(self, number: int) -> Outgoing:

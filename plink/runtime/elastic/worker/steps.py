@@ -190,10 +190,8 @@ class TimedPlanner:
     worker that has shard 0 is to end the job.
     """
 
-    def __init__(
-        self, client: Client, table: StepTable, clock_s: float, time_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client, self.table, self._clock_s, self._time_s = client, table, clock_s, time_s
+    def __init__(self, client: Client, table: StepTable, clock_s: float) -> None:
+        self._client, self.table, self._clock_s = client, table, clock_s
         self.stopping = self.done = False
 
     def finished(self, most_clocks: int) -> bool:
@@ -203,7 +201,7 @@ class TimedPlanner:
     def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
         """Return the steps until the end of the clock."""
         self.table.read()
-        began, leads, now = self._time_s(), 0 in shards, self._client.now
+        began, leads, now = time.monotonic(), 0 in shards, self._client.now
         latest = self.table.latest
         clock_s = max(self._clock_s, float(latest[:, SECONDS].max()))
         check_s = began + clock_s / _WORK_CHECKS
@@ -216,9 +214,9 @@ class TimedPlanner:
                 return True
             if not leads:
                 return False
-            if most_clocks is not None and (not steps or self._time_s() >= check_s):
-                check_s = self._time_s() + clock_s / _WORK_CHECKS
+            if most_clocks is not None and (not steps or time.monotonic() >= check_s):
+                check_s = time.monotonic() + clock_s / _WORK_CHECKS
                 self.done = self.table.clocks_done() >= most_clocks
-            return self.done or (steps > 0 and self._time_s() >= began + clock_s)
+            return self.done or (steps > 0 and time.monotonic() >= began + clock_s)
 
         return StepPlan(self.table.before(shards), over)
