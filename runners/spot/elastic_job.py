@@ -33,19 +33,15 @@ class DrivenJob(Protocol):
 
     def view(self) -> JobView | None:
         """Return how the job stands, None where it does not answer."""
-        ...
 
     def add(self, hosts: Sequence[Host]) -> None:
         """Begin to add hosts."""
-        ...
 
     def evict(self, names: Sequence[str], seconds: float) -> None:
         """Have the job move away from hosts within so many seconds."""
-        ...
 
     def errors(self) -> Sequence[str]:
         """Return what failed since the last call."""
-        ...
 
 
 class ElasticJob:

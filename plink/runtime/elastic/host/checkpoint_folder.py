@@ -6,8 +6,8 @@ itself. A checkpoint counts when it is named there. ``.shared-JOB`` shows the ho
 
 import contextlib
 import json
-import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,15 +125,12 @@ class JobCheckpoints:
         """Return why this host cannot write any, for a person; None: it can, or there are to be none."""
         if not self.folder:
             return None
-        trial = Path(self.folder) / f".trial.{secrets.token_hex(8)}"
         try:
-            trial.parent.mkdir(parents=True, exist_ok=True)
-            trial.write_bytes(b"plink")
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder) as trial:
+                trial.write(b"plink")
         except OSError as error:
             return error.strerror or str(error)
-        finally:
-            with contextlib.suppress(OSError):
-                trial.unlink()
         return None
 
     def mark(self) -> None:
