@@ -7,7 +7,7 @@ grain counts once, whatever helpers and the network do.
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,7 +241,7 @@ class Helpee:
         number, self._next_id = self._next_id, self._next_id + 1
         self._pending[number] = _Pending(helper, grains, now_s)
         return [
-            (helper, m.HelpRequest(self._worker, number, self._generation, self._clock, self._state, _plain(grains)))
+            (helper, m.HelpRequest(self._worker, number, self._generation, self._clock, self._state, tuple(grains)))
         ]
 
     def _from_back(self, cost: float) -> list[Grain]:
@@ -269,10 +269,6 @@ class Helpee:
     def _requeue(self, grains: Sequence[Grain]) -> None:
         if self._queue is not None and grains:
             self._queue.take_back(grains)
-
-
-def _plain(grains: Iterable[Grain]) -> tuple[tuple[int, int], ...]:
-    return tuple((grain.shard, grain.number) for grain in grains)
 
 
 class HelpSession:
@@ -333,7 +329,7 @@ class Helper:
         grains = session.give_back() if session.request.id == message.id else []
         if not grains:
             return []
-        return [(message.sender, m.HelpReturned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
+        return [(message.sender, m.HelpReturned(self._worker, message.id, tuple(grains)))]
 
     def drop(self, helpees: Collection[int]) -> list[Outgoing]:
         """Refuse all requests of workers that are on other hosts now, also the one under way: a worker that starts
@@ -376,6 +372,6 @@ class Helper:
             return []
         if scores is None:
             return [(request.sender, m.HelpRefused(self._worker, request.id))]
-        grains = tuple((grain.shard, grain.number) for grain in session.done)
-        completed = m.HelpCompleted(self._worker, request.id, request.generation, request.clock, grains, scores)
+        done = tuple(session.done)
+        completed = m.HelpCompleted(self._worker, request.id, request.generation, request.clock, done, scores)
         return [(request.sender, completed)]
