@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
 from datetime import timedelta
 from types import FrameType
@@ -35,6 +34,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
+from plink.runtime.allreduce.watchdog import ask_store
 from plink.runtime.membership import (
     Registration,
     digest,
@@ -220,22 +220,13 @@ class PlinkRendezvous(RendezvousHandler):
                     ) from None
                 time.sleep(_POLL_S * 4)
         # TCPStore would wait for ever for a silent server.
-        result: list[TCPStore | Exception] = []
         limit_s = max(1.0, min(_HANDSHAKE_S, deadline - time.monotonic()))
-
-        def connect() -> None:
-            try:
-                result.append(TCPStore(host, port, is_master=False, timeout=timedelta(seconds=limit_s)))
-            except Exception as error:
-                result.append(error)
-
-        thread = threading.Thread(target=connect, daemon=True, name="plink-store")
-        thread.start()
-        thread.join(limit_s)
-        if not result or isinstance(result[0], Exception):
+        limit = timedelta(seconds=limit_s)
+        store = ask_store(lambda: TCPStore(host, port, is_master=False, timeout=limit), limit_s)
+        if store is None:
             raise RendezvousConnectionError(f"{self._registration.label}: the server at {host}:{port} is no rendezvous")
-        result[0].set_timeout(timedelta(seconds=self._join_s))
-        return result[0]
+        store.set_timeout(timedelta(seconds=self._join_s))
+        return store
 
     def _key(self, name: str) -> str:
         return f"plink/{self.get_run_id()}/{name}"

@@ -169,7 +169,7 @@ class Watchdog:
         return (None,)
 
 
-def ask_store(request: Callable[[], Answer]) -> Answer | None:
+def ask_store(request: Callable[[], Answer], timeout_s: float = _STORE_TIMEOUT_S) -> Answer | None:
     """Return a store's answer; None when it does not answer soon, or is gone."""
     answers: list[Answer] = []
 
@@ -181,7 +181,7 @@ def ask_store(request: Callable[[], Answer]) -> Answer | None:
 
     thread = threading.Thread(target=attempt, name="plink-ask", daemon=True)
     thread.start()
-    thread.join(_STORE_TIMEOUT_S)
+    thread.join(timeout_s)
     return answers[0] if answers else None
 
 
