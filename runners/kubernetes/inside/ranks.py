@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import threading
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, NoReturn
 
 from plink.transport.addresses import local_addresses
@@ -35,16 +35,8 @@ _NOT_STARTED = 127
 class RankLayout:
     """Nodes and their ranks, with the attributes that :func:`rank_environment` reads."""
 
-    class _Node:
-        def __init__(self, slots: int) -> None:
-            self.slots = slots
-
-    class _Assignment:
-        def __init__(self, rank: int, local_rank: int) -> None:
-            self.rank, self.local_rank, self.hub = rank, local_rank, None
-
     def __init__(self, slots: list[int]) -> None:
-        self.members = [self._Node(count) for count in slots]
+        self.members = [SimpleNamespace(slots=count) for count in slots]
         self._first = [sum(slots[:group]) for group in range(len(slots))]
 
     def __iter__(self) -> Any:
@@ -59,7 +51,7 @@ class RankLayout:
 
     def environment(self, group: int, rank: int, master: dict[str, Any], interface: str) -> dict[str, str]:
         """Return what that rank's environment gets."""
-        assignment: Any = self._Assignment(rank, rank - self._first[group])
+        assignment: Any = SimpleNamespace(rank=rank, local_rank=rank - self._first[group], hub=None)
         nodes: Any = self
         at = master["address"], master["port"]
         env = {**rank_environment(assignment, group, nodes, at), **interface_environment(interface)}
