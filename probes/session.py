@@ -28,6 +28,7 @@ PROGRAM = AgentProgram(
         "probes.agent.summary",
         "probes.agent.echo",
         "probes.agent.tools",
+        "plink.transport.hello_server",
         "plink.transport.flows",
         "probes.agent.inspection",
         "probes.agent.routes",

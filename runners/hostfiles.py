@@ -17,7 +17,8 @@ from plink.model.storage import render_document
 
 _TORCHRUN_PORT = 29500  # torchrun's default
 _LIGHTGBM_PORT = 12400  # LightGBM's default; a host's second process listens on the next
-_NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")  # RFC 1123
+_NODE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")  # RFC 1123 subdomain
+_MAX_NODE_CHARS = 253
 
 
 @dataclass(frozen=True)
@@ -239,10 +240,10 @@ def _pod_index_map(hosts: Hosts, order: RankOrder) -> str:
 def check_node_names(hosts: Hosts, option: str) -> None:
     """Check that hosts have names that Kubernetes' nodes can have.
 
-    :param option: of plink, for the error. :raises UsageError: for a host that has none.
+    :param option: or command of plink, for the error. :raises UsageError: for a host that has none.
     """
     for host in hosts:
-        if not _NODE.fullmatch(host.name):
+        if not _NODE.fullmatch(host.name) or len(host.name) > _MAX_NODE_CHARS:
             raise UsageError(
                 f"{option}: {host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
                 f"write `NODE address={host.address}` in the hosts file"

@@ -10,14 +10,17 @@ import ipaddress
 import json
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from plink.errors import HostError, InputError
 from plink.model.hosts import Host, hosts_from_json, parse_hosts
 from plink.model.order import order_from_json
 from plink.model.storage import name_of, parse_document, read_text
+from plink.model.types import Name
 from plink.transport.addresses import canonical
 
 _MAX_NAMED_HOSTS = 6
@@ -111,8 +114,7 @@ def find_self(
     return candidates[0]
 
 
-@dataclass(frozen=True)
-class Registration:
+class Registration(Struct, frozen=True, forbid_unknown_fields=True):
     """What one torchrun reports of itself.
 
     :param name: of the host in the order; None when it is none of them.
@@ -122,14 +124,14 @@ class Registration:
     :param error: why it cannot take part.
     """
 
-    name: str | None
-    hostname: str
-    addresses: tuple[str, ...]
+    name: Name | None
+    hostname: Name
+    addresses: tuple[Name, ...]
     pid: int
-    digest: str
+    digest: Name
     nodes: int
     processes: int | None
-    error: str | None = None
+    error: Name | None = None
 
     @property
     def label(self) -> str:
@@ -141,10 +143,6 @@ class Registration:
         """Name and addresses of the machine it runs on."""
         return f"{self.hostname} ({', '.join(self.addresses[:3]) or 'no address'})"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that is written to the store."""
-        return asdict(self)
-
 
 def registration_from(text: bytes) -> Registration:
     """Parse a registration from the store, to which any process that reaches it may have written.
@@ -152,17 +150,9 @@ def registration_from(text: bytes) -> Registration:
     :raises InputError: when it is invalid.
     """
     try:
-        document = json.loads(text)
-        node = Registration(**{**document, "addresses": tuple(document["addresses"])})
-    except (ValueError, TypeError, KeyError, RecursionError):
+        return msgspec.json.decode(text, type=Registration)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise InputError("the rendezvous", "received a malformed registration") from None
-    named = [name for name in (node.name, node.error) if name is not None]
-    names = (*named, node.hostname, node.digest, *node.addresses)
-    if not all(isinstance(name, str) and name for name in names) or not all(
-        type(number) is int for number in (node.pid, node.nodes, 0 if node.processes is None else node.processes)
-    ):
-        raise InputError("the rendezvous", "received a malformed registration")
-    return node
 
 
 def refusal(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:

@@ -12,11 +12,11 @@ import json
 import os
 import socket
 import sys
-import threading
 import time
 from datetime import timedelta
 from types import FrameType
 
+import msgspec
 from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
@@ -34,6 +34,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
+from plink.runtime.allreduce.watchdog import ask_store
 from plink.runtime.membership import (
     Registration,
     digest,
@@ -219,22 +220,13 @@ class PlinkRendezvous(RendezvousHandler):
                     ) from None
                 time.sleep(_POLL_S * 4)
         # TCPStore would wait for ever for a silent server.
-        result: list[TCPStore | Exception] = []
         limit_s = max(1.0, min(_HANDSHAKE_S, deadline - time.monotonic()))
-
-        def connect() -> None:
-            try:
-                result.append(TCPStore(host, port, is_master=False, timeout=timedelta(seconds=limit_s)))
-            except Exception as error:
-                result.append(error)
-
-        thread = threading.Thread(target=connect, daemon=True, name="plink-store")
-        thread.start()
-        thread.join(limit_s)
-        if not result or isinstance(result[0], Exception):
+        limit = timedelta(seconds=limit_s)
+        store = ask_store(lambda: TCPStore(host, port, is_master=False, timeout=limit), limit_s)
+        if store is None:
             raise RendezvousConnectionError(f"{self._registration.label}: the server at {host}:{port} is no rendezvous")
-        result[0].set_timeout(timedelta(seconds=self._join_s))
-        return result[0]
+        store.set_timeout(timedelta(seconds=self._join_s))
+        return store
 
     def _key(self, name: str) -> str:
         return f"plink/{self.get_run_id()}/{name}"
@@ -254,7 +246,7 @@ class PlinkRendezvous(RendezvousHandler):
 
     def _join(self, node: Registration, store: PrefixStore, deadline: float) -> RendezvousInfo:
         number = store.add("came", 1) - 1
-        store.set(f"node-{number}", json.dumps(node.to_json()))
+        store.set(f"node-{number}", msgspec.json.encode(node).decode())
         if self._is_server:
             self._decide(store, deadline)
         pause_s = _POLL_S * max(1.0, node.nodes / _NODES_PER_POLL)

@@ -6,18 +6,17 @@ Runs on the hosts: standard library only. A sender must present the flow's token
 from __future__ import annotations
 
 import hmac
-import selectors
 import socket
 import threading
 import time
 from typing import Any
 
 from plink.transport.addresses import family_of
+from plink.transport.hello_server import HelloServer
 
 _CHUNK_BYTES = 1 << 18
 _ACCEPT_S = 5.0  # until the sender has connected and sent its whole token, where a request sets no `accept_s`
 _MAX_CLIENTS = 64  # that have not presented the token yet
-_RETRY_S = 0.05
 _OVERLAP_S = 0.1
 _RAMP_SHARE = 0.4  # of the time is not counted, while TCP finds its rate
 
@@ -47,64 +46,18 @@ def _await_sender(listener: socket.socket, token: bytes, accept_s: float) -> soc
     Clients are read concurrently: one that is slow or silent delays no other.
     """
     deadline = time.monotonic() + accept_s
-    received: dict[socket.socket, bytes] = {}
-    listener.setblocking(False)
+
+    def identify(hello: bytes) -> bool | None:
+        return hmac.compare_digest(hello, token) or None
+
+    server = HelloServer(listener, identify, len(token), accept_s, are_lines=False, max_pending=_MAX_CLIENTS)
     try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(listener, selectors.EVENT_READ)
-            while (left_s := deadline - time.monotonic()) > 0:
-                for key, _ in selector.select(left_s):
-                    client = key.fileobj
-                    assert isinstance(client, socket.socket)
-                    if client is listener:
-                        _accept(listener, selector, received)
-                    elif client in received and _has_sent(client, received, token):
-                        del received[client]
-                        return client
-                    elif client in received and len(received[client]) >= len(token):
-                        _drop(client, selector, received)
+        while (left_s := deadline - time.monotonic()) > 0:
+            if server.poll(left_s):
+                return server.take()[0]
     finally:
-        for client in received:
-            client.close()
+        server.close()
     return None
-
-
-def _accept(listener: socket.socket, selector: selectors.BaseSelector, received: dict[socket.socket, bytes]) -> None:
-    """Accept one client; the oldest that has not sent the token is dropped to make room."""
-    if len(received) >= _MAX_CLIENTS:
-        _drop(next(iter(received)), selector, received)
-    try:
-        client, _ = listener.accept()
-    except BlockingIOError:
-        return
-    except OSError:  # it has closed already, or no descriptors are free
-        if received:
-            _drop(next(iter(received)), selector, received)
-        else:
-            time.sleep(_RETRY_S)
-        return
-    client.setblocking(False)
-    received[client] = b""
-    selector.register(client, selectors.EVENT_READ)
-
-
-def _has_sent(client: socket.socket, received: dict[socket.socket, bytes], token: bytes) -> bool:
-    """Read what a client sent. One that closes has sent the missing bytes as zeros, which is no token."""
-    missing = len(token) - len(received[client])
-    try:
-        data = client.recv(missing)
-    except BlockingIOError:
-        return False
-    except OSError:
-        data = b""
-    received[client] += data or bytes(missing)
-    return hmac.compare_digest(received[client], token)
-
-
-def _drop(client: socket.socket, selector: selectors.BaseSelector, received: dict[socket.socket, bytes]) -> None:
-    selector.unregister(client)
-    client.close()
-    del received[client]
 
 
 def _count(flow: socket.socket, seconds: float, max_bytes: int | None) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 class LineBuffer:
     """Buffer of a line that is not complete yet."""
 
-    def __init__(self, data: bytes = b"") -> None:
-        self._rest = bytearray(data)
+    def __init__(self) -> None:
+        self._rest = bytearray()
 
     def __len__(self) -> int:
         """Return how many bytes wait for the end of their line; callers limit them."""

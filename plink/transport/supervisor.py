@@ -83,7 +83,7 @@ def become_subreaper() -> bool:
         done = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     except (AttributeError, OSError):
         return False
-    return done and _process(os.getpid()) is not None
+    return done and process_status(os.getpid()) is not None
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> bool:
@@ -289,7 +289,7 @@ def _exit_code(ended: Any) -> int | None:
     return int(ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status)
 
 
-class _Process(NamedTuple):
+class ProcessStatus(NamedTuple):
     """Fields of ``/proc/PID/stat`` (proc(5)); a process id and its start time identify a process."""
 
     name: str
@@ -299,28 +299,29 @@ class _Process(NamedTuple):
     started: str
 
 
-def _process(pid: int) -> _Process | None:
+def process_status(pid: int) -> ProcessStatus | None:
+    """Return the status of a process; None where there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             head, _, tail = file.read().rpartition(")")
     except OSError:
         return None
     fields = tail.split()
-    return _Process(head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]), fields[19])
+    return ProcessStatus(head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]), fields[19])
 
 
 def is_stopped(pid: int) -> bool:
     """Return whether a process is stopped, by SIGSTOP or a debugger: it takes part in nothing and does not end."""
-    process = _process(pid)
+    process = process_status(pid)
     return process is not None and process.state in ("T", "t")
 
 
-def _processes() -> dict[int, _Process]:
+def _processes() -> dict[int, ProcessStatus]:
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return {pid: process for pid in pids for process in (_process(pid),) if process is not None}
+    return {pid: process for pid in pids for process in (process_status(pid),) if process is not None}
 
 
-def _below(root: int) -> Iterator[tuple[int, _Process]]:
+def _below(root: int) -> Iterator[tuple[int, ProcessStatus]]:
     """Yield the descendants of a process, parents first."""
     processes = _processes()
     children: dict[int, list[int]] = {}
@@ -333,13 +334,13 @@ def _below(root: int) -> Iterator[tuple[int, _Process]]:
         waiting += children.get(pid, [])
 
 
-def _send(pid: int, process: _Process, number: int) -> None:
+def _send(pid: int, process: ProcessStatus, number: int) -> None:
     """Send a signal to this very process, not to another that got its id meanwhile."""
     handle = None
     with contextlib.suppress(OSError, AttributeError):  # it has ended, or Python is 3.8, or the kernel older than 5.3
         handle = os.pidfd_open(pid)
     try:
-        current = _process(pid)
+        current = process_status(pid)
         if current is not None and current.started == process.started:
             with contextlib.suppress(OSError):
                 if handle is None:

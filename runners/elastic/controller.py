@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from plink.model.elastic.codec import Envelope, decode_message, encode_request
+from plink.transport.stdio_channel import LineBuffer
 from solvers.elastic import commands, events, extensions
 from solvers.elastic.events import Tick
 from solvers.elastic.settings import Settings
@@ -208,18 +209,14 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not come between
     controller: Controller | None = None
-    buffer, next_alive, wait_s = bytearray(), 0.0, 0.0
+    buffer, next_alive, wait_s = LineBuffer(), 0.0, 0.0
     while True:
         ready, _, _ = select.select([0], [], [], min(wait_s, _HEARTBEAT_INTERVAL_S))
         if ready:
             data = os.read(0, _READ_BYTES)
             if not data:
                 return
-            buffer += data
-            *lines, rest = bytes(buffer).split(b"\n")
-            buffer = bytearray(rest)
-            for line in lines:
-                message = json.loads(line)
+            for message in buffer.messages(data):
                 if message["type"] == "settings":
                     settings = msgspec.convert(message["settings"], Settings)
                     controller = Controller(write, settings, message["term"], time.monotonic)

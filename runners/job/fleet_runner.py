@@ -18,6 +18,7 @@ PROGRAM = AgentProgram(
     (
         "plink.transport.addresses",
         "plink.transport.command_output",
+        "plink.transport.hello_server",
         "plink.transport.flows",
         "plink.transport.start_barrier",
         "plink.transport.supervisor",

@@ -15,9 +15,10 @@ from plink.errors import UsageError
 from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.program import START, AgentProgram
+from runners.hostfiles import check_node_names
 from runners.job.runner import Job, RunContext
 from runners.kubernetes.inside.ranks import NODE, POD
-from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings, check_nodes
+from runners.kubernetes.settings import JOB, JOB_SET, MPI_JOB, PYTORCH_JOB, TRAIN_JOB, PodSettings
 
 # Text in every version of YAML: no number, date, yes or no.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9]*([./-][A-Za-z0-9]+)*")
@@ -32,6 +33,7 @@ PORT = 29399  # of the bootstrap rendezvous; one below torchrun's, which a progr
 _MODULES = (
     "plink.transport.addresses",
     "plink.transport.command_output",
+    "plink.transport.hello_server",
     "plink.transport.start_barrier",
     "plink.transport.supervisor",
     "runners.job.execution_environment",
@@ -88,6 +90,10 @@ def metadata(name: str, settings: PodSettings) -> Manifest:
     """Return the metadata of an object of the job."""
     namespace = {"namespace": settings.namespace} if settings.namespace else {}
     return {"name": name, **namespace, "labels": {LABEL: name}}
+
+
+def _object(api_version: str, kind: str, name: str, settings: PodSettings, spec: Manifest) -> Manifest:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata(name, settings), "spec": spec}
 
 
 def config_map(name: str, settings: PodSettings, files: Mapping[str, str]) -> Manifest:
@@ -225,21 +231,12 @@ def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: st
 
 
 def _indexed_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": metadata(name, settings),
-        # Headless: for the pods' names only, which are needed before any of them is ready.
-        "spec": {"clusterIP": "None", "selector": {LABEL: name}, "publishNotReadyAddresses": True},
-    }
+    # Headless: for the pods' names only, which are needed before any of them is ready.
+    headless = {"clusterIP": "None", "selector": {LABEL: name}, "publishNotReadyAddresses": True}
+    service = _object("v1", "Service", name, settings, headless)
     pods = template(name, settings, "ranks", hosts.names, [job.program, *job.args])
     pods["spec"] = {"subdomain": name, **pods["spec"]}
-    document = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata(name, settings),
-        "spec": _indexed_spec(job, hosts, pods),
-    }
+    document = _object("batch/v1", "Job", name, settings, _indexed_spec(job, hosts, pods))
     files = _files(POD_PROGRAM, program_settings, f"{name}-0.{name}")
     return [config_map(name, settings, files), service, document]
 
@@ -256,12 +253,8 @@ def _indexed_spec(job: Job, hosts: Hosts, pods: Manifest) -> Manifest:
 
 
 def _job_set(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
-    document = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": metadata(name, settings),
-        "spec": _job_set_spec(name, job, hosts, settings),
-    }
+    spec = _job_set_spec(name, job, hosts, settings)
+    document = _object("jobset.x-k8s.io/v1alpha2", "JobSet", name, settings, spec)
     return [_job_set_config(name, settings, program_settings), document]
 
 
@@ -269,24 +262,18 @@ def _train_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program
     """A runtime of the job's own has its JobSet: a cluster's runtimes know neither its nodes nor its program."""
     version = "trainer.kubeflow.org/v1alpha1"
     runtime = {
-        "apiVersion": version,
-        "kind": "TrainingRuntime",
-        "metadata": metadata(name, settings),
-        "spec": {
-            "mlPolicy": {"numNodes": len(hosts)},
-            "template": {"spec": _job_set_spec(name, job, hosts, settings, _TRAINER_LABEL)},
-        },
+        "mlPolicy": {"numNodes": len(hosts)},
+        "template": {"spec": _job_set_spec(name, job, hosts, settings, _TRAINER_LABEL)},
     }
-    document = {
-        "apiVersion": version,
-        "kind": "TrainJob",
-        "metadata": metadata(name, settings),
-        "spec": {
-            "runtimeRef": {"apiGroup": version.split("/")[0], "kind": "TrainingRuntime", "name": name},
-            "trainer": {"numNodes": len(hosts)},
-        },
+    spec = {
+        "runtimeRef": {"apiGroup": version.split("/")[0], "kind": "TrainingRuntime", "name": name},
+        "trainer": {"numNodes": len(hosts)},
     }
-    return [_job_set_config(name, settings, program_settings), runtime, document]
+    return [
+        _job_set_config(name, settings, program_settings),
+        _object(version, "TrainingRuntime", name, settings, runtime),
+        _object(version, "TrainJob", name, settings, spec),
+    ]
 
 
 def _job_set_config(name: str, settings: PodSettings, program_settings: Any) -> Manifest:
@@ -324,22 +311,17 @@ def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, progr
         return {"replicas": len(nodes), "restartPolicy": "Never", "template": pods}
 
     slots = {host.slots for host in hosts}
-    document = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": metadata(name, settings),
-        "spec": {
-            # The pods set the ranks' variables by themselves; this is for those who read the object.
-            "nprocPerNode": str(slots.pop()) if len(slots) == 1 else "1",
-            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
-            "pytorchReplicaSpecs": {
-                "Master": replicas(first, "yes"),
-                **({"Worker": replicas(others, "no")} if others else {}),
-            },
+    spec = {
+        # The pods set the ranks' variables by themselves; this is for those who read the object.
+        "nprocPerNode": str(slots.pop()) if len(slots) == 1 else "1",
+        "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
+        "pytorchReplicaSpecs": {
+            "Master": replicas(first, "yes"),
+            **({"Worker": replicas(others, "no")} if others else {}),
         },
     }
     files = _files(POD_PROGRAM, program_settings, f"{name}-master-0")
-    return [config_map(name, settings, files), document]
+    return [config_map(name, settings, files), _object("kubeflow.org/v1", "PyTorchJob", name, settings, spec)]
 
 
 def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_settings: Any) -> list[Manifest]:
@@ -351,23 +333,18 @@ def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, program_s
         return {"replicas": count, "restartPolicy": "Never", "template": pods}
 
     slots = max(host.slots for host in hosts)
-    document = {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
-        "metadata": metadata(name, settings),
-        "spec": {
-            "slotsPerWorker": slots,  # for the operator's own host file, of which plink uses the names only
-            "mpiImplementation": "OpenMPI",
-            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
-            "mpiReplicaSpecs": {
-                "Launcher": replica(1, "launcher", []),
-                "Worker": replica(len(hosts), "worker", hosts.names),
-            },
+    spec = {
+        "slotsPerWorker": slots,  # for the operator's own host file, of which plink uses the names only
+        "mpiImplementation": "OpenMPI",
+        "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
+        "mpiReplicaSpecs": {
+            "Launcher": replica(1, "launcher", []),
+            "Worker": replica(len(hosts), "worker", hosts.names),
         },
     }
     worker = {"folder": SHARED, "sshd": ["/usr/sbin/sshd", "-De"]}
     files = _files(MPI_PROGRAM, {**program_settings, **worker}, f"{name}-launcher.{name}")
-    return [config_map(name, settings, files), document]
+    return [config_map(name, settings, files), _object("kubeflow.org/v2beta1", "MPIJob", name, settings, spec)]
 
 
 def _files(program: AgentProgram, program_settings: Any, host: str) -> dict[str, str]:
@@ -394,7 +371,7 @@ class ObjectWriter:
 
     def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
         """Return the objects in one file, and the command that starts them."""
-        check_nodes(hosts)
+        check_node_names(hosts, "manifests")
         name = self._settings.named(job.program, context.run_id, hosts)
         documents = objects(name, job, hosts, self._settings, context.run_id)
         file, text = (f"{name}.json", as_json(documents)) if self._json else (f"{name}.yaml", as_yaml(documents))

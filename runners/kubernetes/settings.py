@@ -18,8 +18,7 @@ _POD_NAME_SUFFIX = {
 }
 _LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")  # RFC 1035, as Services' names are
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")  # RFC 1123 label
-_NODE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")  # RFC 1123 subdomain
-_MAX_LABEL_CHARS, _MAX_NODE_CHARS = 63, 253
+_MAX_LABEL_CHARS = 63
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE][0-9]+)?")
 _CORE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _RESOURCE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?|hugepages-[0-9]+[KMG]i", re.A)
@@ -66,16 +65,6 @@ class PodSettings:
         stem = program.rsplit("/", 1)[-1].removesuffix(".py").lower()
         stem = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[: limit - len(run_id) - 1 - len("run-")].strip("-")
         return f"{stem if stem[:1].isalpha() else f'run-{stem}'.strip('-')}-{run_id}"
-
-
-def check_nodes(hosts: Hosts) -> None:
-    """:raises UsageError: for a host whose name no node can have."""
-    for host in hosts:
-        if not _NODE.fullmatch(host.name) or len(host.name) > _MAX_NODE_CHARS:
-            raise UsageError(
-                f"{host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
-                f"write `NODE address={host.address}` in the hosts file"
-            )
 
 
 def parse_resources(texts: Sequence[str]) -> dict[str, str]:

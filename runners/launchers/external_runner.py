@@ -52,6 +52,7 @@ PROGRAM = AgentProgram(
     (
         "plink.transport.addresses",
         "plink.transport.command_output",
+        "plink.transport.hello_server",
         "plink.transport.start_barrier",
         "plink.transport.supervisor",
         "runners.job.execution_environment",

@@ -1,7 +1,6 @@
 """Protocol of an external launcher (mpirun, srun, ...)."""
 
 import contextlib
-import ctypes
 import os
 import queue
 import signal
@@ -16,14 +15,13 @@ from typing import IO, Protocol
 from plink.errors import PlinkError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
-from plink.transport.supervisor import GRACE_S
+from plink.transport.supervisor import GRACE_S, die_with
 from runners.job.runner import Job, RunContext
 
 _POLL_S = 0.2
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL: the launcher ends its ranks by then
 _MAX_QUEUED_LINES = 10_000
 _MAX_LINE_BYTES = 1 << 20  # a longer one comes in pieces
-_PR_SET_PDEATHSIG = 1
 
 
 class Launcher(Protocol):
@@ -88,7 +86,7 @@ class LauncherProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                preexec_fn=partial(_die_with_parent, signal.SIGKILL if waits_for_ranks else signal.SIGTERM),
+                preexec_fn=partial(die_with, os.getpid(), signal.SIGKILL if waits_for_ranks else signal.SIGTERM),
             )
         except OSError as error:
             raise PlinkError(f"cannot start {command.argv[0]}: {error.strerror}") from None
@@ -160,7 +158,3 @@ class LauncherProcess:
     ) -> None:
         if self._child.poll() is None:
             self.end(0.0)
-
-
-def _die_with_parent(number: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

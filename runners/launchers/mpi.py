@@ -65,8 +65,8 @@ class OpenMpi(_SshLauncher):
     interface_variables: Mapping[str, str] = MappingProxyType({"OMPI_MCA_btl_tcp_if_include": "{}"})
     waits_for_ranks = False
 
-    def __init__(self, connector: SshConnector, version: int, program: str = "mpirun") -> None:
-        self._connector, self._version, self._program = connector, min(max(version, 4), 5), program
+    def __init__(self, connector: SshConnector, version: int) -> None:
+        self._connector, self._version = connector, min(max(version, 4), 5)
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the hostfile, and the SSH settings of its hosts."""
@@ -79,7 +79,7 @@ class OpenMpi(_SshLauncher):
         """Return the command, with file names relative to the folder: mpirun splits its options for ssh at blanks."""
         agent, options = _OPTIONS[self._version]
         argv = [
-            self._program,
+            "mpirun",
             *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
             *("--hostfile", _HOSTFILE, "--map-by", "seq", *openmpi_name_options(hosts)),
             *(*agent.split(), _AGENT, *options.split()),

@@ -48,15 +48,12 @@ class Brain(Protocol):
 
     def observe(self, market: Market, since_s: float, price: float) -> None:
         """Take a change of a price."""
-        ...
 
     def choose(self, ledger: Ledger, quotes: Mapping[Market, Quote], now: float) -> RentalChoice:
         """Return what to request now."""
-        ...
 
     def reason_to_end(self, ledger: Ledger, token: str, quotes: Mapping[Market, Quote], now: float) -> str:
         """Return why the instances of a request are not to be renewed for another hour; empty where they are."""
-        ...
 
 
 class MarketBrain:

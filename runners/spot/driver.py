@@ -143,10 +143,10 @@ class Driver:
             self._requests.forget_clocks()
             self._renewed_at.clear()
 
-    def release_all(self, reason: str) -> bool:
+    def release_all(self) -> bool:
         """Release everything once; return whether nothing is held any more."""
         listing = self._list()
-        self._release(self.ledger.held, reason, self._clock.now())
+        self._release(self.ledger.held, "plink spot release", self._clock.now())
         return listing is not None and not self.ledger.held and not self.ledger.open_requests
 
     def _fetch_prices(self, now: float) -> None:

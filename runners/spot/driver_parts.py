@@ -20,7 +20,6 @@ class JournalWriter(Protocol):
 
     def add(self, entry: journal.JournalEntry) -> None:
         """Return when the entry is on disk."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from plink.errors import PlinkError
 from plink.model.elastic.status import JobControl
 from plink.model.hosts import Host
 from plink.model.storage import read_document
+from plink.transport.supervisor import process_status
 from runners.elastic.control_socket import ask
 from runners.spot.journal import FOLDER, JOB_END
 from solvers.spot.deadline import JobProgress
@@ -32,19 +33,15 @@ class DrivenJob(Protocol):
 
     def view(self) -> JobView | None:
         """Return how the job stands, None where it does not answer."""
-        ...
 
     def add(self, hosts: Sequence[Host]) -> None:
         """Begin to add hosts."""
-        ...
 
     def evict(self, names: Sequence[str], seconds: float) -> None:
         """Have the job move away from hosts within so many seconds."""
-        ...
 
     def errors(self) -> Sequence[str]:
         """Return what failed since the last call."""
-        ...
 
 
 class ElasticJob:
@@ -57,7 +54,7 @@ class ElasticJob:
     def __init__(self, folder: Path, job: JobControl, speed: float = 1.0, is_observer: bool = False) -> None:
         self._speed, self._is_observer = speed, is_observer
         self._folder, self._socket, self._pid = folder, job.socket, job.pid
-        self._start = _process(self._pid)[1]
+        self._process = process_status(self._pid)
         self._errors: list[str] = []
         self._was_silent = False
         self._adding: set[str] = set()  # names of hosts on their way
@@ -93,8 +90,8 @@ class ElasticJob:
                 return True
         except PlinkError:
             pass  # a damaged record says nothing
-        state, start = _process(self._pid)
-        if state in ("Z", "X") or (self._start and start and start != self._start):
+        process = process_status(self._pid)
+        if process and (process.state in ("Z", "X") or (self._process and process.started != self._process.started)):
             return True  # its parent has not waited for it, or another process has its id
         try:
             os.kill(self._pid, 0)
@@ -133,12 +130,3 @@ class ElasticJob:
         """Return what failed since the last call."""
         errors, self._errors = self._errors, []
         return errors
-
-
-def _process(pid: int) -> tuple[str, str]:
-    """Return the state of a process and when it started, in ticks since boot (proc(5)); empty where /proc lacks it."""
-    try:
-        fields = (Path("/proc") / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return "", ""
-    return fields[0], fields[19]

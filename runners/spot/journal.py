@@ -20,19 +20,13 @@ from plink.model.codec import convert
 from plink.model.spot.journal import (
     KINDS,
     SCHEMA,
-    InstanceDraining,
-    InstanceEnded,
     InstanceGranted,
-    InstanceJoined,
-    InstanceReleased,
-    InstancesRequested,
     JournalEntry,
     JournalOpened,
-    PriceChanged,
     RequestClosed,
 )
-from plink.model.spot.prices import Market
 from plink.runtime.whole_file import sync_folder
+from solvers.spot.ledger import Ledger
 
 FOLDER = "spot"  # below the run's
 NAME = "journal.jsonl"
@@ -180,10 +174,11 @@ def read_journal(folder: Path) -> Sequence[JournalEntry]:
         return []
     except OSError as error:
         raise InputError(str(path), error.strerror or "cannot be read") from None
-    order, entries, is_summed = _Order(), [], False
+    ledger, entries, is_summed = Ledger(), [], False
     for number, line in enumerate(lines, 1):
         entry = _entry(line, f"{path}:{number}", is_summed)
-        entries.append(order.checked(entry, f"{path}:{number}"))
+        _check_order(ledger, entry, f"{path}:{number}")
+        entries.append(entry)
         is_summed = is_summed or _CHECKSUM.search(line) is not None
     return entries
 
@@ -198,46 +193,19 @@ def read_opening(folder: Path) -> JournalOpened | None:
     return first if isinstance(first, JournalOpened) else None
 
 
-class _Order:
-    """Which entries may follow: those of requests, instances and prices that the journal has."""
-
-    def __init__(self) -> None:
-        self._opened = False
-        self._requests: dict[str, Market] = {}
-        self._instances: set[str] = set()
-        self._priced: set[Market] = set()
-
-    def checked(self, entry: JournalEntry, location: str) -> JournalEntry:
-        """Return the next entry. :raises InputError: when it is of something that the journal does not have."""
-        lacks = self._lacks(entry)
-        if lacks:
-            raise InputError(location, f"the journal has no {lacks} before this line")
-        match entry:
-            case PriceChanged():
-                self._priced.add(entry.market)
-            case InstancesRequested(token=token):
-                self._requests[token] = entry.market
-            case InstanceGranted(instance=name):
-                self._instances.add(name)
-        return entry
-
-    def _lacks(self, entry: JournalEntry) -> str:
-        is_first, self._opened = not self._opened, True
-        match entry:
-            case _ if is_first and not isinstance(entry, JournalOpened):
-                return "opened"
-            case InstanceGranted(token=token) | RequestClosed(token=token) if token not in self._requests:
-                return f"request {token}"
-            case InstanceGranted(token=token) if self._requests[token] not in self._priced:
-                return f"price of {self._requests[token]}"
-            case (
-                InstanceJoined(instance=name)
-                | InstanceDraining(instance=name)
-                | InstanceReleased(instance=name)
-                | InstanceEnded(instance=name)
-            ) if name not in self._instances:
-                return f"instance {name}"
-        return ""
+def _check_order(ledger: Ledger, entry: JournalEntry, location: str) -> None:
+    """Apply the next entry. :raises InputError: it is of something that the journal does not have."""
+    missing = "" if ledger.opened or isinstance(entry, JournalOpened) else "opened"
+    try:
+        ledger.apply(entry)
+    except KeyError as error:
+        kind = "request" if isinstance(entry, InstanceGranted | RequestClosed) else "instance"
+        missing = missing or f"{kind} {error.args[0]}"
+    if isinstance(entry, InstanceGranted) and not missing:
+        market = ledger.requests[entry.token].entry.market
+        missing = "" if ledger.latest_price(market) else f"price of {market}"
+    if missing:
+        raise InputError(location, f"the journal has no {missing} before this line")
 
 
 def _entry(line: bytes, location: str, is_summed: bool = False) -> JournalEntry:

@@ -137,7 +137,7 @@ def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits 
         )
         driver = Driver(parts, _NO_MONEY_LIMIT, chosen.timing, before.opened, entries)
         try:
-            while not driver.release_all("plink spot release"):
+            while not driver.release_all():
                 held = ", ".join(each.host or each.id for each in driver.ledger.held) or "an open request"
                 release.wait(f"held still: {held}")
         except JournalError as error:

@@ -70,27 +70,21 @@ class Provider(Protocol):
 
     def account(self) -> str:
         """Return whose instances are listed, as the provider names the account; empty where it has no name."""
-        ...
 
     def prices(self, since_s: float) -> Sequence[PricePoint]:
         """Return the price of each market at ``since_s``, and all changes since then, each market's in order."""
-        ...
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Take at most ``count`` instances, and return those that were granted. One token is granted once."""
-        ...
 
     def listing(self) -> Sequence[ListedInstance]:
         """Return the instances of this run that are held, and those that are gone if they are still listed."""
-        ...
 
     def release(self, ids: Sequence[str]) -> None:
         """End instances; those that are gone already are no error."""
-        ...
 
     def renew(self, ids: Sequence[str], until_s: float) -> None:
         """Renew the leases of instances until then."""
-        ...
 
 
 def elapsed_s() -> float:

@@ -78,6 +78,7 @@ def listener(data: bytes) -> None:
         listener = _Acceptor(listening, WORD, expected, result, _WITHIN_S)
         try:
             listener.run()
+            listening.close()
             assert not expected, "somebody who was expected is not let in"
             assert result.keys() == set(RANKS)
             for (rank, _), line in result.items():

@@ -11,7 +11,7 @@ import json
 import lzma
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +125,7 @@ class Aggregation:
     def to_bytes(self) -> bytes:
         """Return the serialised form that ranks exchange."""
         head = {
-            "channels": self.channels,
-            "smallest_bytes": self.smallest_bytes,
-            "tuned": self.tuned,
-            "every_s": self.every_s,
-            "ring": self.ring,
-            "staged": self.staged,
-            "hubs": self.hubs,
+            **{each.name: getattr(self, each.name) for each in fields(self)},
             "segmentation": list(astuple(self.segmentation)),
             "classes": [
                 [
@@ -197,10 +191,8 @@ def from_bytes(data: bytes) -> Aggregation:
                 schedule = make_schedule(algo, ranks, chunks, np.cumsum(file[f"class{k}"], axis=1, dtype=np.int32).T)
                 schedule = schedule if len(schedule) == transfers else forward_and_reverse(schedule)
             classes.append(SizeClass(limit, algo, schedule))
-    return Aggregation(
-        tuple(classes), head["channels"], SegmentationConfig(*head["segmentation"]), head["smallest_bytes"],
-        head["tuned"], head["every_s"], tuple(head["ring"]), head["staged"], tuple(head["hubs"]),
-    )  # fmt: skip
+    lists = {"classes": tuple(classes), "ring": tuple(head["ring"]), "hubs": tuple(head["hubs"])}
+    return Aggregation(**{**head, **lists, "segmentation": SegmentationConfig(*head["segmentation"])})
 
 
 def aggregation_for_rate(classes: tuple[SizeClass, ...], rate_gbps: float | None) -> Aggregation:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 
 class Waitable(Protocol):
-    """Handle of an all-reduce in progress: :class:`torch.distributed.Work`."""
+    """Handle of an all-reduce or a message in progress: :class:`torch.distributed.Work`."""
 
     def wait(self) -> object:
         """Block until it is done."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from plink.runtime.allreduce.algorithm_selection import Waitable
 from plink.runtime.allreduce.program import ADD, COPY, SEND, ProgramStep
 from plink.runtime.allreduce.reductions import Combine
-from plink.runtime.allreduce.transport import Pending, Transport
+from plink.runtime.allreduce.transport import Transport
 
 # A channel posts receptions ahead while at most this many bytes are in flight to it, and two messages in any case, so
 # that one arrives while another is added. More would fill the network's queues and delay Gloo's control messages. Where
@@ -57,13 +58,13 @@ def run_channel(
     """Execute the steps on a contiguous vector; returns when everything sent has left."""
     number, buffers = channel.number, channel.buffers
     receptions = [step for step in steps if step.kind != SEND]
-    posted: deque[tuple[torch.Tensor, Pending]] = deque()
+    posted: deque[tuple[torch.Tensor, Waitable]] = deque()
     next_reception = 0
     added = [step for step in receptions if step.kind == ADD]
     buffer_elements = max((step.stop - step.start for step in added), default=0)
     of_each = _POSTED_OF_EACH * len({step.peer for step in added}) * buffer_elements
     max_posted, in_flight = max(MAX_POSTED_BYTES // flat.element_size(), of_each), 0
-    sends: list[tuple[int, Pending] | None] = []
+    sends: list[tuple[int, Waitable] | None] = []
 
     def wait_for_send(k: int) -> None:
         """Wait for a send, but only once: a second wait would wait for another message of Gloo's."""

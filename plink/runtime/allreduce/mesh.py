@@ -6,7 +6,6 @@ A client proves by a secret of the listening rank that it can read the group's s
 import contextlib
 import hmac
 import os
-import select
 import socket
 import struct
 import threading
@@ -17,12 +16,13 @@ from dataclasses import dataclass
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.runtime.allreduce.watchdog import Member, member_name
+from plink.transport.hello_server import HelloServer
 
 _SECRET_BYTES = 16
 _GREETING = struct.Struct("<16sII")  # secret of the listening rank, rank of the client, channel
 _CONNECT_TIMEOUT_S = 10.0  # for all ranks: they have just connected to each other over Gloo
 _GREETING_TIMEOUT_S = 2.0
-_MAX_CLIENTS = 64  # that have not sent their greeting
+_MAX_CLIENTS = 64  # that have not sent their greeting, beside those that are expected
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,6 @@ class CannotConnect(Exception):
     """A rank could not be reached."""
 
 
-@dataclass(eq=False)
-class _Client:
-    """Client whose greeting is incomplete."""
-
-    socket: socket.socket
-    deadline: float
-    data: bytes = b""
-
-
 def connect_mesh(
     store: Store, mesh: FullMesh, addresses: Sequence[str], timeout_s: float
 ) -> dict[tuple[int, int], socket.socket]:
@@ -62,6 +53,7 @@ def connect_mesh(
     rank, names, connections = mesh.rank, mesh.names, dict[tuple[int, int], socket.socket]()
     timeout_s = min(timeout_s, _CONNECT_TIMEOUT_S)
     secret = os.urandom(_SECRET_BYTES)
+    listeners: list[socket.socket] = []
     acceptors: list[_Acceptor] = []
     threads: list[threading.Thread] = []
     expected_of: list[set[tuple[int, int]]] = []
@@ -71,6 +63,8 @@ def connect_mesh(
             acceptor.close()
         for thread in threads:
             thread.join()  # it adds no more connections
+        for listener in listeners:
+            listener.close()
 
     try:
         ports = []
@@ -78,6 +72,7 @@ def connect_mesh(
             channels = range(number, mesh.channels, len(addresses))
             expected = {(peer, channel) for peer in range(rank + 1, len(names)) for channel in channels}
             listener = _listener(address, len(names) * len(channels))
+            listeners.append(listener)
             ports.append(f"{address} {listener.getsockname()[1]}")
             acceptor = _Acceptor(listener, secret, expected, connections, timeout_s)
             acceptors.append(acceptor)
@@ -153,66 +148,31 @@ class _Acceptor:
         timeout_s: float,
     ) -> None:
         self._listener, self._secret, self._expected, self._connections = listener, secret, expected, connections
-        self._deadline = time.monotonic() + timeout_s
-        self._closing, self._close = socket.socketpair()
+        self._deadline, self._is_closed = time.monotonic() + timeout_s, False
 
     def close(self) -> None:
         """Accept no more clients."""
-        with contextlib.suppress(OSError):  # it is closed already
-            self._close.close()
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes :meth:`run`
 
     def run(self) -> None:
         """Accept clients until done."""
-        clients: dict[int, _Client] = {}
-        with self._listener, self._closing:
-            while self._expected and (now := time.monotonic()) < self._deadline:
-                for fd in [fd for fd, client in clients.items() if client.deadline <= now]:
-                    clients.pop(fd).socket.close()
-                soonest = min([self._deadline, *(client.deadline for client in clients.values())])
-                ready = _readable([self._closing, *self._listening_sockets(clients), *_sockets(clients)], soonest - now)
-                if self._closing.fileno() in ready:
-                    break
-                if self._listener.fileno() in ready:
-                    self._accept(clients)
-                for fd in ready & clients.keys():
-                    self._read(clients, fd)
-            for client in clients.values():
-                client.socket.close()
-
-    def _listening_sockets(self, clients: dict[int, _Client]) -> list[socket.socket]:
-        return [self._listener] if len(clients) < _MAX_CLIENTS else []
-
-    def _accept(self, clients: dict[int, _Client]) -> None:
-        with contextlib.suppress(OSError):  # it has closed already, or no descriptors are free
-            sock, _ = self._listener.accept()
-            sock.setblocking(False)
-            clients[sock.fileno()] = _Client(sock, time.monotonic() + _GREETING_TIMEOUT_S)
-
-    def _read(self, clients: dict[int, _Client], fd: int) -> None:
-        client = clients[fd]
+        most = len(self._expected) + _MAX_CLIENTS
+        server = HelloServer(
+            self._listener, self._identify, _GREETING.size, _GREETING_TIMEOUT_S, are_lines=False, max_pending=most
+        )
         try:
-            more = client.socket.recv(_GREETING.size - len(client.data))
-        except OSError:
-            more = b""
-        client.data += more
-        if more and len(client.data) < _GREETING.size:
-            return
-        del clients[fd]
-        secret, *sender = _GREETING.unpack(client.data) if len(client.data) == _GREETING.size else (b"", -1, -1)
-        if hmac.compare_digest(secret, self._secret) and tuple(sender) in self._expected:
-            self._connections[sender[0], sender[1]] = client.socket
-            self._expected.discard((sender[0], sender[1]))
-        else:
-            client.socket.close()
+            while self._expected and not self._is_closed and (left_s := self._deadline - time.monotonic()) > 0:
+                for _ in server.poll(left_s):
+                    client, sender = server.take()
+                    self._connections[sender] = client
+        finally:
+            server.close()
 
-
-def _sockets(clients: dict[int, _Client]) -> list[socket.socket]:
-    return [client.socket for client in clients.values()]
-
-
-def _readable(sockets: Sequence[socket.socket], timeout_s: float) -> set[int]:
-    """Return the descriptors that are readable, or closed by the peer."""
-    poll = select.poll()
-    for sock in sockets:
-        poll.register(sock, select.POLLIN)
-    return {fd for fd, _ in poll.poll(max(timeout_s, 0.0) * 1e3)}
+    def _identify(self, greeting: bytes) -> tuple[int, int] | None:
+        secret, rank, channel = _GREETING.unpack(greeting)
+        if not hmac.compare_digest(secret, self._secret) or (rank, channel) not in self._expected:
+            return None
+        self._expected.discard((rank, channel))
+        return rank, channel

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from plink.runtime.allreduce.algorithm_selection import Waitable
 from plink.runtime.allreduce.mesh import FullMesh
 from plink.runtime.allreduce.watchdog import PeerLost
 from plink.transport.addresses import address_of
@@ -19,23 +20,16 @@ _MIN_TIMEOUT = timedelta(milliseconds=1)
 CLOSED = "the connections of this group were closed"
 
 
-class Pending(Protocol):
-    """Message in transit: :class:`torch.distributed.Work`."""
-
-    def wait(self) -> object:
-        """Block until it has left or arrived; raises when it never will."""
-
-
 class Transport(Protocol):
     """Messages between the ranks of a group, ordered for each channel and pair."""
 
-    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Waitable:
         """Begin to send a contiguous tensor, which must not change until that is done."""
 
-    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Waitable:
         """Begin to receive into a contiguous tensor what ``peer`` sends with that tag."""
 
-    def wait(self, pending: Pending, peer: int, channel: int) -> None:
+    def wait(self, pending: Waitable, peer: int, channel: int) -> None:
         """Block until a message to or from ``peer`` is done.
 
         :raises PeerLost: when it never will be.
@@ -66,15 +60,15 @@ class GlooTransport:
         options._timeout = timeout
         self._group: Any = dist.ProcessGroupGloo(store, mesh.rank, len(mesh.names), options)
 
-    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+    def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Waitable:
         """See :class:`Transport`."""
         return self._call(self._group.send, tensor, peer, tag * self._channels + channel)
 
-    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
+    def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Waitable:
         """See :class:`Transport`."""
         return self._call(self._group.recv, tensor, peer, tag * self._channels + channel)
 
-    def _call(self, begin: Callable[..., Pending], tensor: torch.Tensor, peer: int, gloo_tag: int) -> Pending:
+    def _call(self, begin: Callable[..., Waitable], tensor: torch.Tensor, peer: int, gloo_tag: int) -> Waitable:
         if self._closed:
             raise PeerLost(self._names[peer], CLOSED)
         try:
@@ -82,7 +76,7 @@ class GlooTransport:
         except RuntimeError as error:
             raise PeerLost(self._names[peer], _first_line(error)) from None
 
-    def wait(self, pending: Pending, peer: int, channel: int) -> None:
+    def wait(self, pending: Waitable, peer: int, channel: int) -> None:
         """See :class:`Transport`."""
         try:
             pending.wait()

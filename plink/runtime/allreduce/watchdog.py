@@ -107,7 +107,7 @@ class Watchdog:
     def publish(self, error: str) -> str:
         """Publish this rank's error unless another rank was first, and return the group's first error."""
         own = member_name(self._names[self._rank])
-        first = _with_timeout(lambda: self._store.compare_set("first", "", f"{own}\t{error}").decode())
+        first = ask_store(lambda: self._store.compare_set("first", "", f"{own}\t{error}").decode())
         if first is None or first.startswith(f"{own}\t"):
             return error
         return _reported(first)
@@ -122,7 +122,7 @@ class Watchdog:
                 late = False
                 continue
             # It is late only at the second check: the other ranks write their state at their first.
-            answer = _with_timeout(partial(self._compare, oldest, waited, late))
+            answer = ask_store(partial(self._compare, oldest, waited, late))
             error = answer[0] if answer is not None else None
             if answer is None and waited > self._timeout_s:
                 error = (
@@ -169,8 +169,8 @@ class Watchdog:
         return (None,)
 
 
-def _with_timeout(request: Callable[[], Answer]) -> Answer | None:
-    """Return the store's answer; None when it does not answer soon, or is gone."""
+def ask_store(request: Callable[[], Answer], timeout_s: float = _STORE_TIMEOUT_S) -> Answer | None:
+    """Return a store's answer; None when it does not answer soon, or is gone."""
     answers: list[Answer] = []
 
     def attempt() -> None:
@@ -181,7 +181,7 @@ def _with_timeout(request: Callable[[], Answer]) -> Answer | None:
 
     thread = threading.Thread(target=attempt, name="plink-ask", daemon=True)
     thread.start()
-    thread.join(_STORE_TIMEOUT_S)
+    thread.join(timeout_s)
     return answers[0] if answers else None
 
 

@@ -118,8 +118,18 @@ def _by_server(does: Does) -> _Handler:
     return lambda host, request: does(host.server, request)
 
 
-SHORT_HANDLERS: dict[type[r.Request], _Handler] = {kind: _by_server(does) for kind, does in AT_ONCE.items()}
-LONG_HANDLERS: dict[type[r.Request], _Handler] = {kind: _by_server(does) for kind, does in LONG.items()}
+# By the node; the methods below that handle a request are among them.
+SHORT_HANDLERS: dict[type[r.Request], _Handler] = {
+    **{kind: _by_server(does) for kind, does in AT_ONCE.items()},
+    r.Pause: lambda host, q: Paused(host.workers.pause(q.clock)),
+    r.Resume: lambda host, q: host.workers.resume(),
+    r.TakeOver: lambda host, q: host.workers.take_over(q.worker, q.had, q.clock, q.until, q.generation),
+}
+LONG_HANDLERS: dict[type[r.Request], _Handler] = {
+    **{kind: _by_server(does) for kind, does in LONG.items()},
+    r.KeepCheckpoint: lambda host, q: keep(Path(q.folder), q.saved, q.job),
+    r.DiscardCheckpoint: lambda host, q: discard(Path(q.folder), q.job),
+}
 # Sent to those that have not joined yet, too, or to all: it does not mean that they are waited for.
 LOW_PRIORITY_REQUESTS = (
     *(r.Begin, r.LoadShards, r.SetPrimaries, r.ReplicateUpTo, r.ReportPartitions),
@@ -261,16 +271,6 @@ class RequestHandlers(ABC):
         if self._helping is not None:
             self._helping.set_primaries(primaries)
 
-    @_handles(r.Pause)
-    def pause(self, request: r.Pause) -> Paused:
-        """Let no worker begin a clock."""
-        return Paused(self.workers.pause(request.clock))
-
-    @_handles(r.Resume)
-    def resume(self, request: r.Resume) -> None:
-        """Let workers begin what they like."""
-        self.workers.resume()
-
     @_handles(r.AssignShards)
     def assign(self, request: r.AssignShards) -> None:
         """Assign shards from a clock on: here, and everywhere (for a controller that is started again)."""
@@ -284,27 +284,12 @@ class RequestHandlers(ABC):
         """Keep the thresholds that were measured (for a controller that is started again)."""
         self._thresholds = StageThresholds(**r.params_of(request))
 
-    @_handles(r.TakeOver)
-    def take_over(self, request: r.TakeOver) -> None:
-        """Do some clocks of a lost worker."""
-        self.workers.take_over(request.worker, request.had, request.clock, request.until, request.generation)
-
     @_handles(r.LoadShards, takes_long=True)
     def load(self, request: r.LoadShards) -> None:
         """Load shards of the input data into memory."""
         self._loaded.ahead(request.shards)
         if self._low_priority:
             self._raise_priority()
-
-    @_handles(r.KeepCheckpoint, takes_long=True)
-    def keep(self, request: r.KeepCheckpoint) -> None:
-        """Name a whole checkpoint as the latest."""
-        keep(Path(request.folder), request.saved, request.job)
-
-    @_handles(r.DiscardCheckpoint, takes_long=True)
-    def discard(self, request: r.DiscardCheckpoint) -> None:
-        """Remove a checkpoint that failed."""
-        discard(Path(request.folder), request.job)
 
     @_handles(r.MarkFolder, takes_long=True)
     def mark_folder(self, request: r.MarkFolder) -> None:

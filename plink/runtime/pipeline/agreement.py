@@ -29,11 +29,6 @@ EVERY_S = 10.0
 _ACTIONS_PER_LINE = 80
 
 
-def digest_of_plan(plan: PipelinePlan) -> str:
-    """Return a digest of all that a plan says."""
-    return plan.fingerprint()
-
-
 def digest_of_model(model: nn.Module) -> str:
     """Return a digest of the names, shapes and types of a model's parameters and buffers."""
     entries = [
@@ -117,7 +112,7 @@ class RankReporter:
         """:param checkpoint: returns the latest that all ranks have; None where none are written."""
         stage, replica = plan.place_of(rank)
         self._rank, self._host, self._stage, self._replica = rank, plan.host_names()[rank], stage, replica
-        self._plan, self._replicas = digest_of_plan(plan), plan.replicas[stage]
+        self._plan, self._replicas = plan.fingerprint(), plan.replicas[stage]
         self._executor, self._transport, self._emit = executor, transport, emit
         self._restored_at = executor.first_minibatch
         self._checkpoint = checkpoint

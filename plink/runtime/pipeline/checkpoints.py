@@ -72,8 +72,8 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a checkpoint belongs to: digests of what the plan says of training, of the program and its arguments, and of
-    the model. ``start``: identifies one start of a job, the same on all its ranks."""
+    """What a checkpoint belongs to, as its header says: digests of what the plan says of training, of the program and
+    its arguments, and of the model. ``start``: identifies one start of a job, the same on all its ranks."""
 
     replicas: tuple[int, ...]
     training: str
@@ -259,13 +259,8 @@ class _Writer:
             minibatch=minibatch,
             stage=self._place[0],
             replica=self._place[1],
-            replicas=tuple(origin.replicas),
-            training=origin.training,
-            program=origin.program,
-            arguments=origin.arguments,
-            start=origin.start,
-            model=origin.model,
             torch=str(torch.__version__),
+            **vars(origin),
         )
         for _ in range(2):
             try:

@@ -1,19 +1,17 @@
 """One rank of a pipeline, from the program and the plan to the end of training."""
 
-import contextlib
 import hashlib
 import itertools
 import json
 import os
 import secrets
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,12 +24,12 @@ from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.rank_report import RankReport
 from plink.model.pipeline.shape import PipelineShape, minibatches_per_update
 from plink.model.units import format_bytes
+from plink.runtime.allreduce.watchdog import ask_store
 from plink.runtime.pipeline.agreement import (
     ARGUMENTS,
     RankReporter,
     agree,
     digest_of_model,
-    digest_of_plan,
     digest_of_values,
     read_by_all,
 )
@@ -53,11 +51,9 @@ from plink.runtime.pipeline.stage import StagePlace, StageTrainer
 from plink.runtime.pipeline.transport import PeerError, StageTransport
 
 DEFAULT_TIMEOUT_S = 300.0
-_STORE_TIMEOUT_S = 2.0  # the rank that serves it may be the one that is lost
 _WRITING_TIMEOUT_S = 10.0  # of a rank that has failed
 _MODEL = "model (names and shapes of parameters)"
 _numbers = itertools.count()
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -233,7 +229,7 @@ def _agreed_module(
         modules = stages_of(cut, plan, location)
         own = modules[stages[rank]]
         facts = {
-            "plan": digest_of_plan(plan),
+            "plan": plan.fingerprint(),
             "program": program.digest,
             ARGUMENTS: program.digest_of_arguments,
             "number of minibatches": str(program.app.minibatches),
@@ -318,19 +314,5 @@ def _first_error(store: Any, rank: int, names: Sequence[str], error: StageError)
     if isinstance(error.__cause__, PeerError):
         peer = error.__cause__.peer
         text = text.replace(f"waits for rank {peer}:", f"waits for rank {peer} ({names[peer]}):")
-    first = _in_time(lambda: store.compare_set("first-error", "", text).decode())
+    first = ask_store(lambda: store.compare_set("first-error", "", text).decode())
     return text if first in (None, "", text) else f"{text}; the first error: {first}"
-
-
-def _in_time(request: Callable[[], Answer]) -> Answer | None:
-    """Return the store's answer; None when it does not answer soon, or is gone."""
-    answers: list[Answer] = []
-
-    def attempt() -> None:
-        with contextlib.suppress(Exception):
-            answers.append(request())
-
-    thread = threading.Thread(target=attempt, name="plink-ask", daemon=True)
-    thread.start()
-    thread.join(_STORE_TIMEOUT_S)
-    return answers[0] if answers else None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,22 +30,11 @@ from plink.model.pipeline.profile import (
 from plink.model.units import format_time
 from plink.runtime.pipeline.app import checked_batch
 from plink.runtime.pipeline.layer_memory import LayerMemory, LayerPasses, counter_of
+from plink.runtime.pipeline.parts import Unit
 
 WARM_UP_MINIBATCHES = 5
 _MAX_RATIO, _MIN_DIFFERENCE_S = 1.5, 0.01  # of all layers to the whole model: beyond both, one of them is wrong
 Progress = Callable[[int, int], None]
-
-
-class ProfiledUnit(Protocol):
-    """A layer: the name of a module in the model, and the module."""
-
-    @property
-    def name(self) -> str:
-        """Name of the module in the model."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The module."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class ProfiledProgram:
     ``batch`` gives the inputs and the target of minibatch number k; ``tied``: names of parameters that are one.
     """
 
-    units: Sequence[ProfiledUnit]
+    units: Sequence[Unit]
     batch: Callable[[int], tuple[tuple[Tensor, ...], Tensor]]
     loss: Callable[[Any, Tensor], Tensor]
     optimiser: Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
@@ -202,7 +191,7 @@ def _check_loss(loss: Tensor, minibatch: int) -> None:
         raise InputError("loss()", f"a finite scalar was expected for minibatch {minibatch}, got {_short(loss)}")
 
 
-def _called(unit: ProfiledUnit, values: tuple[Any, ...]) -> Any:
+def _called(unit: Unit, values: tuple[Any, ...]) -> Any:
     try:
         output = unit.module(*values)
     except Exception as error:
@@ -249,7 +238,7 @@ class _Step:
     held_bytes: int = 0
 
 
-def _step(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) -> _Step:
+def _step(program: ProfiledProgram, unit: Unit, device: torch.device) -> _Step:
     """Return what an optimiser's step on a layer costs; its parameters are as before afterwards."""
     parameters = [parameter for parameter in unit.module.parameters() if parameter.requires_grad]
     if not parameters:
@@ -291,7 +280,7 @@ def _step(program: ProfiledProgram, unit: ProfiledUnit, device: torch.device) ->
     return _Step(statistics.median(steps), statistics.median(copies), size, held)
 
 
-def _layer(unit: ProfiledUnit, sample: _Samples, step: _Step, last: bool) -> LayerProfile:
+def _layer(unit: Unit, sample: _Samples, step: _Step, last: bool) -> LayerProfile:
     memory = sample.memory
     crossing: tuple[CrossingActivation, ...] = ()
     if not last:

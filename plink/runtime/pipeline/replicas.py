@@ -10,7 +10,7 @@ DDP cannot serve: its hooks are on a module's parameters, not on the leaves of a
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,28 +20,6 @@ from plink.runtime.allreduce.host_staging import StagedTensor, stage_to_host
 from plink.runtime.pipeline.versions import Leaves
 
 DEFAULT_BUCKET_BYTES = 1 << 20
-
-
-class Gradients(Protocol):
-    """Where the gradients of backward passes go."""
-
-    def attach(self, leaves: Leaves) -> None:
-        """Prepare the leaves of a new version."""
-
-    def begin(self, update: int, replica: int, is_last: bool) -> None:
-        """Begin a backward pass, whose gradients belong to this update; ``is_last``: of this process."""
-
-    def take(self, leaves: Leaves) -> None:
-        """End the backward pass: its gradients are those of the leaves."""
-
-    def wait(self, update: int) -> None:
-        """Wait for the gradients of other replicas."""
-
-    def apply(self, update: int, minibatches: int, parameters: Mapping[str, nn.Parameter]) -> None:
-        """Set the parameters' gradients to the mean over so many minibatches."""
-
-    def discard(self, update: int) -> None:
-        """Forget the gradients of an update that was made."""
 
 
 class LocalGradients:
@@ -257,6 +235,10 @@ class ReducedGradients:
             if bucket.staged.wait_ready is not None:
                 bucket.staged.wait_ready()
             bucket.work = dist.all_reduce(bucket.staged.flat, group=self._group, async_op=True)
+
+
+Gradients = LocalGradients | ReducedGradients
+"""Where the gradients of backward passes go."""
 
 
 def _layout(tensors: Sequence[tuple[str, Tensor]], bucket_bytes: int) -> list[list[tuple[str, Tensor]]]:

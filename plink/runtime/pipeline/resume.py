@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 from msgspec import to_builtins
@@ -38,17 +39,6 @@ class CheckpointOffer:
     exact: dict[int, str]
     by_name: dict[int, str]
     problems: list[str]
-
-    @classmethod
-    def decode(cls, text: str | bytes) -> "CheckpointOffer":
-        """Return what another rank offers."""
-        exact, by_name, problems = json.loads(text)
-        by_start = [{int(number): start for number, start in own.items()} for own in (exact, by_name)]
-        return cls(by_start[0], by_start[1], problems)
-
-    def encode(self) -> str:
-        """Return it for other ranks."""
-        return json.dumps([self.exact, self.by_name, self.problems])
 
 
 @dataclass(frozen=True)
@@ -90,8 +80,10 @@ def choose(folder: Path, origin: Provenance, store: Any, rank: int, plan: Pipeli
 
     :raises PlinkError: when there is none; on every rank.
     """
-    store.set(f"checkpoints-{rank}", _offer(folder, origin, plan.place_of(rank)).encode())
-    offers = [CheckpointOffer.decode(store.get(f"checkpoints-{other}")) for other in range(plan.ranks)]
+    store.set(f"checkpoints-{rank}", msgspec.json.encode(_offer(folder, origin, plan.place_of(rank))).decode())
+    offers = [
+        msgspec.json.decode(store.get(f"checkpoints-{other}"), type=CheckpointOffer) for other in range(plan.ranks)
+    ]
     stages = [stage.ranks for stage in plan.stages]
     alone = [(other,) for other in range(plan.ranks)]
     parts = [offer.exact for offer in offers]

@@ -23,15 +23,15 @@ from runners.job.execution_environment import resolve_execution
 from runners.kubernetes.inside.ranks import (
     REFUSED,
     RankLayout,
+    enlist,
     find_group,
+    refuse,
     report_rank,
     say,
     say_placed,
-    unexpected_node,
 )
-from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server, send_report
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server
 
-_REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
 _CHECK_TIMEOUT_S = 300.0
 _VERSION_TIMEOUT_S = 60.0
 _HOSTFILE = "OMPI_MCA_orte_default_hostfile"  # which the operator sets for the launcher
@@ -54,33 +54,14 @@ def main(**settings: Any) -> None:
         _rank(settings, program, args, check_only=role == "check")
 
 
-def _refuse(problem: str, consequence: str = "nothing was run") -> None:
-    say(f"{problem}; {consequence}")
-    sys.exit(REFUSED)
-
-
 def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
-    nodes, bootstrap = settings["nodes"], Bootstrap(**settings["bootstrap"])
-    group, identity = find_group(nodes)
-    if group is None:
-        problem = unexpected_node(identity["node"], nodes)
-        send_report(bootstrap, {**identity, "group": None, "problems": [problem]}, _REFUSAL_TIMEOUT_S)
-        _refuse(problem)
+    bootstrap = Bootstrap(**settings["bootstrap"])
+    identity = find_group(settings["nodes"], bootstrap)
     with open(_identity_file(settings), "w", encoding="utf-8") as file:
-        json.dump({**identity, "group": group}, file)
-    port = settings["request"]["port"] if group == 0 else 0  # only rank 0's pod serves the rendezvous
+        json.dump(identity, file)
+    port = settings["request"]["port"] if identity["group"] == 0 else 0  # only rank 0's pod serves the rendezvous
     execution = _resolve(settings, program, args, resolve_server(bootstrap), port)
-    report = {
-        **identity,
-        "group": group,
-        "hostname": socket.gethostname(),
-        **{key: execution[key] for key in ("address", "port", "versions", "problems")},
-    }
-    answer = send_report(bootstrap, report, _REFUSAL_TIMEOUT_S if execution["problems"] else bootstrap.wait_s)
-    if execution["problems"]:
-        _refuse(f"{identity['node']}: {'; '.join(execution['problems'])}")
-    if "refused" in answer:
-        _refuse(answer["refused"])
+    enlist(bootstrap, {**identity, "hostname": socket.gethostname()}, execution)
     os.execv(settings["sshd"][0], settings["sshd"])
 
 
@@ -88,7 +69,7 @@ def _launcher(settings: dict[str, Any], command: list[str]) -> None:
     nodes, slots = settings["nodes"], settings["slots"]
     reports, refused = RendezvousServer(nodes, Bootstrap(**settings["bootstrap"])).finish()
     if refused is not None:
-        _refuse(refused)
+        refuse(refused)
     names = _operator_names()
     lines = []
     for group, count in enumerate(slots):
@@ -110,7 +91,7 @@ def _launcher(settings: dict[str, Any], command: list[str]) -> None:
         say(f"mpirun: {error}")
         check = REFUSED
     if check:
-        _refuse(f"mpirun did not place every rank on its node, or could not start (exit code {check})")
+        refuse(f"mpirun did not place every rank on its node, or could not start (exit code {check})")
     say_placed(len(lines), command[0])
     os.execvp(ranks[0], [*ranks, "rank", *command])
 
@@ -124,11 +105,11 @@ def _rank(settings: dict[str, Any], program: str, args: list[str], check_only: b
     group = identity["group"]
     if rank not in layout.ranks(group):
         ranks = ", ".join(map(str, layout.ranks(group)))
-        _refuse(f"mpirun put rank {rank} on the node {identity['node']}, which has the ranks {ranks}", consequence)
+        refuse(f"mpirun put rank {rank} on the node {identity['node']}, which has the ranks {ranks}", consequence)
     address, port = os.environ[_MASTER].split()
     execution = _resolve(settings, program, args, address, 0)
     if execution["problems"]:  # a log-in by SSH may find less than the pod did
-        _refuse(f"{identity['node']}: {'; '.join(execution['problems'])}", consequence)
+        refuse(f"{identity['node']}: {'; '.join(execution['problems'])}", consequence)
     if check_only:
         return
     report_rank(rank, nodes[group], identity, os.getpid())
@@ -159,9 +140,9 @@ def _mpirun(hostfile: str) -> list[str]:
     try:
         output = run_to_end(["mpirun", "--version"], _VERSION_TIMEOUT_S).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        _refuse(f"`mpirun --version` fails in the launcher's image ({error})")
+        refuse(f"`mpirun --version` fails in the launcher's image ({error})")
     if not re.search(r"\((?:Open MPI|OpenRTE)\) \d", output):
-        _refuse(f"mpirun is not of Open MPI: {output.strip().splitlines()[:1]}")
+        refuse(f"mpirun is not of Open MPI: {output.strip().splitlines()[:1]}")
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     # `seq:FILE=` crashes version 5.0.11.
     return ["mpirun", *root, "--hostfile", hostfile, "--map-by", "seq"]

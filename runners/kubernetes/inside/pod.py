@@ -11,18 +11,15 @@ from typing import Any
 
 from runners.job.execution_environment import resolve_execution
 from runners.kubernetes.inside.ranks import (
-    REFUSED,
     PodRanks,
     RankLayout,
+    enlist,
     find_group,
+    refuse,
     report_rank,
-    say,
     say_placed,
-    unexpected_node,
 )
-from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server, send_report
-
-_REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, resolve_server
 
 
 def main(
@@ -37,36 +34,17 @@ def main(
     :param env: of the user.
     """
     rendezvous = Bootstrap(**bootstrap)
-    group, identity = find_group(nodes)
-    if group is None:
-        problem = unexpected_node(identity["node"], nodes)
-        say(f"{problem}; nothing was run")
-        send_report(rendezvous, {**identity, "group": None, "problems": [problem]}, _REFUSAL_TIMEOUT_S)
-        sys.exit(REFUSED)
+    identity = find_group(nodes, rendezvous)
+    group = identity["group"]
     listens = os.environ.get("PLINK_RENDEZVOUS_HOST", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
     server = RendezvousServer(nodes, rendezvous) if listens else None
     address = resolve_server(rendezvous)
     if address is None:
-        say(f"the name {rendezvous.host} does not resolve within {rendezvous.wait_s:.0f} s; nothing was run")
-        sys.exit(REFUSED)
+        refuse(f"the name {rendezvous.host} does not resolve within {rendezvous.wait_s:.0f} s")
     port = request["port"] if group == 0 else 0  # only rank 0's pod serves the rendezvous
     program, *args = sys.argv[1:]
     execution = resolve_execution({**request, "program": program, "args": args, "peers": [address], "port": port})
-    problems = execution["problems"]
-    report = {
-        **identity,
-        "group": group,
-        **{key: execution[key] for key in ("address", "port", "versions", "problems")},
-    }
-    answer = send_report(rendezvous, report, _REFUSAL_TIMEOUT_S if problems else rendezvous.wait_s)
-    if server is not None:
-        server.finish()
-    if problems:
-        say(f"{identity['node']}: {'; '.join(problems)}; nothing was run")
-        sys.exit(REFUSED)
-    if "refused" in answer:
-        say(f"{answer['refused']}; nothing was run")
-        sys.exit(REFUSED)
+    answer = enlist(rendezvous, identity, execution, server)
     layout = RankLayout(slots)
     commands = [
         (

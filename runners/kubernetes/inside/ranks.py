@@ -11,21 +11,23 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, NoReturn
 
 from plink.transport.addresses import local_addresses
 from plink.transport.start_barrier import StartBarrier
 from plink.transport.supervisor import exec_program
 from runners.job.execution_environment import interface_environment, rank_environment
-from runners.kubernetes.inside.rendezvous import name_some
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, name_some, send_report
 
 MARK = "plink-rank "
 NODE, POD = "PLINK_NODE", "PLINK_POD"
 
 
 REFUSED = 125  # as of `env` and `timeout`: not the program failed, but what should have started it
+_REFUSAL_TIMEOUT_S = 10.0  # for other pods to be told that they need not wait
 _GRACE_S = 10.0
 _NOT_STARTED = 127
 
@@ -33,16 +35,8 @@ _NOT_STARTED = 127
 class RankLayout:
     """Nodes and their ranks, with the attributes that :func:`rank_environment` reads."""
 
-    class _Node:
-        def __init__(self, slots: int) -> None:
-            self.slots = slots
-
-    class _Assignment:
-        def __init__(self, rank: int, local_rank: int) -> None:
-            self.rank, self.local_rank, self.hub = rank, local_rank, None
-
     def __init__(self, slots: list[int]) -> None:
-        self.members = [self._Node(count) for count in slots]
+        self.members = [SimpleNamespace(slots=count) for count in slots]
         self._first = [sum(slots[:group]) for group in range(len(slots))]
 
     def __iter__(self) -> Any:
@@ -57,7 +51,7 @@ class RankLayout:
 
     def environment(self, group: int, rank: int, master: dict[str, Any], interface: str) -> dict[str, str]:
         """Return what that rank's environment gets."""
-        assignment: Any = self._Assignment(rank, rank - self._first[group])
+        assignment: Any = SimpleNamespace(rank=rank, local_rank=rank - self._first[group], hub=None)
         nodes: Any = self
         at = master["address"], master["port"]
         env = {**rank_environment(assignment, group, nodes, at), **interface_environment(interface)}
@@ -71,17 +65,43 @@ class RankLayout:
         return {**env, **{name: value for name, value in operator_env.items() if name in os.environ}}
 
 
-def find_group(nodes: list[str]) -> tuple[int | None, dict[str, Any]]:
-    """Return (index of this pod's node in the order, name of the node and of the pod); None: it is not in the order."""
+def find_group(nodes: list[str], bootstrap: Bootstrap) -> dict[str, Any]:
+    """Return who this pod is: the names of its node and of itself, and the ``group``, the index of its node in the
+    order. A pod on any other node reports that, and ends."""
     node = os.environ.get(NODE, "")
     identity = {"node": node, "pod": os.environ.get(POD, socket.gethostname())}
-    return (nodes.index(node) if node in nodes else None), identity
+    if node not in nodes:
+        subject = f"is on the node {node}, which" if node else f"does not know its node ({NODE} is not set), which"
+        problem = f"this pod {subject} is not one of the job's nodes ({name_some(nodes)})"
+        send_report(bootstrap, {**identity, "group": None, "problems": [problem]}, _REFUSAL_TIMEOUT_S)
+        refuse(problem)
+    return {**identity, "group": nodes.index(node)}
 
 
-def unexpected_node(node: str, nodes: list[str]) -> str:
-    """Return why a pod on that node has no rank."""
-    subject = f"is on the node {node}, which" if node else f"does not know its node ({NODE} is not set), which"
-    return f"this pod {subject} is not one of the job's nodes ({name_some(nodes)})"
+def enlist(
+    bootstrap: Bootstrap, identity: dict[str, Any], execution: dict[str, Any], server: RendezvousServer | None = None
+) -> dict[str, Any]:
+    """Report this pod and return the answer of the listening pod, once every pod has reported; end where this pod or
+    another cannot run its ranks.
+
+    :param execution: of :func:`resolve_execution`. :param server: of this pod, if it is the one that listens.
+    """
+    problems = execution["problems"]
+    report = {**identity, **{key: execution[key] for key in ("address", "port", "versions", "problems")}}
+    answer = send_report(bootstrap, report, _REFUSAL_TIMEOUT_S if problems else bootstrap.wait_s)
+    if server is not None:
+        server.finish()
+    if problems:
+        refuse(f"{identity['node']}: {'; '.join(problems)}")
+    if "refused" in answer:
+        refuse(answer["refused"])
+    return answer
+
+
+def refuse(problem: str, consequence: str = "nothing was run") -> NoReturn:
+    """End this process with an error."""
+    say(f"{problem}; {consequence}")
+    sys.exit(REFUSED)
 
 
 def report_rank(rank: int, host: str, identity: dict[str, Any], pid: int) -> None:

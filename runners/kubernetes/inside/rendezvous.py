@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from plink.transport.start_barrier import HelloServer
+from plink.transport.hello_server import HelloServer
 
 _MAX_REPORT_BYTES = 1 << 20
 _HELLO_TIMEOUT_S = 30.0

@@ -271,7 +271,7 @@ def test_abandoned_instance_that_is_listed_again_is_released() -> None:
     assert not first & set(made.cloud.held)
     assert len(made.cloud.held) == 8
     assert first <= {name.removeprefix("spot-") for name in made.job.evicted}  # the job was warned
-    assert driver.release_all("the end") or driver.release_all("the end")
+    assert driver.release_all() or driver.release_all()
     assert made.cloud.held == []
     assert account(made.ledger, made.clock.now).transient == pytest.approx(made.cloud.bill(), abs=1e-9)
 
@@ -283,7 +283,7 @@ def test_release_ends_abandoned_instances_that_are_listed() -> None:
     made.run(0.1, driver)
     lost_in_listings(made, set())
     other = made.driver()
-    assert [other.release_all("release") for _ in range(2)] == [False, True]
+    assert [other.release_all() for _ in range(2)] == [False, True]
     assert made.cloud.held == []
 
 
@@ -292,10 +292,10 @@ def test_release_that_fails_while_nothing_is_listed_is_repeated() -> None:
     held = set(made.cloud.held)
     lost_in_listings(made, held)
     made.cloud.fails["release"] = [ProviderError("throttled", "RequestLimitExceeded")]
-    assert not driver.release_all("release")
-    assert not driver.release_all("release")
+    assert not driver.release_all()
+    assert not driver.release_all()
     assert made.cloud.held == []
-    assert driver.release_all("release")
+    assert driver.release_all()
 
 
 @pytest.mark.parametrize("budget", [0.65, 5.0])
@@ -339,7 +339,7 @@ def test_instance_of_another_run_is_left_alone_and_reported() -> None:
     assert made.cloud.rentals["tagged"].listed.end is None
     assert made.cloud.rentals["mine"].listed.end == "released"
     assert noted(made, "other, tagged")
-    assert driver.release_all("release") or driver.release_all("release")
+    assert driver.release_all() or driver.release_all()
     assert made.cloud.rentals["other"].listed.end is None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plink.model.elastic.status import JobControl
+from plink.transport.supervisor import ProcessStatus
 from runners.spot.elastic_job import ElasticJob, JobView
 from solvers.spot.deadline import JobProgress
 from tests.lab.waiting import until
@@ -51,7 +52,8 @@ def test_killed_job_has_ended_before_its_parent_waits_for_it(
 def test_other_process_with_the_id_of_the_job_is_none(
     tmp_path: Path, process: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.spot.elastic_job._process", lambda pid: ("S", "1"))
+    earlier = ProcessStatus("plink", "S", 1, 1, started="1")
+    monkeypatch.setattr("runners.spot.elastic_job.process_status", lambda pid: earlier)
     job = elastic_job(tmp_path, process.pid)
     monkeypatch.undo()
     assert job.view() == JobView(has_ended=True)

@@ -32,9 +32,8 @@ class Queue:
     def __len__(self) -> int:
         return len(self.grains)
 
-    def take_from_back(self, count: int) -> list[Grain]:
-        taken, self.grains = self.grains[-count:], self.grains[:-count]
-        return taken
+    def take_last(self) -> Grain:
+        return self.grains.pop()
 
     def take_back(self, grains: Sequence[Grain]) -> None:  # type: ignore[override]
         self.grains += grains

@@ -60,7 +60,7 @@ def test_every_grain_is_done_once_in_order(grains: int, orders: list[tuple[bool,
     for takes, count in orders:
         if takes:
             before = len(made)
-            away = made.take_from_back(count) + away
+            away = [made.take_last() for _ in range(min(count, before))][::-1] + away
             assert len(made) == max(0, before - count)
         else:
             made.take_back(away[:count])

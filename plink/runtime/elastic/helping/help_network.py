@@ -14,6 +14,7 @@ from plink.runtime.elastic.transport.connection import Connection, StoreConfig
 from plink.runtime.elastic.transport.messages import Help, HelpResult, ServerAnswer, Status
 
 Blocks = Mapping[int, tuple[RowBlock, ...]]  # by partition
+_TIMEOUT_S = 5.0  # for connecting, and for an answer
 _MAX_QUEUED = 10_000  # batches to one host: beyond it takes none, or too slowly to help
 
 
@@ -31,13 +32,10 @@ class Receiver(Protocol):
 
 
 class HelpNetwork:
-    """Ends of one host; for any thread.
+    """Ends of one host; for any thread."""
 
-    :param timeout_s: for connecting, and for an answer.
-    """
-
-    def __init__(self, config: StoreConfig, timeout_s: float = 5.0) -> None:
-        self._config, self._timeout_s = config, timeout_s
+    def __init__(self, config: StoreConfig) -> None:
+        self._config = config
         self._receivers: dict[int, Receiver] = {}
         self._addresses: dict[int, str] = {}
         self._senders: dict[str, _Sender] = {}
@@ -77,7 +75,7 @@ class HelpNetwork:
 
     def _sender(self, address: str) -> "_Sender":
         if address not in self._senders:
-            connection = Connection(address, self._config.keys, self._config.layout, self._timeout_s)
+            connection = Connection(address, self._config.keys, self._config.layout, _TIMEOUT_S)
             self._senders[address] = _Sender(connection, self._lost)
         return self._senders[address]
 

@@ -7,13 +7,13 @@ grain counts once, whatever helpers and the network do.
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from plink.errors import UsageError
 from plink.runtime.elastic.helping import messages as m
-from plink.runtime.elastic.worker.clock_work import Grain
+from plink.runtime.elastic.worker.clock_work import ClockWork, Grain
 
 MAX_HELPERS = 64
 
@@ -53,22 +53,6 @@ Outgoing = tuple[int, m.HelpMessage]  # receiver first
 _ID_BITS = 48
 
 
-class GrainQueue(Protocol):
-    """Grains of a clock that are left, and what they cost, as
-    :class:`~plink.runtime.elastic.worker.clock_work.ClockWork` has them."""
-
-    @property
-    def left(self) -> float: ...
-
-    def __len__(self) -> int: ...
-
-    def cost(self, grain: Grain) -> float: ...
-
-    def take_from_back(self, count: int) -> list[Grain]: ...
-
-    def take_back(self, grains: Iterable[Grain]) -> None: ...
-
-
 @dataclass
 class _Pending:
     """A request whose result counts. ``since_s``: when it was sent, or begun; ``returning``: some were asked back."""
@@ -101,7 +85,7 @@ class Helpee:
         self._refusing: set[int] = set()
         self._pending: dict[int, _Pending] = {}
         self._next_id = secrets.randbits(_ID_BITS)  # another one than those of an earlier worker of this number
-        self._queue: GrainQueue | None = None
+        self._queue: ClockWork[Any] | None = None
         self._clock = self._generation = self._state = -1
         self._grains, self._cost = 1, 1.0  # of this clock
         self._worked_s = self._worked_cost = 0.0  # of the grains of this clock that were done here
@@ -109,7 +93,7 @@ class Helpee:
         self.moved = self.total = 0
         self.helped: dict[int, int] = {}
 
-    def begin(self, queue: GrainQueue, clock: int, generation: int, state: int) -> list[Outgoing]:
+    def begin(self, queue: ClockWork[Any], clock: int, generation: int, state: int) -> list[Outgoing]:
         """Begin a clock, perhaps again: nothing that was given away before counts any more.
 
         :param state: the least clock of the state that the program may see.
@@ -257,7 +241,7 @@ class Helpee:
         number, self._next_id = self._next_id, self._next_id + 1
         self._pending[number] = _Pending(helper, grains, now_s)
         return [
-            (helper, m.HelpRequest(self._worker, number, self._generation, self._clock, self._state, _plain(grains)))
+            (helper, m.HelpRequest(self._worker, number, self._generation, self._clock, self._state, tuple(grains)))
         ]
 
     def _from_back(self, cost: float) -> list[Grain]:
@@ -265,13 +249,13 @@ class Helpee:
         assert self._queue is not None
         grains: list[Grain] = []
         while len(self._queue) > 1 and len(grains) < m.MAX_GRAINS:
-            taken = self._queue.take_from_back(1)
-            cost -= self._queue.cost(taken[0]) / 2
+            grain = self._queue.take_last()
+            cost -= self._queue.cost(grain) / 2
             if grains and cost < 0:
-                self._queue.take_back(taken)
+                self._queue.take_back([grain])
                 break
-            grains = taken + grains
-            cost -= self._queue.cost(taken[0]) / 2
+            grains = [grain, *grains]
+            cost -= self._queue.cost(grain) / 2
         return grains
 
     def _cancel(self, number: int) -> Outgoing:
@@ -285,10 +269,6 @@ class Helpee:
     def _requeue(self, grains: Sequence[Grain]) -> None:
         if self._queue is not None and grains:
             self._queue.take_back(grains)
-
-
-def _plain(grains: Iterable[Grain]) -> tuple[tuple[int, int], ...]:
-    return tuple((grain.shard, grain.number) for grain in grains)
 
 
 class HelpSession:
@@ -349,7 +329,7 @@ class Helper:
         grains = session.give_back() if session.request.id == message.id else []
         if not grains:
             return []
-        return [(message.sender, m.HelpReturned(self._worker, message.id, tuple((g.shard, g.number) for g in grains)))]
+        return [(message.sender, m.HelpReturned(self._worker, message.id, tuple(grains)))]
 
     def drop(self, helpees: Collection[int]) -> list[Outgoing]:
         """Refuse all requests of workers that are on other hosts now, also the one under way: a worker that starts
@@ -392,6 +372,6 @@ class Helper:
             return []
         if scores is None:
             return [(request.sender, m.HelpRefused(self._worker, request.id))]
-        grains = tuple((grain.shard, grain.number) for grain in session.done)
-        completed = m.HelpCompleted(self._worker, request.id, request.generation, request.clock, grains, scores)
+        done = tuple(session.done)
+        completed = m.HelpCompleted(self._worker, request.id, request.generation, request.clock, done, scores)
         return [(request.sender, completed)]

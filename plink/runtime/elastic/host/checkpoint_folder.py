@@ -6,9 +6,8 @@ itself. A checkpoint counts when it is named there. ``.shared-JOB`` shows the ho
 
 import contextlib
 import json
-import os
-import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from msgspec import Struct, structs
 from plink.errors import InputError
 from plink.model.checkpoint_names import name_of, partition_file
 from plink.model.elastic.fields import Index, SavedCheckpoint
+from plink.runtime.whole_file import whole_file
 
 _LATEST = "latest.json"
 _VISIBLE_S = 3.0  # after which a network file system shows what another host has written
@@ -49,13 +49,10 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
             str(missing[0]),
             f"not there ({len(missing)} of {len(files)} files): the reliable hosts must share the folder",
         )
-    text = json.dumps({**structs.asdict(saved), "job": job})
+    content = json.dumps({**structs.asdict(saved), "job": job}).encode()
     for name in (_own(job), _LATEST):
-        temporary = folder / f".{name}.{secrets.token_hex(8)}"
-        temporary.write_text(text)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.rename(folder / name)
+        with whole_file(folder / name) as file:
+            file.write(content)
     clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
     older = [path for clock, path in clocks if clock <= saved.clock]
     names = [partition_file(number) for number in range(saved.partitions)]
@@ -128,15 +125,12 @@ class JobCheckpoints:
         """Return why this host cannot write any, for a person; None: it can, or there are to be none."""
         if not self.folder:
             return None
-        trial = Path(self.folder) / f".trial.{secrets.token_hex(8)}"
         try:
-            trial.parent.mkdir(parents=True, exist_ok=True)
-            trial.write_bytes(b"plink")
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.folder) as trial:
+                trial.write(b"plink")
         except OSError as error:
             return error.strerror or str(error)
-        finally:
-            with contextlib.suppress(OSError):
-                trial.unlink()
         return None
 
     def mark(self) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPConnection, HTTPException
-from typing import Any, Protocol
+from typing import Any
 
 from plink.errors import UsageError
 
@@ -116,16 +116,6 @@ def _give_up(sock: socket.socket, over: threading.Event) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
-class Service(Protocol):
-    """Protocol of one provider's metadata service."""
-
-    def ask(self, client: MetadataClient) -> dict[str, PreemptionNotice]:
-        """Return the evictions that are announced, by an identifier.
-
-        :raises InvalidResponse: when that cannot be known.
-        """
-
-
 class Aws:
     """AWS: a spot instance has two minutes, and none where it hibernates: that begins with the notice.
 
@@ -138,7 +128,10 @@ class Aws:
         self._token: str | None = None
 
     def ask(self, client: MetadataClient) -> dict[str, PreemptionNotice]:
-        """Ask as :meth:`Service.ask`; an expired token is renewed."""
+        """Return the evictions that are announced, by an identifier; an expired token is renewed.
+
+        :raises InvalidResponse: when that cannot be known.
+        """
         answer = self._answer(client)
         if answer.status == 401:
             self._token = None
@@ -175,7 +168,7 @@ class Gcp:
         self._not_yet: float | None = None
 
     def ask(self, client: MetadataClient) -> dict[str, PreemptionNotice]:
-        """Ask as :meth:`Service.ask`."""
+        """Ask as :meth:`Aws.ask`."""
         before = self._clock()
         answer = client.ask("GET", self._PATH, {"Metadata-Flavor": "Google"})
         text = answer.text.strip()
@@ -200,7 +193,7 @@ class Azure:
         self._first = True
 
     def ask(self, client: MetadataClient) -> dict[str, PreemptionNotice]:
-        """Ask as :meth:`Service.ask`; the first request switches the service on, which takes it a while."""
+        """Ask as :meth:`Aws.ask`; the first request switches the service on, which takes it a while."""
         if self._name is None:
             messages = client.ask("GET", self._NAME, _AZURE_HEADERS)
             if messages.status != 200 or not messages.text.strip():
@@ -338,12 +331,12 @@ class Notices:
         if threading.current_thread() is not self._thread:
             self._thread.join(_JOIN_TIMEOUT_S)
 
-    def _run(self, service: Service) -> None:
+    def _run(self, service: Aws | Gcp | Azure) -> None:
         while not self._closed.is_set():
             self._ask(service)
             self._closed.wait(self._every_s)
 
-    def _ask(self, service: Service) -> None:
+    def _ask(self, service: Aws | Gcp | Azure) -> None:
         try:
             standing = service.ask(self._client)
         except InvalidResponse as error:

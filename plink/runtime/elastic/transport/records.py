@@ -29,28 +29,20 @@ from plink.model.elastic.fields import TrafficCounters
 from plink.runtime.elastic.arrays.row_blocks import RowBlock
 
 
-class Counted(Protocol):
-    """A connection: bytes so far, and whether this process was connected to."""
-
-    sent: int
-    received: int
-    accepted: bool
-
-
 class TrafficAccount:
     """Counters of all connections, also those that have ended; for any thread."""
 
     def __init__(self) -> None:
-        self._open: WeakSet[Counted] = WeakSet()
+        self._open: WeakSet[SealedChannel] = WeakSet()
         self._past = TrafficCounters()
         self._guard = threading.Lock()
 
-    def add(self, connection: Counted) -> None:
+    def add(self, connection: "SealedChannel") -> None:
         """Count a connection."""
         with self._guard:
             self._open.add(connection)
 
-    def end(self, connection: Counted) -> None:
+    def end(self, connection: "SealedChannel") -> None:
         """Stop counting a connection; a second time changes nothing."""
         with self._guard:
             if connection in self._open:
@@ -72,7 +64,7 @@ class TrafficAccount:
             return result
 
 
-def _with(traffic: TrafficCounters, item: Counted) -> TrafficCounters:
+def _with(traffic: TrafficCounters, item: "SealedChannel") -> TrafficCounters:
     side = "server" if item.accepted else "client"
     more = {f"{side}_sent": item.sent, f"{side}_received": item.received}
     return structs.replace(traffic, **{name: getattr(traffic, name) + size for name, size in more.items()})

@@ -138,11 +138,11 @@ class ClockWork(Generic[Items]):
         self._work(grain)
         return grain
 
-    def take_from_back(self, count: int) -> list[Grain]:
-        """Give away up to so many of the last grains, in order."""
-        taken = [self._grains.pop() for _ in range(min(count, len(self._grains)))]
-        self._left -= sum(map(self.cost, taken))
-        return taken[::-1]
+    def take_last(self) -> Grain:
+        """Give away the last grain."""
+        grain = self._grains.pop()
+        self._left -= self.cost(grain)
+        return grain
 
     def take_back(self, grains: Iterable[Grain]) -> None:
         """Work on these here after all, at the end."""

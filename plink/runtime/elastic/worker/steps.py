@@ -11,7 +11,6 @@ that a worker has ended it.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -138,22 +137,7 @@ class StepPlan:
     over: Callable[[int], bool]
 
 
-class StepPlanner(Protocol):
-    """Planner of clocks of several steps, as one worker sees it; for one thread."""
-
-    table: StepTable
-    stopping: bool  # the job is about to end
-    done: bool  # what was asked for: the worker that has shard 0 is to end the job
-
-    def finished(self, most_clocks: int) -> bool:
-        """Return whether so many mini-batches of every shard are done on average, and no clock is to begin."""
-
-    def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
-        """Return what to do at this clock, of which no more than is left of ``most_clocks`` mini-batches of every
-        shard."""
-
-
-def planner_of(rule: Rule, client: Client, shards: int) -> StepPlanner | None:
+def planner_of(rule: Rule, client: Client, shards: int) -> "SuperstepPlanner | TimedPlanner | None":
     """Return the planner of a rule; None for a rule whose clocks have one step."""
     table = StepTable(client, shards)
     if isinstance(rule, ElasticBSP):
@@ -162,20 +146,22 @@ def planner_of(rule: Rule, client: Client, shards: int) -> StepPlanner | None:
 
 
 class SuperstepPlanner:
-    """Planner of ElasticBSP's supersteps."""
+    """Planner of ElasticBSP's supersteps, as one worker sees it; for one thread."""
 
     def __init__(self, client: Client, table: StepTable, most_steps: int) -> None:
         self._client, self.table, self._most_steps = client, table, most_steps
         self.stopping = self.done = False
 
     def finished(self, most_clocks: int) -> bool:
-        """Return whether that is done as of the clock before; waits for all to have finished it."""
+        """Return whether so many mini-batches of every shard are done on average as of the clock before; waits for all
+        to have finished it."""
         self.table.read()
         previous = self.table.previous
         return bool(previous[:, STEPS].sum() // len(previous) >= most_clocks)
 
     def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
-        """Return the steps until the barrier."""
+        """Return the steps until the barrier, of which no more than is left of ``most_clocks`` mini-batches of every
+        shard."""
         self.table.read()
         steps = self._steps(most_clocks)
         return StepPlan(self.table.before(shards), lambda done: done >= steps)
@@ -200,13 +186,12 @@ class TimedPlanner:
     :param clock_s: after which the worker that has shard 0 ends its clock; but not sooner than the slowest worker does
         a step, or that one would fall behind.
 
-    When the job is about to end clocks have no steps any more.
+    When the job is about to end (``stopping``) clocks have no steps any more. ``done``: what was asked for is; the
+    worker that has shard 0 is to end the job.
     """
 
-    def __init__(
-        self, client: Client, table: StepTable, clock_s: float, time_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._client, self.table, self._clock_s, self._time_s = client, table, clock_s, time_s
+    def __init__(self, client: Client, table: StepTable, clock_s: float) -> None:
+        self._client, self.table, self._clock_s = client, table, clock_s
         self.stopping = self.done = False
 
     def finished(self, most_clocks: int) -> bool:
@@ -216,7 +201,7 @@ class TimedPlanner:
     def plan(self, shards: Sequence[int], most_clocks: int | None) -> StepPlan:
         """Return the steps until the end of the clock."""
         self.table.read()
-        began, leads, now = self._time_s(), 0 in shards, self._client.now
+        began, leads, now = time.monotonic(), 0 in shards, self._client.now
         latest = self.table.latest
         clock_s = max(self._clock_s, float(latest[:, SECONDS].max()))
         check_s = began + clock_s / _WORK_CHECKS
@@ -229,9 +214,9 @@ class TimedPlanner:
                 return True
             if not leads:
                 return False
-            if most_clocks is not None and (not steps or self._time_s() >= check_s):
-                check_s = self._time_s() + clock_s / _WORK_CHECKS
+            if most_clocks is not None and (not steps or time.monotonic() >= check_s):
+                check_s = time.monotonic() + clock_s / _WORK_CHECKS
                 self.done = self.table.clocks_done() >= most_clocks
-            return self.done or (steps > 0 and self._time_s() >= began + clock_s)
+            return self.done or (steps > 0 and time.monotonic() >= began + clock_s)
 
         return StepPlan(self.table.before(shards), over)
