@@ -58,7 +58,7 @@ def doctor(
         if not examination.findings:
             print("no problems found")
     if failing := failing_count(examination.findings, request.fail_on):
-        raise PlinkError(failing)
+        raise PlinkError(f"problems found: {failing}")
 
 
 @takes(DiffRequest)
