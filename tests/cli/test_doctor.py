@@ -41,7 +41,7 @@ def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
     assert slow.startswith("warning: slow host: h4: ")
     assert loss.startswith("error: loss: h[0-1]: 2.00 % of the probes are lost from h0 to h1; ")
     assert hole.startswith("warning: unmeasured: h[2,7]: 1 pair was not measured, first h2 -> h7: never tried; ")
-    assert done.stderr == "plink: error: 1 error, 2 warnings\n"
+    assert done.stderr == "plink: error: problems found: 1 error, 2 warnings\n"
     as_json = json.loads(typed("doctor", "n.json", "--json", cwd=tmp_path).stdout)
     assert as_json["ok"] is False
     assert [finding["kind"] for finding in as_json["findings"]] == ["loss", "slow host", "unmeasured"]
