@@ -347,10 +347,12 @@ def test_agents_end_when_their_controller_is_killed(small_lab: Lab, tmp_path: Pa
 
 
 def test_ctrl_c_keeps_what_was_measured(small_lab: Lab, tmp_path: Path, start: Start) -> None:
-    running = under_way(small_lab, tmp_path, start, small_lab.hosts.names[0])
+    running = under_way(small_lab, tmp_path, start, small_lab.hosts.names[0], count="4000")
+    until((tmp_path / "n.json").exists, 60, "the first round to be written")
     running.process.send_signal(signal.SIGINT)
     assert running.ends(20) == 130
     assert "Traceback" not in running.err
+    assert "--resume" in running.err
     no_agents(small_lab)
     assert document(tmp_path)["schema"] == "plink.network/1"
     succeeded(probe(small_lab, tmp_path, *QUICK, "--resume"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.ssh_servers import Server, User, errors, free_port, line
+from tests.lab.ssh_servers import Server, User, errors, line
 from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
@@ -119,23 +119,3 @@ def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[
     finally:
         server.stop()
     assert (done.returncode, done.stdout) == (0, "[0] fine\n"), done.stderr
-
-
-def test_a_bad_configuration_names_the_file(user: User) -> None:
-    """Not a stack of a parser's frames."""
-    (user.home / ".ssh" / "config").write_text("Host a\n  Port x\n")
-    user.list_hosts("a address=127.0.0.1")
-    done = user.plink("launch", "--hosts", "hosts.txt", "true")
-    assert done.returncode in (1, 2)
-    assert "Port" in errors(done) or "port" in errors(done)
-    assert "defect" not in done.stderr
-
-
-def test_one_bad_host_among_good_ones(user: User, servers: list[Server]) -> None:
-    """launch runs nothing anywhere, and names the bad one."""
-    user.know(*servers)
-    user.list_hosts(line("a", servers[0]), line("b", servers[1]), f"c address=127.0.0.1 port={free_port()}")
-    done = user.plink("launch", "--hosts", "hosts.txt", "touch", "ran")
-    assert done.returncode == 1
-    assert "c: SSH connection refused" in errors(done)
-    assert not (user.folder / "ran").exists()
