@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plink.model.pipeline.plan import read_pipeline
-from tests.cli.files import listing
+from tests.cli.files import listing, refuses
 from tests.conftest import typed
 from tests.model.schemas import complaints
 
@@ -195,10 +195,7 @@ GPIPE = (*PLAN, "--kind", "gpipe", "--microbatches", "8")
     ],
 )  # fmt: skip
 def test_refusals(here: Path, words: tuple[str, ...], message: str) -> None:
-    done = run(here, *words, code=2)
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert "Traceback" not in done.stderr
+    refuses(here, ["pipeline", *words], message)
 
 
 @pytest.fixture
