@@ -115,7 +115,6 @@ def test_release_ends_instances_listed_for_this_run(tmp_path: Path) -> None:
     assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["held"] == []
 
 
-@pytest.mark.extended
 def test_release_of_all_asks_for_the_runs_of_this_workspace_only(tmp_path: Path) -> None:
     recorded(tmp_path, ENTRIES[:8])
     done = typed("spot", "release", "--all", cwd=tmp_path)

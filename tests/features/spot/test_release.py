@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,23 +22,11 @@ from runners.spot.provider import ListedInstance
 from runners.spot.status import runs_with_instances
 from tests.conftest import typed
 from tests.docs.samples import MARKET_FILE
+from tests.features.spot.conftest import Waits
 from tests.features.spot.test_drive import ENTRIES, recorded
 
 AWS = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
 OPENED_ON_AWS = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
-
-
-@dataclass
-class Waits:
-    """Time that passes by pauses."""
-
-    now: float = 0.0
-
-    def pause(self, seconds: float) -> None:
-        self.now += seconds
-
-    def limits(self, timeout_s: float = 300.0) -> ReleaseWaits:
-        return ReleaseWaits(timeout_s, lambda: self.now, self.pause)
 
 
 def released(run: Path) -> tuple[str, ...]:
