@@ -15,6 +15,7 @@ import pytest
 from plink.errors import PlinkError
 from runners.elastic.control_socket import ControlSocket, ask
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
+from tests.ports import free_port
 
 INVALID = [
     b"\n",
@@ -29,12 +30,6 @@ INVALID = [
     b"7\n",
     b"x" * (3 << 20),
 ]
-
-
-def free_port() -> int:
-    """One that nobody has just now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def receive_all(line: socket.socket) -> bytes:

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,6 @@ from tests.lab.traces import HERE
 from tests.model.schemas import described
 
 pytestmark = pytest.mark.lab
-
-
-@pytest.fixture
-def patient(small_lab: Lab) -> Iterator[Lab]:
-    """A small lab that is healed afterwards."""
-    yield small_lab
-    healed = small_lab.plink("heal", cwd=HERE)
-    assert healed.returncode == 0, healed.stderr
 
 
 def diagnosis(lab: Lab, folder: Path) -> tuple[int, dict[str, Any]]:

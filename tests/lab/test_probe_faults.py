@@ -45,14 +45,6 @@ IMPATIENT = (
 )
 
 
-@pytest.fixture
-def patient(small_lab: Lab) -> Iterator[Lab]:
-    """A small lab that is healed afterwards."""
-    yield small_lab
-    healed = small_lab.plink("heal", cwd=HERE)
-    assert healed.returncode == 0, healed.stderr
-
-
 def test_hosts_of_three_rates(patient: Lab, tmp_path: Path) -> None:
     """Two at 40 Mbit/s, one at 3/4 of it and one at half: a default probe tells each host's rate."""
     planted = dict(zip(patient.hosts.names, (40, 30, 20, 40), strict=True))

@@ -10,6 +10,7 @@ import pytest
 
 from tests.lab.ssh_servers import Server, User, errors, line
 from tests.lab.waiting import until
+from tests.stand_ins import program
 
 pytestmark = pytest.mark.lab
 
@@ -85,9 +86,7 @@ def test_a_name_that_cannot_be_resolved_at_all(user: User, name: str) -> None:
 def test_a_host_without_python(user: User, tmp_path: Path) -> None:
     """Says that python3 is what is missing."""
     # The login shell's start files may set PATH: a command of our own comes after them.
-    bare = tmp_path / "bare"
-    bare.write_text('#!/bin/sh\nPATH=/nonexistent\neval "$SSH_ORIGINAL_COMMAND"\n')
-    bare.chmod(0o755)
+    bare = program(tmp_path, "bare", 'PATH=/nonexistent\neval "$SSH_ORIGINAL_COMMAND"')
     server = Server(tmp_path / "c", f"ForceCommand {bare}")
     server.start()
     try:
@@ -105,11 +104,8 @@ def test_a_host_without_python(user: User, tmp_path: Path) -> None:
 
 def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[Server], tmp_path: Path) -> None:
     """What a login prints on standard output is not taken for the agent's words."""
-    shell = tmp_path / "greet"
-    shell.write_text(
-        '#!/bin/sh\necho "Welcome to host"\necho \'{"type": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
-    )
-    shell.chmod(0o755)
+    greeting = 'echo "Welcome to host"\necho \'{"type": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"'
+    shell = program(tmp_path, "greet", greeting)
     server = Server(tmp_path / "d", f"ForceCommand {shell}")
     server.start()
     try:

@@ -13,7 +13,8 @@ import pytest
 
 import probes.agent.tools
 from probes.agent.tools import Iperf3Server, iperf3, read_iperf3, which
-from tests.probes.test_tools import nothing_installed, program
+from tests.probes.test_tools import nothing_installed
+from tests.stand_ins import program
 
 __all__ = ["nothing_installed"]
 WAIT_S = 60.0
