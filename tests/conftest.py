@@ -170,7 +170,7 @@ def _check_schema(words: tuple[str, ...], stdout: str) -> None:
     if "--json" in words and (kind := re.match(r'\{\s*"schema": "plink\.([a-z-]+)/\d+"', stdout)):
         from tests.model.schemas import complaints, described
 
-        document = json.loads(stdout)
+        document, _ = json.JSONDecoder().raw_decode(stdout)
         assert described(kind[1], document), f"{words}: {complaints(kind[1], document)}"
 
 

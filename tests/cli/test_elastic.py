@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 from PIL import Image
 
 from plink.model.elastic.fields import UpdateCounts
@@ -24,7 +23,6 @@ from tests.cli.files import refusal, refuses, write
 from tests.conftest import typed
 from tests.features.spot.test_drive import ENTRIES as SPOT_ENTRIES
 from tests.features.spot.test_drive import recorded
-from tests.model.schemas import described
 
 GOLDEN = """\
 3 iterations in 3,600.0 s; exit code 0 (it was to do 3)
@@ -232,7 +230,6 @@ def test_summary_states_updates_and_delays(tmp_path: Path) -> None:
     log.add(TrafficLogEntry(2.0, "b", 1, 2, planned))
     log.close()
     document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
-    assert described("elastic-summary", document)
     updates = document["updates"]
     assert updates | {"delays": []} == {
         "applied": 200, "dropped": 25, "unsent": 75, "mean_delay": 3.0, "largest_delay": 6, "delays": [],
@@ -262,8 +259,6 @@ def test_summary_has_what_was_rented(tmp_path: Path) -> None:
     cost = document["spot"]["cost"]
     assert cost["per_iteration"] > 0
     assert document["cost"] == {key: cost[key] for key in ("total", "per_iteration")} | {"without_price": []}
-    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
-    assert list(Draft202012Validator(schema).iter_errors(document)) == []
     shown = typed("elastic", "summary", "abcd", cwd=tmp_path).stdout
     assert "spot-i-1" in shown
     assert "on demand" in shown
