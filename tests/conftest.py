@@ -9,7 +9,9 @@ thing.
 import contextlib
 import importlib
 import io
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -128,7 +130,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 def plink(*words: str, cwd: Path, timeout: float = 120, **more: str) -> "subprocess.CompletedProcess[str]":
     """Run the command line as its user does, in a folder of its own, and give what it printed."""
     environment = {**os.environ, "NO_COLOR": "1", **more}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "plink", *words],
         cwd=cwd,
         capture_output=True,
@@ -137,6 +139,8 @@ def plink(*words: str, cwd: Path, timeout: float = 120, **more: str) -> "subproc
         env=environment,
         check=False,
     )
+    _check_schema(words, done.stdout)
+    return done
 
 
 def typed(*words: str, cwd: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -157,7 +161,17 @@ def typed(*words: str, cwd: Path, **environment: str) -> "subprocess.CompletedPr
         for number, handler in handlers.items():
             signal.signal(number, handler)
     printed = [stream.buffer.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)]  # type: ignore[attr-defined]
+    _check_schema(words, printed[0])
     return subprocess.CompletedProcess(["plink", *words], code, *printed)
+
+
+def _check_schema(words: tuple[str, ...], stdout: str) -> None:
+    """A document that a command prints keeps to its published schema, which speaks of all its keys."""
+    if "--json" in words and (kind := re.match(r'\{\s*"schema": "plink\.([a-z-]+)/\d+"', stdout)):
+        from tests.model.schemas import complaints, described
+
+        document, _ = json.JSONDecoder().raw_decode(stdout)
+        assert described(kind[1], document), f"{words}: {complaints(kind[1], document)}"
 
 
 class Lab:

@@ -2,8 +2,11 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tests.conftest import typed
 
 ERROR = "plink: error: "
 
@@ -37,3 +40,10 @@ def refusal(done: "subprocess.CompletedProcess[str]", code: int = 2) -> str:
     assert done.stderr.count("\n") == 1
     assert "defect in plink" not in done.stderr
     return done.stderr.removeprefix(ERROR).removesuffix("\n")
+
+
+def refuses(folder: Path, words: Sequence[str], message: str, code: int = 2) -> None:
+    """A command typed in a folder is refused in one line with this in it, and changes nothing there."""
+    before = listing(folder)
+    assert message in refusal(typed(*words, cwd=folder), code)
+    assert listing(folder) == before

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from plink.cli.app import command
-from plink.errors import PlinkError
-from tests.cli.files import listing, network, write
+from tests.cli.files import network, refuses, write
 from tests.cli.test_cost import HOSTS, SHARED
 from tests.conftest import typed
 
@@ -21,7 +19,7 @@ TWO = ("--algos", "ring,recursive-doubling")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path) -> Path:
     """A folder with networks in it: one like the other hosts, two racks, b - d unmeasured, one host, slots."""
     rows = network()["latency_us"]
     rows[1][3] = rows[3][1] = None
@@ -30,14 +28,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "holes.json", network(hosts=HOSTS, latency_us=rows))
     write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
     write(tmp_path / "slots.json", network())
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def advice(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """What the command prints as JSON, without a process of its own."""
-    command().main(args=["advise", *words, "--json"], prog_name="plink", standalone_mode=False)
-    return json.loads(capsys.readouterr().out)
+def advice(here: Path, *words: str) -> Any:
+    """What the command prints as JSON."""
+    done = typed("advise", *words, "--json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_a_crossover_by_hand(here: Path) -> None:
@@ -108,11 +106,9 @@ def test_inapplicable_algorithm_is_left_out_and_reported(here: Path) -> None:
     assert done.stderr == "plink: bcube is left out: bcube of base 3 needs a power of 3 ranks, not 4; nearest: 3 or 9\n"
 
 
-def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path) -> None:
     """The ring a, b, c, d does not need b - d; what everybody sends everybody does."""
-    document = advice(capsys, "holes.json", "--algos", "ring,flat", "--size", "1MB")
+    document = advice(here, "holes.json", "--algos", "ring,flat", "--size", "1MB")
     assert [(line["algo"], line["order"]) for line in document["best"]] == [("ring", "given")]
     assert list(document["left_out"]) == ["flat"]
     assert document["left_out"]["flat"].startswith("the round trip b - d is needed and was not measured; `plink probe ")
@@ -134,11 +130,7 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
 )
 def test_what_is_refused(words: str, message: str, here: Path) -> None:
     (here / "folder.svg").mkdir()
-    before = listing(here)
-    with pytest.raises(PlinkError) as caught:
-        command().main(args=["advise", *words.split()], prog_name="plink", standalone_mode=False)
-    assert (caught.value.exit_code, str(caught.value)[: len(message)]) == (2, message)
-    assert listing(here) == before
+    refuses(here, ["advise", *words.split()], message)
 
 
 BALANCE = ("--parameters", "1MB", "--step", "10ms")
@@ -164,44 +156,34 @@ BALANCE = ("--parameters", "1MB", "--step", "10ms")
         ((*BALANCE, "--prices", "other.toml"), "other.toml: gpu: choose from worker"),
     ],
 )
-def test_a_balance_that_cannot_be_is_refused(
-    words: tuple[str, ...], message: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_balance_that_cannot_be_is_refused(words: tuple[str, ...], message: str, here: Path) -> None:
     prices = "worker = 1\naccelerators = 1\ninterface = 1\nswitch_port = 1\nhub = 1\nhub_interfaces = 2\n"
     (here / "prices.toml").write_text(f"{prices}cable = 1\n")
     (here / "negative.toml").write_text(f"{prices}hub_interface = 1\ncable = -2\n")
     (here / "nan.toml").write_text(f"{prices}hub_interface = 1\ncable = nan\n")
     (here / "other.toml").write_text(f"{prices}gpu = 1\n")
-    with pytest.raises(PlinkError) as raised:
-        command().main(args=["advise", "even.json", *words], prog_name="plink", standalone_mode=False)
-    assert message in str(raised.value)
-    assert raised.value.exit_code == 2
+    refuses(here, ["--quiet", "advise", "even.json", *words], message)
 
 
-def test_balance_on_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_balance_on_the_command_line(here: Path) -> None:
     """1 MB among four at 1 Gbit/s: a ring's 1.5 MB take 12 ms, so a step of 10 ms leaves 2 of them."""
-    rows = advice(capsys, "even.json", *BALANCE)["balance"]["forms"]
+    rows = advice(here, "even.json", *BALANCE)["balance"]["forms"]
     ring = next(row for row in rows if row["algo"] == "ring")
     assert (ring["link_bytes"], ring["link_gbps"]) == (1_500_000, 1)
     assert ring["exposed_s"] == pytest.approx(0.0023)
-    os.utime("even.json", (0, 0))
-    command().main(args=["advise", "even.json", *BALANCE], prog_name="plink", standalone_mode=False)
-    shown = capsys.readouterr()
-    assert "No form hides 1 MB in 10 ms" in shown.out
-    assert "even.json is" in shown.err
-    with pytest.raises(PlinkError) as raised:
-        command().main(args=["advise", "slots.json", *BALANCE], prog_name="plink", standalone_mode=False)
-    assert raised.value.exit_code == 4
+    os.utime(here / "even.json", (0, 0))
+    shown = typed("advise", "even.json", *BALANCE, cwd=here)
+    assert "No form hides 1 MB in 10 ms" in shown.stdout
+    assert "even.json is" in shown.stderr
+    assert typed("advise", "slots.json", *BALANCE, cwd=here).returncode == 4
 
 
-def test_a_recorded_step(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recorded_step(here: Path) -> None:
     """What is typed wins over the run; a run without bytes says what to type."""
     for name, step in (("aa", {"bytes_per_step": 2_000_000, "step_s": 0.02}), ("bb", {})):
         (here / f".plink/runs/{name}").mkdir(parents=True)
         write(here / f".plink/runs/{name}/run.json", {"schema": "plink.run/1", "id": name, "started": name} | step)
     for words, expected in (((), (2_000_000, 0.02)), (("--step", "1s"), (2_000_000, 1.0))):
-        step = advice(capsys, "even.json", "--run", "aa", *words)["balance"]
+        step = advice(here, "even.json", "--run", "aa", *words)["balance"]
         assert (step["parameter_bytes"], step["step_s"]) == expected
-    with pytest.raises(PlinkError, match="run bb has no bytes of a step") as raised:
-        command().main(args=["advise", "even.json", "--run", "last"], prog_name="plink", standalone_mode=False)
-    assert raised.value.exit_code == 2
+    refuses(here, ["advise", "even.json", "--run", "last"], "run bb has no bytes of a step")

@@ -1,14 +1,15 @@
 """Bad hosts files and hosts that cannot be had: one line that names them, and nothing is left behind."""
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.files import listing, refusal
 from tests.conftest import typed
+from tests.ports import closed_port
 
+__all__ = ["closed_port"]
 BAD = [
     ("", "hosts.txt: no hosts in it"),
     ("a slots=2\nb\na\n", "hosts.txt:3: host 'a' is listed twice (first on line 1)"),
@@ -51,14 +52,6 @@ def test_a_lab_address_outside_its_lab_is_refused(here: Path) -> None:
     (here / "hosts.txt").write_text("a address=198.18.1.1\nb address=198.18.1.2\n")
     message = refusal(typed("probe", "hosts.txt", cwd=here))
     assert message.startswith("a: 198.18.1.1 exists only inside an emulated lab")
-
-
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """A port of this machine that is taken and does not listen: connections are refused."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        yield sock.getsockname()[1]
 
 
 def last_line(stderr: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.files import listing, network, refusal, write
+from tests.cli.files import network, refuses, write
 from tests.conftest import typed
 
 NAMES = [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "$(touch gotcha)"}]
@@ -61,10 +61,7 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
 def test_a_bad_network_is_refused_and_changes_nothing(bad: str | dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "n.json").write_text(bad if isinstance(bad, str) else json.dumps(network(**bad)))
     (tmp_path / "hostfile").write_text("an older result\n")
-    before = listing(tmp_path)
-    done = typed("reorder", "n.json", "--format", "openmpi", "-o", "hostfile", cwd=tmp_path)
-    assert refusal(done).startswith(message)
-    assert listing(tmp_path) == before
+    refuses(tmp_path, ["reorder", "n.json", "--format", "openmpi", "-o", "hostfile"], message)
 
 
 def test_a_bound_by_predicted_pairs_is_an_estimate(tmp_path: Path) -> None:
@@ -115,9 +112,8 @@ def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: 
 def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
     rows = [[0 if i == j else None for j in range(4)] for i in range(4)]
     write(tmp_path / "n.json", network(latency_us=rows))
-    message = refusal(typed("reorder", "n.json", cwd=tmp_path), code=4)
-    assert message == "n.json: no pair was measured; measure them: plink probe, or give --prior FILE"
-    assert list(listing(tmp_path)) == ["n.json"]
+    message = "n.json: no pair was measured; measure them: plink probe, or give --prior FILE"
+    refuses(tmp_path, ["reorder", "n.json"], message, code=4)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +126,7 @@ def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
 )
 def test_a_place_that_cannot_be_written_is_named(target: str, code: int, message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
-    before = listing(tmp_path)
-    assert refusal(typed("reorder", "n.json", "-o", target, cwd=tmp_path), code) == message
-    assert listing(tmp_path) == before
+    refuses(tmp_path, ["reorder", "n.json", "-o", target], message, code)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +139,7 @@ def test_a_place_that_cannot_be_written_is_named(target: str, code: int, message
 )
 def test_what_cannot_be_asked_for_is_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
-    assert refusal(typed("reorder", "n.json", *words, cwd=tmp_path)).startswith(message)
+    refuses(tmp_path, ["reorder", "n.json", *words], message)
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from plink.cli.app import command
-from plink.errors import PartlyDone, PlinkError
-from tests.cli.files import listing, network, write
+from tests.cli.files import listing, network, refuses, write
 from tests.conftest import typed
+from tests.model.schemas import keys
 
 # node1, node3, node5, node7 are 20 us from each other, so are the others; 80 us between the two.
 ROWS: list[list[float | None]] = [
@@ -20,7 +19,7 @@ RACKS = [["node1", "node3", "node5", "node7"], ["node2", "node4", "node6", "node
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path) -> Path:
     """A folder with networks in it: two racks, one host nobody heard of, two parts, one host, bad halves."""
     deaf: list[list[float | None]] = [[None if 2 in (i, j) and i != j else row[j] for j in range(8)]
                                       for i, row in enumerate(ROWS)]  # fmt: skip
@@ -32,13 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "two.json", network(hosts=HOSTS[:2], latency_us=[[0, 7], [9, 0]]))
     write(tmp_path / "silent.json", network(hosts=HOSTS[:2], latency_us=[[0, None], [None, 0]]))
     write(tmp_path / "halves.json", network(hosts=HOSTS, latency_us=ROWS, halves_us=[ROWS]))
-    monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def run(*words: str) -> None:
-    """``plink cluster`` in this process."""
-    command().main(args=["cluster", *words], prog_name="plink", standalone_mode=False)
 
 
 def test_groups_as_people_see_them(here: Path) -> None:
@@ -55,32 +48,30 @@ def test_groups_as_people_see_them(here: Path) -> None:
     assert json.loads((here / ".plink" / "groups.json").read_text())["groups"] == RACKS
 
 
-def test_the_last_network_and_a_file_of_its_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_network_and_a_file_of_its_own(here: Path) -> None:
     (here / ".plink").mkdir()
     (here / "two.json").rename(here / ".plink" / "network.json")
-    run("-o", "groups.json.gz")
-    printed = capsys.readouterr()
-    assert printed.err.startswith("plink: read .plink/network.json (")
-    assert printed.err.endswith("plink: groups -> groups.json.gz\n")
-    assert printed.out.endswith("no tier stands out\n")
+    done = typed("cluster", "-o", "groups.json.gz", cwd=here)
+    assert done.stderr.startswith("plink: read .plink/network.json (")
+    assert done.stderr.endswith("plink: groups -> groups.json.gz\n")
+    assert done.stdout.endswith("no tier stands out\n")
     assert listing(here / ".plink").keys() == {"network.json"}
-    run("-o", "-")
-    assert json.loads(capsys.readouterr().out)["groups"] == [["node1", "node2"]]
+    assert json.loads(typed("cluster", "-o", "-", cwd=here).stdout)["groups"] == [["node1", "node2"]]
 
 
-def test_groups_are_those_that_reorder_takes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("n.json", "--groups", "2")
-    capsys.readouterr()
-    words = ["reorder", "n.json", "--groups", ".plink/groups.json", "--max-moves", "50", "--json"]
-    command().main(args=words, prog_name="plink", standalone_mode=False)
-    order = json.loads(capsys.readouterr().out)["hosts"]
+def test_groups_are_those_that_reorder_takes(here: Path) -> None:
+    assert typed("cluster", "n.json", "--groups", "2", cwd=here).returncode == 0
+    words = ("reorder", "n.json", "--groups", ".plink/groups.json", "--max-moves", "50", "--json")
+    order = json.loads(typed(*words, cwd=here).stdout)["hosts"]
     assert {frozenset(order[:4]), frozenset(order[4:])} == {frozenset(group) for group in RACKS}
 
 
-def test_unmeasured_host_is_left_out_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(PartlyDone, match="nothing was measured of 1 host, it is left out: node3"):
-        run("deaf.json", "--groups", "2", "--json")
-    document = json.loads(capsys.readouterr().out)
+def test_unmeasured_host_is_left_out_and_named(here: Path) -> None:
+    done = typed("cluster", "deaf.json", "--groups", "2", "--json", cwd=here)
+    assert done.returncode == 3
+    assert "nothing was measured of 1 host, it is left out: node3" in done.stderr
+    document = json.loads(done.stdout)
+    assert set(document) == keys("groups")
     assert document["left_out"] == ["node3"]
     assert sorted(name for group in document["groups"] for name in group) == sorted(
         host["name"] for host in HOSTS if host["name"] != "node3"
@@ -100,13 +91,5 @@ def test_unmeasured_host_is_left_out_and_named(here: Path, capsys: pytest.Captur
         ("", 2, "no .plink/network.json here yet: run `plink probe hosts.txt` first"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(
-    words: str, code: int, message: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = listing(here)
-    with pytest.raises(PlinkError) as refused:
-        run(*words.split())
-    assert str(refused.value).startswith(message)
-    assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
-    assert capsys.readouterr().out == ""
-    assert listing(here) == before
+def test_what_cannot_be_is_refused_in_one_line(words: str, code: int, message: str, here: Path) -> None:
+    refuses(here, ["cluster", *words.split()], message, code)

@@ -5,13 +5,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plink.cli.app import command
-from plink.errors import PlinkError
-from tests.cli.files import listing, network, refusal, write
+from tests.cli.files import network, refusal, refuses, write
 from tests.conftest import typed
 
 # 4 MB around a ring of four: 1 MB a round, which takes 8 ms at 1 Gbit/s and 16 ms at 0.5.
@@ -24,7 +21,7 @@ SHARED = [{"groups": [{"members": ["a", "c"], **LINK}, {"members": ["b", "d"], *
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path) -> Path:
     """A folder with networks in it: latencies alone, rates too, shared links too, b - d unmeasured, slots."""
     rows = network()["latency_us"]
     rows[1][3] = rows[3][1] = None
@@ -35,14 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "slots.json", network())
     write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
     (tmp_path / "grouped.txt").write_text("# ours\na\nc\nb\nd\n")
-    monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def cost(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """What the command prints as JSON, without a process of its own."""
-    command().main(args=["cost", *words, "--json"], prog_name="plink", standalone_mode=False)
-    return json.loads(capsys.readouterr().out)
 
 
 def test_latencies_alone(here: Path) -> None:
@@ -117,8 +107,4 @@ def test_unit_of_standard_input(here: Path) -> None:
 def test_what_is_refused(words: str, message: str, here: Path) -> None:
     for name, hosts in (("other", "abcde"), ("few", "ab")):
         (here / f"{name}.txt").write_text("\n".join(hosts))
-    before = listing(here)
-    with pytest.raises(PlinkError) as caught:
-        command().main(args=["cost", *words.split()], prog_name="plink", standalone_mode=False)
-    assert (caught.value.exit_code, str(caught.value)[: len(message)]) == (2, message)
-    assert listing(here) == before
+    refuses(here, ["cost", *words.split()], message)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.files import refusal, write
 from tests.conftest import typed
+from tests.model.schemas import keys
 
 
 def network(slow: int | None = None, prefix: str = "node-", factor: float = 3, **changes: Any) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def test_regression_is_a_line_and_an_exit_code(tmp_path: Path) -> None:
     document = json.loads(typed("diff", "a.json", "b.json", "--json", cwd=tmp_path).stdout)
     rows = [(row["severity"], row["hosts"]) for row in document["findings"]]
     assert (document["ok"], rows) == (False, [("error", ["node-04"])])
+    assert set(document) == keys("diff")
     # The other way round it got better, which is told and is no failure.
     done = typed("diff", "b.json", "a.json", cwd=tmp_path)
     assert done.returncode == 0
@@ -172,6 +174,8 @@ def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) ->
     done = typed("diff", "a.json", "d.json", cwd=tmp_path)
     assert done.returncode == 1
     assert "4 Gbit/s  0 Gbit/s" in done.stdout
+    (finding,) = json.loads(typed("diff", "a.json", "d.json", "--json", cwd=tmp_path).stdout)["findings"]
+    assert set(finding) == keys("diff", "properties", "findings", "items")
 
 
 def test_compared_files_content_is_escaped(tmp_path: Path) -> None:

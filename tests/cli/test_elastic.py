@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 from PIL import Image
 
 from plink.model.elastic.fields import UpdateCounts
@@ -20,11 +19,10 @@ from plink.records.elastic_log import (
     StageChange,
     TrafficLogEntry,
 )
-from tests.cli.files import listing, refusal, write
+from tests.cli.files import refusal, refuses, write
 from tests.conftest import typed
 from tests.features.spot.test_drive import ENTRIES as SPOT_ENTRIES
 from tests.features.spot.test_drive import recorded
-from tests.model.schemas import described
 
 GOLDEN = """\
 3 iterations in 3,600.0 s; exit code 0 (it was to do 3)
@@ -138,10 +136,8 @@ def test_pictures(run_folder: Path) -> None:
 def test_what_is_no_log_is_refused(run: str, message: str, run_folder: Path) -> None:
     (run_folder / "other").write_text('{"schema": "plink.autotune/1"}\n')
     (run_folder / "bad").write_text('{"at": 0, "what": "stage", "stage": 1}\n{"at": 1, "what": "iteration"}\n')
-    before = listing(run_folder)
     for command in ("plot", "summary"):
-        assert refusal(typed("elastic", command, run, cwd=run_folder)).startswith(message)
-    assert listing(run_folder) == before
+        refuses(run_folder, ["elastic", command, run], message)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +149,7 @@ def test_what_is_no_log_is_refused(run: str, message: str, run_folder: Path) -> 
     ],
 )
 def test_pictures_that_cannot_be(words: tuple[str, ...], message: str, run_folder: Path) -> None:
-    assert message in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=run_folder))
+    refuses(run_folder, ["elastic", "plot", "elastic-1", *words], message)
 
 
 def test_summary_lists_help(tmp_path: Path) -> None:
@@ -234,7 +230,6 @@ def test_summary_states_updates_and_delays(tmp_path: Path) -> None:
     log.add(TrafficLogEntry(2.0, "b", 1, 2, planned))
     log.close()
     document = json.loads(typed("elastic", "summary", "log", "--json", cwd=tmp_path).stdout)
-    assert described("elastic-summary", document)
     updates = document["updates"]
     assert updates | {"delays": []} == {
         "applied": 200, "dropped": 25, "unsent": 75, "mean_delay": 3.0, "largest_delay": 6, "delays": [],
@@ -264,8 +259,6 @@ def test_summary_has_what_was_rented(tmp_path: Path) -> None:
     cost = document["spot"]["cost"]
     assert cost["per_iteration"] > 0
     assert document["cost"] == {key: cost[key] for key in ("total", "per_iteration")} | {"without_price": []}
-    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
-    assert list(Draft202012Validator(schema).iter_errors(document)) == []
     shown = typed("elastic", "summary", "abcd", cwd=tmp_path).stdout
     assert "spot-i-1" in shown
     assert "on demand" in shown

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import socket
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import plink as package
 from plink.features.info import run
 from plink.model.storage import read_document
 from tests.conftest import NO_LAB, typed
+from tests.stand_ins import program
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "info.schema.json"
 
@@ -27,13 +27,6 @@ def info(cwd: Path, **env: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
-
-
-def program(folder: Path, name: str, body: str) -> None:
-    """A program of that name."""
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 def test_versions_are_those_of_what_is_there(tmp_path: Path) -> None:

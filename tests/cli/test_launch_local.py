@@ -117,7 +117,6 @@ def test_dry_run_starts_nothing(tmp_path: Path, script: str) -> None:
     assert not (tmp_path / ".plink").exists()
     code, out, _ = local(tmp_path, "--dry-run", "--slots", "2", "--json", "marks.py", "$(a)\n")
     preview = json.loads(out)
-    assert list(Draft202012Validator(read_document(SCHEMAS / "dry-run.schema.json")).iter_errors(preview)) == []
     assert preview["schema"] == "plink.dry-run/1"
     assert [command["ranks"] for command in preview["commands"]] == [[0], [1]]
     assert preview["commands"][1]["argv"][1:] == ["marks.py", "$(a)\n"]

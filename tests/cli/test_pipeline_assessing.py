@@ -212,7 +212,6 @@ def test_assess_of_a_launched_run(tmp_path: Path) -> None:
     done = typed("pipeline", "assess", "last", "--plan", "plan.json", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert complaints("pipeline-assessment", document) == []
     assert document["minibatches"] == 20
     assert [stage["versions"] for stage in document["stages"]] == [2, 1]
     lines = typed("pipeline", "assess", "--plan", "plan.json", cwd=tmp_path).stdout.splitlines()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plink.model.pipeline.plan import read_pipeline
-from tests.cli.files import listing
+from tests.cli.files import listing, refuses
 from tests.conftest import typed
 from tests.docs.samples import write_samples
 from tests.model.schemas import complaints
@@ -106,7 +106,4 @@ REFUSED = [
 
 @pytest.mark.parametrize(("words", "message"), REFUSED, ids=lambda value: " ".join(value)[:40])
 def test_bad_requests(here: Path, words: tuple[str, ...], message: str) -> None:
-    before = listing(here)
-    done = run(here, "--network", "measured.json", *words, code=2)
-    assert message in done.stderr
-    assert listing(here) == before
+    refuses(here, ["pipeline", "plan", "profile.json", "--network", "measured.json", *words], message)

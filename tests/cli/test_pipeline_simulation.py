@@ -9,7 +9,6 @@ import pytest
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.samples import write_samples
-from tests.model.schemas import complaints
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,6 @@ def test_simulation_for_people(here: Path) -> None:
 def test_simulation_document(here: Path) -> None:
     done = run(here, "--gbps", "0.2", "--minibatches", "60", "--json")
     document = json.loads(done.stdout)
-    assert complaints("pipeline-simulation", document) == []
     assert (document["minibatches"], document["network"], document["replicas"]) == (60, None, [5, 1])
     assert [rank["host"] for rank in document["ranks"]] == list("abcdef")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import typed
-from tests.model.schemas import complaints, described, keys
+from tests.model.schemas import complaints, keys
 
 WAIT_S = 30.0
 
@@ -44,7 +44,6 @@ def test_stamp_measures_a_reflector(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert done.stderr == ""
-        assert described("stamp", document)
         assert set(document) == keys("stamp")
         assert complaints("stamp", document | {"clock": "sundial"}) == ["$.clock"]
         assert document["target"] == target
@@ -79,7 +78,6 @@ def test_a_target_that_does_not_answer_fails_and_says_so(tmp_path: Path) -> None
         assert run.stderr == f"plink: error: {target}: none of 2 probes was answered; is a STAMP reflector there?\n"
     assert done.stdout == ""
     document = json.loads(as_json.stdout)
-    assert described("stamp", document)
     assert (document["received"], document["percentiles_us"]) == (0, [None] * 5)
 
 

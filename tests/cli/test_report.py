@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plink.model.network import network_from_json
-from tests.cli.files import listing, network, refusal, write
+from tests.cli.files import listing, network, refusal, refuses, write
 from tests.conftest import typed
 
 ORDER = {"schema": "plink.order/1", "algo": "ring", "hosts": list("acbd"), "cost": 220, "baseline": {"given": 400}}
@@ -140,8 +140,7 @@ RUN = {"order": "given", "predicted_us": 1, "achieved_s": [0.1]}
 def test_results_that_are_none_are_refused(document: dict[str, Any], message: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
     write(tmp_path / "r.json", document)
-    assert f"r.json: {message}" in refusal(typed("report", "n.json", "--results", "r.json", cwd=tmp_path))
-    assert sorted(listing(tmp_path)) == ["n.json", "r.json"]
+    refuses(tmp_path, ["report", "n.json", "--results", "r.json"], f"r.json: {message}")
 
 
 @pytest.mark.parametrize(
@@ -162,9 +161,7 @@ def test_what_cannot_be_is_refused(words: list[str], message: str, tmp_path: Pat
         tmp_path / "validated.json",
         {"schema": "plink.order/1", "algo": "ring", "hosts": list("abc"), "validation": [1]},
     )
-    before = listing(tmp_path)
-    assert message in refusal(typed("report", "n.json", *words, cwd=tmp_path))
-    assert listing(tmp_path) == before
+    refuses(tmp_path, ["report", "n.json", *words], message)
 
 
 @pytest.mark.parametrize("words", [["-o", "/proc/x.html"], ["--png", "/proc/x.png"]])

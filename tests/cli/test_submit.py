@@ -10,6 +10,7 @@ import pytest
 
 from plink.cli.submitted import launch_arguments
 from tests.conftest import typed
+from tests.stand_ins import program
 
 LAUNCH = ("submit", "--order", "given", "--hosts", "hosts.txt")
 SECRET = "hush $(x) 'y'\n"
@@ -19,10 +20,8 @@ SECRET = "hush $(x) 'y'\n"
 def path(tmp_path: Path) -> str:
     """A PATH with an sbatch that takes everything."""
     (tmp_path / "hosts.txt").write_text("a address=192.0.2.1\nb address=192.0.2.2\n")
-    (tmp_path / "bin").mkdir()
     for name in ("sbatch", "srun", "salloc", "scancel"):
-        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho 7\n")
-        (tmp_path / "bin" / name).chmod(0o755)
+        program(tmp_path / "bin", name, "echo 7")
     return f"{tmp_path}/bin:{os.environ['PATH']}"
 
 

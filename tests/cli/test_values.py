@@ -19,6 +19,7 @@ from plink.cli import values as option_values
 from plink.cli.app import command
 from runners.lab.blueprint import LabSettings, draw
 from tests.cli.test_help import HEAVY
+from tests.stand_ins import program
 
 
 def protocol(line: str) -> dict[str, str]:
@@ -207,11 +208,7 @@ complete -C 'plink reorder --algo halv'
 def test_shells_complete(shell: str, folder: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell}")
-    bin_folder = folder / "bin"
-    bin_folder.mkdir()
-    program = bin_folder / "plink"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m plink "$@"\n')
-    program.chmod(0o755)
+    bin_folder = program(folder / "bin", "plink", f'exec "{sys.executable}" -m plink "$@"').parent
     flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
     done = subprocess.run(
         [shell, *flags, "-c", SHELLS[shell]], cwd=folder, capture_output=True, text=True, timeout=120, check=False,

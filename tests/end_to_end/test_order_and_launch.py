@@ -53,5 +53,10 @@ def test_swapped_hosts_are_caught_before_the_program_runs(small_lab: Lab, probed
     (tmp_path / ".plink/network.json").write_bytes((probed / ".plink/network.json").read_bytes())
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "touch", "ran", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert all(host.name in done.stderr for host in small_lab.hosts.members[:2])
+    names = small_lab.hosts.names
+    for rank, actual in enumerate((names[1], names[0], names[2], names[3])):
+        line = next(line for line in done.stderr.splitlines() if f"rank {rank}:" in line)
+        assert f"assigned to {names[rank]}, runs on {actual}" in line
+        assert ("<-" in line) == (rank < 2)
+    assert "nothing was run" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "ran").exists()

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import json
 import logging
-import math
 import pickle
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import plink
 from benchmarks.clouds import three_tier
 from plink.features.launch.order import Sources, job_order
 from plink.model.hosts import Host, Hosts
-from plink.model.pipeline.profile import LayerProfile, ModelProfile
+from plink.model.pipeline.profile import LayerProfile
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.catalogue import Options
 from tests.docs.pages import ROOT, blocks
@@ -185,117 +184,7 @@ def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
     assert [finding.hosts for finding in findings if finding.kind == "slow host"] == [["host5"]]
 
 
-JOB = plink.Job("true")
 HERE = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
-ALONE = plink.Network(HERE, np.zeros((1, 1)))
-
-
-def test_bad_arguments_are_named(network: plink.Network) -> None:
-    def elastic(**options: Any) -> plink.ElasticResult:
-        return plink.run_elastic(plink.Job("app.py"), network.hosts, plink.ElasticRequest(**options))
-
-    for call, named in (
-        (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
-        (lambda: plink.SpotSimulationRequest(strategies="all"), "--strategies all: give a tuple"),
-        (lambda: plink.SpotSimulationRequest(hours=0), "--hours 0: it takes 0.01 to 1000"),
-        (lambda: plink.make_spot_prices(cast(Any, None), plink.MadePricesRequest()), "--made DAYS"),
-        (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: unknown host"),
-        (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
-        (
-            lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})),
-            "--set base=2: ring has no option base",
-        ),
-        (lambda: plink.reorder(network, plink.OrderRequest(max_moves=1, time_limit_s=1.0)), "--max-moves"),
-        (lambda: plink.reorder(network, plink.OrderRequest(max_moves=0)), "--max-moves 0"),
-        (lambda: plink.reorder(network, plink.OrderRequest(seed=-1)), "--seed -1"),
-        (lambda: plink.plan(network, plink.PlanRequest(seed=-1)), "--seed -1"),
-        (lambda: plink.probe(network.hosts, plink.ProbeRequest(count=5)), "--count 5"),
-        (lambda: plink.probe(network.hosts, plink.ProbeRequest(timeout_s=-1.0)), "--timeout -1s"),
-        (lambda: plink.cost(network, None, plink.CostRequest(options={"fan_out": True}), algo="tree"), "--set fan_out"),
-        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x: choose one of fan-out"),
-        (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
-        (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
-        (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),
-        (
-            lambda: plink.launch(JOB, network.hosts, None, plink.LaunchRequest("nosuch")),
-            "--runner nosuch",
-        ),
-        (
-            lambda: plink.dry_run(JOB, network.hosts, None, plink.LaunchRequest("no")),
-            "--runner no: choose",
-        ),
-        (lambda: plink.embed(network, plink.EmbedRequest(loss="huber")), "--loss huber: choose one of auto"),
-        (lambda: plink.embed(network, plink.EmbedRequest(alpha=3.0)), "alpha 3: it takes 1 to 2"),
-        (lambda: plink.embed(network, plink.EmbedRequest(seed=-1)), "--seed -1"),
-        (lambda: plink.cluster(network, plink.ClusterRequest(groups=0)), "--groups 0"),
-        (lambda: plink.cluster(network, plink.ClusterRequest(groups=99)), "99"),
-        (lambda: plink.cluster(network, plink.ClusterRequest(elasticity=0.5)), "--elasticity 0.5"),
-        (lambda: plink.cluster(network, plink.ClusterRequest(seed=-1)), "--seed -1"),
-        (lambda: plink.advise(network, plink.AdviseRequest(algorithms=("x",))), "--algos x: choose some of ring"),
-        (lambda: plink.advise(network, plink.AdviseRequest(min_bytes=0)), "--size 0 B..1 GB"),
-        (lambda: plink.advise(network, plink.AdviseRequest(model="latency")), "--model latency"),
-        (
-            lambda: plink.advise(network, plink.AdviseRequest(algorithms=("ring",), options={"base": 2})),
-            "has no option base",
-        ),
-        (lambda: plink.render_report(network, plink.ReportRequest(seed=-1)), "--seed -1"),
-        (lambda: plink.render_report(ALONE), "one host (here) has no network to draw"),
-        (lambda: plink.run_elastic(plink.Job("sh"), network.hosts), "sh must be a .py file"),
-        (lambda: elastic(stage_thresholds="auto"), "--stage-thresholds auto needs --host-bandwidth"),
-        (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1: expected two ratios"),
-        (lambda: elastic(rule="ssp:31"), "ssp:31"),
-        (
-            lambda: elastic(rule="elastic-bsp:15", rebalance=True),
-            "--rebalance goes with --rule bsp, ssp:N and",
-        ),
-        (lambda: elastic(shares="speed", rebalance=True), "--rebalance with --shares speed"),
-        (lambda: elastic(heartbeat_timeout_s=0.1), "--heartbeat-timeout 0.1s"),
-        (lambda: elastic(checkpoint_every_s=1.0), "--checkpoint-every goes with"),
-        (lambda: plink.CostRequest(size_bytes="100MB"), "--size '100MB': a number"),  # type: ignore[arg-type]
-        (lambda: plink.OrderRequest(size_bytes=float("nan")), "--size nan: it takes 1 to"),
-        (lambda: plink.ScheduleRequest("ring", 2.5), "--ranks 2.5: a whole number"),  # type: ignore[arg-type]
-        (lambda: plink.OrderRequest(pins=["h0"]), "--pin ['h0']: give a dict"),  # type: ignore[arg-type]
-        (lambda: plink.PipelineRequest(hosts=0, gbps=[1.0]), "--hosts 0"),
-        (lambda: plink.PipelineRequest(hosts=2, gbps=[0.0]), "--gbps 0"),
-        (lambda: plink.PipelineRequest(hosts=2, gbps=1.0), "--gbps 1.0: give a tuple"),  # type: ignore[arg-type]
-        (lambda: plink.PipelineRequest(hosts=True, gbps=[1.0]), "--hosts True"),
-        (lambda: plink.PipelineRequest(hosts=["a", "b"], gbps=[1.0]), "--hosts ['a', 'b']"),  # type: ignore[arg-type]
-        (lambda: plink.PipelineRequest(hosts=2, gbps=[math.inf]), "--gbps inf"),
-        (lambda: plink.PipelineRequest(hosts=2, gbps=[1.0], rtt_s=-1.0), "--rtt -1"),
-        (lambda: plink.PipelineRequest(hosts=2, gbps=[1.0], rtt_s=math.nan), "--rtt nan"),
-        (lambda: plink.PipelineRequest(hosts=4, gbps=[1.0, 1.0], levels=(-2, -2)), "--levels -2"),
-        (lambda: plink.PipelineRequest(memory={"": math.nan}), "--memory nan"),
-        (lambda: plink.PipelineRequest(memory={"": -1.0}), "--memory"),
-        (lambda: plink.PipelineRequest(memory={"": "4GB"}), "--memory '4GB'"),  # type: ignore[dict-item]
-        (lambda: plink.PipelineRequest(depth=2), "--depth 2"),  # type: ignore[arg-type]
-        (lambda: plink.PipelineRequest(depth=(2, 1)), "--depth (2, 1)"),  # type: ignore[arg-type]
-        (lambda: plink.PipelineRequest(depth=None), "--depth None"),  # type: ignore[arg-type]
-        (lambda: plink.cost(network, ["a", "b"]), "an order is a RankOrder"),  # type: ignore[arg-type]
-        (lambda: elastic(runner="mpirun"), "--runner mpirun: choose one of ssh, local, slurm, kubernetes"),
-    ):
-        with pytest.raises(plink.UsageError) as caught:
-            call()
-        assert named in str(caught.value)
-
-
-def test_pipelines_of_another_profile_are_refused(tmp_path: Path) -> None:
-    layers = tuple(
-        LayerProfile(
-            name=f"l{k}", forward_s=0.01, backward_s=0.02, parameter_bytes=8, crossing_bytes=8, crossing_back_bytes=8
-        )
-        for k in range(2)
-    )
-    profile = ModelProfile(minibatch=4, layers=layers)
-    (tmp_path / "hosts.txt").write_text("a\nb\n")
-    plan = plink.plan_pipeline(profile, plink.PipelineRequest(hosts=str(tmp_path / "hosts.txt"), gbps=[1.0]))
-    assert set(plan.hosts.names) <= {"a", "b"}
-    request = plink.PipelineSimulationRequest(gbps=1.0)
-    assert plink.simulate_pipeline(plan, profile, request=request).document.minibatch_s > 0
-    with pytest.raises(plink.InputError, match="profile"):
-        plink.simulate_pipeline(plan, ModelProfile(minibatch=8, layers=layers), request=request)
-    for count in (-5, 0):
-        with pytest.raises(plink.UsageError, match=f"--minibatches {count}"):
-            plink.verify_pipeline(plan, count)
 
 
 def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None:
@@ -427,47 +316,6 @@ def test_requests_of_the_page_are_understood(network: plink.Network) -> None:
     assert plink.read_pipeline("pipeline.json").minibatch == 8
 
 
-def _own(latency_us: Any, names: tuple[str, ...] = ("a", "b", "c")) -> plink.Network:
-    return plink.Network(plink.Hosts(tuple(plink.Host(name, name) for name in names)), latency_us)
-
-
-@pytest.mark.parametrize("matrix", [-np.ones((3, 3)), np.full((3, 3), np.inf), np.ones((2, 3)), [["a"] * 3] * 3])
-def test_a_network_of_ones_own_is_checked_as_a_file_is(matrix: Any) -> None:
-    with pytest.raises(plink.InputError, match="network: latency_us"):
-        _own(matrix)
-
-
-def test_a_network_is_a_copy_of_its_arrays() -> None:
-    latency_us = np.ones((3, 3))
-    view = latency_us.view()
-    view.setflags(write=False)
-    network = _own(view)
-    latency_us[0, 1] = 9.0
-    assert network.latency_us[0, 1] == 1
-    assert _own([[0, 1, 2]] * 3).latency_us.dtype == np.float64
-    again = pickle.loads(pickle.dumps(network))
-    assert not again.latency_us.flags.writeable
-    assert again.fingerprint() == network.fingerprint()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"slots": -1}, {"slots": 1.5}, {"tier": "gold"}, {"role": "boss"}, {"gbps": 0.0}, {"port": 0}, {"name": "a b"}],
-)
-def test_a_host_of_ones_own_is_checked_as_a_file_is(wrong: dict[str, Any]) -> None:
-    with pytest.raises(plink.InputError):
-        plink.Host(**{"name": "a", "address": "10.0.0.1", **wrong})
-
-
-def test_hosts_and_networks_of_ones_own_are_put_right() -> None:
-    host = plink.Host("a", "a", slots=cast(int, np.int64(8)), price=cast(float, "0.5"))
-    assert (type(host.slots), host.price) == (int, 0.5)
-    assert plink.Host("h", "h", role="hub").slots == 0
-    with pytest.raises(plink.InputError, match="twice"):
-        plink.Hosts((host, host))
-    assert _own(np.where(np.eye(3), np.nan, 1.0)).latency_us.diagonal().tolist() == [0, 0, 0]
-
-
 def test_errors_pass_between_processes() -> None:
     for error in (
         plink.UsageError("wrong"),
@@ -480,31 +328,6 @@ def test_errors_pass_between_processes() -> None:
         assert (str(again), vars(again)) == (str(error), vars(error))
 
 
-def test_numbers_of_numpy_are_numbers(network: plink.Network, tmp_path: Path) -> None:
-    request = plink.OrderRequest(
-        algo="bcube",
-        size_bytes=np.float64(1e6),
-        options={"base": cast(int, np.int64(2))},
-        pins={network.hosts.names[0]: cast(int, np.int64(0))},
-        max_moves=cast(int, 1e3),
-        seed=cast(int, np.int64(3)),
-        groups=cast(int, np.int64(2)),
-    )
-    order = plink.reorder(network, request)
-    order.write(tmp_path / "order.json")
-    assert plink.read_order(tmp_path / "order.json") == order
-    for wrong in ({"seed": True}, {"smooth_latencies": "no"}, {"groups": 2.0}):
-        with pytest.raises(plink.UsageError):
-            plink.reorder(network, plink.OrderRequest(max_moves=10, **wrong))  # type: ignore[arg-type]
-
-
-def test_what_a_request_was_given_may_change() -> None:
-    options = {"base": 2}
-    request = plink.OrderRequest(algo="bcube", options=options)
-    options["base"] = 3
-    assert request.options == {"base": 2}
-
-
 def test_groups_of_a_clustering_are_groups_of_an_order(network: plink.Network) -> None:
     groups = plink.cluster(network, plink.ClusterRequest(groups=4))
     order, same = (
@@ -515,28 +338,11 @@ def test_groups_of_a_clustering_are_groups_of_an_order(network: plink.Network) -
     assert plink.reorder(network, plink.OrderRequest(groups=cast(Any, by_name), max_moves=1000)) == order
 
 
-def test_an_order_has_no_host_twice(network: plink.Network) -> None:
-    names = network.hosts.names
-    with pytest.raises(plink.InputError, match="twice"):
-        plink.cost(network, plink.RankOrder(hosts=(*names, names[0])))
-
-
 def test_groups_of_a_mesh_are_by_whole_names() -> None:
     mesh = plink.make_mesh("p=2,pp=3", ["pp=1MB", "p=all-reduce:1MB"])
     assert mesh.groups("pp").shape == mesh.groups(["pp"]).shape == (2, 3)
     with pytest.raises(plink.UsageError, match="axis dp"):
         mesh.groups("dp")
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"kind": "push"}, {"times": -1.0}, {"overlap": 2.0}, {"sizes": ()}, {"sizes": (-1.0,)}, {"axes": ("dp",)}]
-)
-def test_traffic_of_ones_own_is_checked(wrong: dict[str, Any]) -> None:
-    mesh = plink.make_mesh("pp=3", ["pp=1MB"])
-    with pytest.raises(plink.UsageError):
-        dataclasses.replace(mesh, traffic=(dataclasses.replace(mesh.traffic[0], **wrong),))
-    with pytest.raises(plink.UsageError, match="--parameters"):
-        plink.ModelShape(float("nan"), 24, 2048, 2048)
 
 
 def test_two_measurements_are_compared(network: plink.Network) -> None:

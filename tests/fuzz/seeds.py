@@ -31,7 +31,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     from tests.fuzz.job_peers import a_job
     from tests.fuzz.lines import TOKEN
     from tests.fuzz.targets import THREE
-    from tests.model import test_topology as written
+    from tests.model import topologies as written
 
     latency = np.array([[0.0, 50.0, 90.5], [51.0, 0.0, np.nan], [90.0, 70.0, 0.0]])
     details = {
@@ -53,7 +53,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     ).to_json()
     groups = {"schema": "plink.groups/1", "groups": [["a", "b"], ["c.x.org"]]}
     topologies = [written.AWS, written.GCP, written.TOPOGRAPH, json.dumps(written.KUBERNETES), written.TREE]
-    topologies += [written.BLOCKS, written.YAML] if hasattr(written, "YAML") else [written.BLOCKS]
+    topologies += [written.BLOCKS, written.YAML]
     truth = {"schema": "plink.truth/1", "positions": {"a": ["west", 1], "b": "r2"}}
     run = {
         "schema": "plink.run/1", "id": "one", "started": "2026-01-01T00:00:00", "hosts": network["hosts"], "lab": None,

@@ -70,6 +70,16 @@ def _file(data: bytes, name: str) -> Path:
     return path
 
 
+def _named(read: Callable[[Path], Any], path: Path) -> Any:
+    """What is in a file; what is wrong with it begins with the file's name."""
+    try:
+        return read(path)
+    except PlinkError as error:
+        if not str(error).startswith(str(path)):
+            raise AssertionError(f"{str(error)[:200]} does not name {path}") from error
+        raise
+
+
 def _json(*documents: Any) -> tuple[bytes, ...]:
     return tuple(json.dumps(document).encode() for document in documents)
 
@@ -81,7 +91,8 @@ def hosts(data: bytes) -> None:
     """Hosts files."""
     from plink.model.hosts import parse_hosts, read_hosts, render_hosts
 
-    hosts = read_hosts(_file(data, "hosts.txt"))
+    hosts = _named(read_hosts, _file(data, "hosts.txt"))
+    assert len(set(hosts.names)) == len(hosts)
     assert parse_hosts(render_hosts(hosts), "again") == hosts
 
 
@@ -91,8 +102,7 @@ def network(data: bytes) -> None:
     from plink.model.storage import parse_document, render_document
     from probes.measurements import measurements_from
 
-    path = _file(data, "network.json")
-    network = read_network(path)
+    network = _named(read_network, _file(data, "network.json"))
     again = network_from_json(parse_document(render_document(network.to_json()), "again"), "again")
     assert again.fingerprint() == network.fingerprint()
     assert again.hosts == network.hosts
@@ -122,7 +132,7 @@ def order(data: bytes) -> None:
     from plink.model.order import order_from_json, read_order
     from plink.model.storage import parse_document, render_document
 
-    order = read_order(_file(data, "order"))
+    order = _named(read_order, _file(data, "order"))
     assert order_from_json(parse_document(render_document(order.to_json()), "again"), "again") == order
     order.arrange(THREE, "order")
 
@@ -142,7 +152,7 @@ def plan(data: bytes) -> None:
     from plink.model.plan import plan_from_json, read_plan
     from plink.model.storage import parse_document, render_document
 
-    plan = read_plan(_file(data, "plan.json"))
+    plan = _named(read_plan, _file(data, "plan.json"))
     again = plan_from_json(parse_document(render_document(plan.to_json()), "again"), "again")
     assert again.to_json() == plan.to_json()
 
@@ -152,7 +162,7 @@ def schedule(data: bytes) -> None:
     from plink.model.schedule_file import read_schedule, schedule_from_json
     from plink.model.storage import parse_document, render_document
 
-    schedule = read_schedule(_file(data, "schedule.json"))
+    schedule = _named(read_schedule, _file(data, "schedule.json"))
     again = schedule_from_json(parse_document(render_document(schedule.to_json()), "again"), "again")
     assert again.to_json() == schedule.to_json()
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from plink.errors import PlinkError
-from plink.transport.start_barrier import serve_barrier, wait_at_barrier
 from runners.elastic.control_socket import ControlSocket, ask
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
+from tests.ports import free_port
 
 INVALID = [
     b"\n",
@@ -25,14 +23,13 @@ INVALID = [
     b'{"job": "this"}\n',
     b'{"job": "this", "group": 0, "pod": "p", "node": "n", "problems": 5}\n',
     b'{"job": "other", "group": 0, "pod": "p", "node": "n", "problems": []}\n',
+    b'{"job": "this", "group": 5, "pod": "p", "node": "n", "problems": []}\n',
+    b'{"job": "this", "group": [0], "pod": "p", "node": "n", "problems": []}\n',
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xff\xfe\n",
+    b"7\n",
     b"x" * (3 << 20),
 ]
-
-
-def free_port() -> int:
-    """One that nobody has just now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def receive_all(line: socket.socket) -> bytes:
@@ -74,44 +71,12 @@ def test_pods_rendezvous_despite_unauthenticated_clients(words: bytes) -> None:
     assert answers == [{"master": pod(0)}] * 2
 
 
-def test_the_barrier_opens_for_ranks_and_answers_no_others() -> None:
-    port, result = free_port(), list[str | None]()
-    server = threading.Thread(target=lambda: result.append(serve_barrier("127.0.0.1", port, "token", 1)))
-    server.start()
-    clients = []
-    for words in (b"", b"token 2\n", b"y" * 5000, b"\0"):
-        while True:
-            try:
-                clients.append(socket.create_connection(("127.0.0.1", port)))
-                break
-            except ConnectionRefusedError:  # it does not listen yet
-                continue
-        clients[-1].sendall(words)
-    assert wait_at_barrier("127.0.0.1", port, "token", 1) is None
-    server.join()
-    assert result == [None]
-    assert [receive_all(client) for client in clients] == [b""] * 4
-    for client in clients:
-        client.close()
-
-
 @pytest.fixture(scope="module")
 def job_socket() -> Iterator[str]:
     """Answers every request with the request."""
     control_socket = ControlSocket(lambda request, answer: answer({"request": request}))
     yield control_socket.name
     control_socket.close()
-
-
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
-@given(words=st.binary(max_size=300) | st.sampled_from([b"[" * 5000, b"5", b"{}", b'{"do": null}', b"\xff"]))
-def test_a_job_answers_requests_after_any_bytes(job_socket: str, words: bytes) -> None:
-    with socket.socket(socket.AF_UNIX) as line:
-        line.connect(job_socket)
-        line.sendall(words + b"\n")
-        message = receive_all(line)
-    assert message == b"" or "request" in json.loads(message)
-    assert ask(job_socket, {"method": "status"}) == {"request": {"method": "status"}}
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]\n", b"[" * 5000 + b"\n"])

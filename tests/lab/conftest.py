@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Lab
 from tests.lab.jobs import Running
 from tests.lab.ssh_servers import Server, User
+from tests.lab.traces import HERE
 
 
 @pytest.fixture
@@ -21,6 +23,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     yield run
     for running in begun:
         running.close()
+
+
+@pytest.fixture
+def patient(small_lab: Lab) -> Iterator[Lab]:
+    """A small lab that is healed afterwards."""
+    yield small_lab
+    healed = small_lab.plink("heal", cwd=HERE)
+    assert healed.returncode == 0, healed.stderr
 
 
 @pytest.fixture

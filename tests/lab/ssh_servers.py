@@ -7,15 +7,7 @@ from pathlib import Path
 from runners.lab.sshd import _write_key
 from tests.conftest import plink
 from tests.lab.waiting import until
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+from tests.ports import free_port
 
 
 @dataclass

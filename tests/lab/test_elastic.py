@@ -31,44 +31,6 @@ def status(folder: Path) -> dict[str, Any]:
     return document
 
 
-def there(folder: Path) -> set[str]:
-    """Hosts of the job."""
-    return {host["name"] for host in status(folder).get("hosts", [])}
-
-
-def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
-    """One begins alone; three come, one is warned, and the reliable one is killed: its place is taken by itself anew,
-    from the checkpoint; what comes out is exact."""
-    first, *others = small_lab.hosts.members
-    hosts = replace(small_lab.hosts, members=(replace(first, tier="reliable"),))
-    more = replace(small_lab.hosts, members=tuple(replace(host, tier="transient") for host in others))
-    (tmp_path / "hosts.txt").write_text(render_hosts(hosts))
-    (tmp_path / "more.txt").write_text(render_hosts(more))
-    job = start(
-        "elastic", "run", "--hosts", "hosts.txt", "--max-hosts", "8", "--timeout", "100s",
-        "--checkpoint", str(tmp_path / "kept"), "--checkpoint-every", "1s", "--env", "OMP_NUM_THREADS=1", str(PROGRAM),
-        "--out", str(tmp_path / "out.json"), "--shards", str(SHARDS), "--clocks", str(CLOCKS), "--work-s", "0.05",
-    )  # fmt: skip
-    until(lambda: status(tmp_path).get("begun", -1) > 3, 40, "the first clocks")
-    done = plink("elastic", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    until(lambda: status(tmp_path).get("workers") == 4, 30, "work for all hosts")
-    assert status(tmp_path)["stage"] == 2
-    done = plink("elastic", "evict", "last", others[0].name, "--in", "20s", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    until(lambda: others[0].name not in there(tmp_path), 30, "an evicted host's leave")
-    until(lambda: (status(tmp_path).get("checkpoint") or -1) > 10, 30, "a checkpoint")
-    os.kill(node(small_lab, first.name), signal.SIGKILL)
-    assert job.ends(100) == 0, job.err
-    result = json.loads((tmp_path / "out.json").read_text())
-    wanted = expected(SHARDS, CLOCKS)
-    assert {key: result[key] for key in wanted} == wanted
-    done = plink("elastic", "summary", "last", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["schema"] == "plink.elastic-summary/1"
-    assert plink("elastic", "plot", "last", "-o", "run.svg", cwd=tmp_path).returncode == 0
-
-
 def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
     """The launcher hears hosts of both all the time, so nobody is given up; what comes out is exact."""
     hosts = [replace(host, tier="transient" if k else "reliable") for k, host in enumerate(small_lab.hosts.members)]

@@ -2,13 +2,11 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from plink.model.network import read_network
 from tests.conftest import Lab
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.traces import agents, guests
@@ -62,32 +60,6 @@ def test_ctrl_c_while_connecting(small_lab: Lab, tmp_path: Path, start: Callable
     assert running.out == ""
 
 
-def test_ctrl_c_during_probe(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
-    """Exit code 130, no agent left; what the finished rounds found is a network file, and nothing lies half-written."""
-    write_hosts(small_lab, tmp_path)
-    running = start("probe", "hosts.txt", "--count", "1000000")
-    await_agents(small_lab, running)
-    time.sleep(0.5)  # into the measuring
-    running.process.send_signal(signal.SIGINT)
-    assert running.ends(6) == 130
-    until(lambda: not guests(small_lab), 4, "agents to be gone")
-    left = {path.name for path in tmp_path.glob(".plink/*")}
-    assert left <= {".gitignore", "network.json"}
-    if "network.json" in left:
-        assert read_network(tmp_path / ".plink/network.json").hosts.names == small_lab.hosts.names
-    assert "Traceback" not in running.err
-
-
-def test_ctrl_c_after_a_round_of_a_probe(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
-    """What continues it is named."""
-    write_hosts(small_lab, tmp_path)
-    running = start("probe", "hosts.txt")
-    until((tmp_path / ".plink/network.json").exists, 30, "the first round is written")
-    running.process.send_signal(signal.SIGINT)
-    assert running.ends(6) == 130
-    assert "--resume" in running.err
-
-
 def test_ctrl_c_during_doctor(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
     """Nothing is kept, and the command that keeps what it measured is named."""
     write_hosts(small_lab, tmp_path)
@@ -110,17 +82,11 @@ def test_a_second_ctrl_c_leaves_at_once(small_lab: Lab, tmp_path: Path, start: C
     until(lambda: not guests(small_lab), 6, "ranks and agents to be gone")
 
 
-@pytest.mark.parametrize("command", ["launch", "probe"])
 def test_agents_and_ranks_end_when_plink_is_killed(
-    small_lab: Lab, tmp_path: Path, start: Callable[..., Running], command: str
+    small_lab: Lab, tmp_path: Path, start: Callable[..., Running]
 ) -> None:
     """kill -9 of plink itself: nobody is there to end them, so they end by themselves."""
-    if command == "launch":
-        running = launched(small_lab, tmp_path, start, STUBBORN)
-    else:
-        write_hosts(small_lab, tmp_path)
-        running = start("probe", "hosts.txt", "--count", "1000000")
-        await_agents(small_lab, running)
+    running = launched(small_lab, tmp_path, start, STUBBORN)
     running.process.kill()
     running.ends(2)
     until(lambda: not guests(small_lab), 6, "ranks and agents to be gone")

@@ -15,6 +15,7 @@ from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.test_launch import TELL, ranks_printed
 from tests.lab.traces import guests
 from tests.lab.waiting import until
+from tests.stand_ins import program
 
 PROGRAMS = {"mpirun": "mpirun", "mpich": "mpiexec.hydra"}
 FILES = {"mpirun": "hostfile", "mpich": "machinefile"}
@@ -61,13 +62,11 @@ def test_an_order_that_is_broken_on_purpose(
     write_hosts(small_lab, tmp_path)
     real, file = shutil.which(PROGRAMS[runner]), FILES[runner]
     folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / PROGRAMS[runner]).write_text(
-        f"#!/bin/sh\ncase $* in *--version*) exec {real} --version;; esac\necho >>{folder}/times\n"
+    program(
+        folder, PROGRAMS[runner], f"case $* in *--version*) exec {real} --version;; esac\necho >>{folder}/times\n"
         f"if [ $(wc -l <{folder}/times) -ge {from_the} ]; then tac {file} >turned; mv turned {file}; fi\n"
-        f'exec {real} "$@"\n'
-    )
-    (folder / PROGRAMS[runner]).chmod(0o755)
+        f'exec {real} "$@"'
+    )  # fmt: skip
     words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--json")
     words += ("--dry-run",) if is_dry_run else ()
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path, PATH=f"{folder}:{os.environ['PATH']}")

@@ -45,14 +45,6 @@ IMPATIENT = (
 )
 
 
-@pytest.fixture
-def patient(small_lab: Lab) -> Iterator[Lab]:
-    """A small lab that is healed afterwards."""
-    yield small_lab
-    healed = small_lab.plink("heal", cwd=HERE)
-    assert healed.returncode == 0, healed.stderr
-
-
 def test_hosts_of_three_rates(patient: Lab, tmp_path: Path) -> None:
     """Two at 40 Mbit/s, one at 3/4 of it and one at half: a default probe tells each host's rate."""
     planted = dict(zip(patient.hosts.names, (40, 30, 20, 40), strict=True))
@@ -347,10 +339,12 @@ def test_agents_end_when_their_controller_is_killed(small_lab: Lab, tmp_path: Pa
 
 
 def test_ctrl_c_keeps_what_was_measured(small_lab: Lab, tmp_path: Path, start: Start) -> None:
-    running = under_way(small_lab, tmp_path, start, small_lab.hosts.names[0])
+    running = under_way(small_lab, tmp_path, start, small_lab.hosts.names[0], count="4000")
+    until((tmp_path / "n.json").exists, 60, "the first round to be written")
     running.process.send_signal(signal.SIGINT)
     assert running.ends(20) == 130
     assert "Traceback" not in running.err
+    assert "--resume" in running.err
     no_agents(small_lab)
     assert document(tmp_path)["schema"] == "plink.network/1"
     succeeded(probe(small_lab, tmp_path, *QUICK, "--resume"))

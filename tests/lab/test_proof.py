@@ -28,36 +28,11 @@ def measured(small_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def swap(path: Path, a: str, b: str) -> None:
-    """Give two hosts of a hosts file each other's addresses."""
-    path.write_text(path.read_text().replace(a + " ", "A ").replace(b + " ", a + " ").replace("A ", b + " "))
-
-
-def test_hosts_that_changed_places_since_they_were_probed(small_lab: Lab, measured: Path) -> None:
-    """Two addresses are swapped in the hosts file: stopped, both lists shown, nothing was run."""
-    script = write_script(measured, TOUCH)
-    assert plink("launch", "--hosts", "hosts.txt", "--order", "given", script, cwd=measured).returncode == 0
-    assert len(ran(measured)) == 4, "the script works where all is well"
-    for name in ran(measured):
-        (measured / name).unlink()
-    path = write_hosts(small_lab, measured)
-    swap(path, *(small_lab.hosts.members[k].address for k in (0, 2)))
-    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", script, cwd=measured)
-    assert done.returncode == 1, done.stderr
-    names = small_lab.hosts.names
-    for rank, actual_host in enumerate((names[2], names[1], names[0], names[3])):
-        line = next(line for line in done.stderr.splitlines() if f"rank {rank}:" in line)
-        assert f"assigned to {names[rank]}, runs on {actual_host}" in line
-        assert ("<-" in line) == (rank in (0, 2))
-    assert done.stderr.splitlines()[-1].startswith("plink: error: wrong placement: 2 of 4 ranks")
-    assert "nothing was run" in done.stderr.splitlines()[-1]
-    assert ran(measured) == []
-
-
 def test_stopped_launch_is_reported_in_json(small_lab: Lab, measured: Path) -> None:
     """With --json the findings are on standard output, and the proof says that it did not hold."""
     path = write_hosts(small_lab, measured)
-    swap(path, *(small_lab.hosts.members[k].address for k in (0, 1)))
+    first, second = (small_lab.hosts.members[k].address + " " for k in (0, 1))
+    path.write_text(path.read_text().replace(first, "@").replace(second, first).replace("@", second))
     done = plink(
         "launch", "--hosts", "hosts.txt", "--order", "given", "--json", write_script(measured, TOUCH), cwd=measured
     )

@@ -1,6 +1,6 @@
 """16 hosts in a random order: every rank runs where the order says, and a broken order is caught before it runs.
 
-So for the ranks that plink starts itself, for its torchruns, and for torchruns that were typed on every host.
+So for the ranks that plink starts itself and for its torchruns.
 """
 
 import json
@@ -18,7 +18,6 @@ from tests.lab.jobs import write_hosts, write_script
 from tests.lab.test_proof import ran
 from tests.lab.traces import guests
 from tests.lab.waiting import until
-from tests.runtime.torchruns import Ended, Torchruns
 
 # Two hosts are given each other's node rank.
 BROKEN = """
@@ -115,44 +114,4 @@ def test_swapped_torchrun_node_ranks_are_caught(lab: Lab, tmp_path: Path) -> Non
         (line,) = [line for line in done.stderr.splitlines() if f"rank {rank:>2}: assigned to {order[rank]}" in line]
         assert line.endswith(f"runs on {order[actual]}  <- started on {order[actual]}")
     assert "nothing was run" in done.stderr.splitlines()[-1]
-    assert ran(tmp_path) == []
-
-
-@pytest.fixture
-def torchruns(tmp_path: Path) -> Iterator[Torchruns]:
-    """torchruns in the test's folder; none is left afterwards."""
-    with Torchruns(tmp_path) as started:
-        yield started
-
-
-def on_all(lab: Lab, torchruns: Torchruns, changed: dict[str, dict[str, str]]) -> dict[str, Ended]:
-    """torchrun typed once on each host, in the hosts file's order; ``changed``: environments, by host."""
-    for name in lab.hosts.names:
-        network = ["nsenter", f"--net=/run/netns/{lab.blueprint.namespace(name)}"]
-        variables = {"PLINK_ORDER": "order.txt", "PLINK_HOSTS": "hosts.txt"} | changed.get(name, {})
-        torchruns.start("--nnodes=16", "train.py", prefix=network, **variables)
-    return dict(zip(lab.hosts.names, torchruns.ended(ENDS_S), strict=True))
-
-
-def test_torchruns_typed_on_every_host_keep_the_order(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
-    order = prepared(lab, tmp_path)
-    ended = on_all(lab, torchruns, {})
-    assert {name: end.code for name, end in ended.items()} == dict.fromkeys(order, 0), ended
-    reports = [json.loads(ended[name].out) for name in order]
-    assert reports == [list(pair) for pair in enumerate(addresses(lab, order))]
-
-
-def test_torchrun_with_another_order_is_detected(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
-    """One host's order file has two hosts the other way round: all end with the same line, which says so."""
-    order = prepared(lab, tmp_path)
-    a, b = random.Random(SEED).sample(range(16), 2)
-    other = [*order]
-    other[a], other[b] = order[b], order[a]
-    write_order(tmp_path, "other.txt", other)
-    other_host = order[7]
-    ended = on_all(lab, torchruns, {other_host: {"PLINK_ORDER": "other.txt"}})
-    assert 0 not in {end.code for end in ended.values()}
-    (error,) = {end.error for end in ended.values()}
-    assert "the nodes have different orders" in error
-    assert f" on {other_host}" in error
     assert ran(tmp_path) == []

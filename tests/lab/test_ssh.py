@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.ssh_servers import Server, User, errors, free_port, line
+from tests.lab.ssh_servers import Server, User, errors, line
 from tests.lab.waiting import until
+from tests.stand_ins import program
 
 pytestmark = pytest.mark.lab
 
@@ -85,9 +86,7 @@ def test_a_name_that_cannot_be_resolved_at_all(user: User, name: str) -> None:
 def test_a_host_without_python(user: User, tmp_path: Path) -> None:
     """Says that python3 is what is missing."""
     # The login shell's start files may set PATH: a command of our own comes after them.
-    bare = tmp_path / "bare"
-    bare.write_text('#!/bin/sh\nPATH=/nonexistent\neval "$SSH_ORIGINAL_COMMAND"\n')
-    bare.chmod(0o755)
+    bare = program(tmp_path, "bare", 'PATH=/nonexistent\neval "$SSH_ORIGINAL_COMMAND"')
     server = Server(tmp_path / "c", f"ForceCommand {bare}")
     server.start()
     try:
@@ -105,11 +104,8 @@ def test_a_host_without_python(user: User, tmp_path: Path) -> None:
 
 def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[Server], tmp_path: Path) -> None:
     """What a login prints on standard output is not taken for the agent's words."""
-    shell = tmp_path / "greet"
-    shell.write_text(
-        '#!/bin/sh\necho "Welcome to host"\necho \'{"type": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
-    )
-    shell.chmod(0o755)
+    greeting = 'echo "Welcome to host"\necho \'{"type": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"'
+    shell = program(tmp_path, "greet", greeting)
     server = Server(tmp_path / "d", f"ForceCommand {shell}")
     server.start()
     try:
@@ -119,23 +115,3 @@ def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[
     finally:
         server.stop()
     assert (done.returncode, done.stdout) == (0, "[0] fine\n"), done.stderr
-
-
-def test_a_bad_configuration_names_the_file(user: User) -> None:
-    """Not a stack of a parser's frames."""
-    (user.home / ".ssh" / "config").write_text("Host a\n  Port x\n")
-    user.list_hosts("a address=127.0.0.1")
-    done = user.plink("launch", "--hosts", "hosts.txt", "true")
-    assert done.returncode in (1, 2)
-    assert "Port" in errors(done) or "port" in errors(done)
-    assert "defect" not in done.stderr
-
-
-def test_one_bad_host_among_good_ones(user: User, servers: list[Server]) -> None:
-    """launch runs nothing anywhere, and names the bad one."""
-    user.know(*servers)
-    user.list_hosts(line("a", servers[0]), line("b", servers[1]), f"c address=127.0.0.1 port={free_port()}")
-    done = user.plink("launch", "--hosts", "hosts.txt", "touch", "ran")
-    assert done.returncode == 1
-    assert "c: SSH connection refused" in errors(done)
-    assert not (user.folder / "ran").exists()

@@ -114,31 +114,6 @@ def test_private_keys_are_for_root_only(small_lab: Lab) -> None:
     assert small_lab.state.identity.key.stat().st_mode & 0o077 == 0
 
 
-def test_without_root_it_is_refused_and_says_what_to_type(tmp_path: Path) -> None:
-    """Not a stack of errors from `ip`: one line with sudo in it, and exit code 2."""
-    script = (
-        "import contextlib, io, os, sys\n"
-        "from plink.cli.entry import run\n"
-        "sys.argv[0] = 'plink'\n"
-        # Once before the rights go, so that all is imported: the checkout may be readable for root only.
-        "with contextlib.redirect_stderr(io.StringIO()):\n"
-        "    run(['lab', 'up', '--racks', '0'])\n"
-        "os.setgid(65534); os.setuid(65534)\n"
-        "sys.exit(run(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "lab", "up", "--racks", "2"],
-        cwd="/",  # a project file of another user would be refused first
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert "needs root" in done.stderr
-    assert "sudo plink lab up --racks 2" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_a_route_of_somebody_else_into_the_labs_addresses_is_refused(tmp_path: Path) -> None:
     """Such a route would win over the guard: packets for lab addresses could leave the machine."""
     name = f"ro{os.getpid()}"

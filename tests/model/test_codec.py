@@ -1,8 +1,6 @@
 """The codec: errors name the key, what was expected and what is there; nothing but InputError for any JSON."""
 
-import copy
 import time
-from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -16,11 +14,8 @@ from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.network import network_from_json
 from plink.model.network_file import NetworkFile
 from plink.model.order import RankOrder, order_from_json
-from plink.model.plan import plan_from_json
-from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import parse_document, render_document
 from plink.model.types import Count, HostName
-from tests.fuzz import seeds
 
 A_NAME = "a host name (letters, digits, '.', '-', '_', ':' only)"
 MAX_ERROR_S = 10.0  # it takes well below one
@@ -163,60 +158,3 @@ ORDERS = st.builds(
 def test_a_valid_order_survives_its_file(order: RankOrder) -> None:
     text = render_document(order.to_json())
     assert order_from_json(parse_document(text, "o.json"), "o.json") == order
-
-
-ORDER = RankOrder(
-    algo="ring",
-    hosts=("b", "a"),
-    cost=12.5,
-    lower_bound=10.0,
-    baseline={"given": 20.0},
-    objective="sum",
-    seed=3,
-    network="sha256:1",
-)
-VALID: dict[str, list[dict[str, Any]]] = {
-    "order": [ORDER.to_json()],
-    "plan": seeds._plans(),
-    "schedule": seeds._schedules(),
-    "network": [seeds._measured()],
-}
-READERS: dict[str, Callable[[dict[str, Any], str], object]] = {
-    "order": order_from_json,
-    "plan": plan_from_json,
-    "schedule": schedule_from_json,
-    "network": network_from_json,
-}
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@pytest.mark.parametrize("name", READERS)
-@given(data=st.data())
-def test_a_mutated_document_is_read_or_refused(name: str, data: st.DataObject) -> None:
-    """One place of it, whichever, has another value, or none."""
-    document = copy.deepcopy(data.draw(st.sampled_from(VALID[name])))
-    place, key = data.draw(st.sampled_from(list(places(document))))
-    if data.draw(st.booleans()):
-        del place[key]
-    else:
-        place[key] = data.draw(VALUES)
-    try:
-        READERS[name](document, "x.json")
-    except InputError as error:
-        line = str(error)
-    else:
-        line = "x.json"
-    assert line.startswith("x.json")
-    assert line.isprintable()
-
-
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every object and list of a document with each of its keys."""
-    for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
-        yield value, key
-        if isinstance(entry, dict | list):
-            yield from places(entry)

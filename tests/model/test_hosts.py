@@ -192,18 +192,6 @@ def test_what_is_written_as_json_is_read_back(hosts: Hosts) -> None:
     assert hosts_from_json([host.to_json() for host in hosts], hosts.lab, "n.json") == hosts
 
 
-@given(st.text(max_size=60))
-def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
-    try:
-        hosts = parse_hosts(text, "h.txt")
-    except InputError as error:
-        location = error.location
-    else:
-        location = f"h.txt:{len(set(hosts.names))}"
-        assert len(set(hosts.names)) == len(hosts)
-    assert re.fullmatch(r"h\.txt(:[1-9]\d*)?", location)
-
-
 @pytest.mark.parametrize(
     ("value", "location", "reason"),
     [

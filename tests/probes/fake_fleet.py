@@ -88,6 +88,17 @@ def host_at(address: str) -> int:
     return int(address.rpartition(".")[2])
 
 
+def flows(gbps: Callable[[str, dict[str, Any]], float]) -> Behaviour:
+    """Agents that listen for flows and report what they receive, by host and request."""
+
+    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        if body["method"] == "flow_listen":
+            return 0.01, {"port": 5000}
+        return body["seconds"], {"gbps": gbps(host, body)} if "receive_token" in body else {}
+
+    return behave
+
+
 def round_trips(us: float | None, sent: int = 10) -> dict[str, Any]:
     """An agent's result: all alike, or all lost."""
     return {

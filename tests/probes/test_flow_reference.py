@@ -1,7 +1,5 @@
 """Both ways of a pair at once, and one after the other where they disturb each other."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -9,19 +7,12 @@ from probes.flow_reference import FlowReference
 from probes.methods import ProbeSettings
 from probes.session import ProbeSession
 from tests.networks import details_from, keys_of
-from tests.probes.fake_fleet import FakeFleet, session_of
+from tests.probes.fake_fleet import FakeFleet, flows, session_of
 
 
 def session_with(alone: float, both: float) -> tuple[FakeFleet, ProbeSession]:
     """Hosts that had 2 Gbit/s; a flow has ``alone``, and ``both`` while another goes the other way."""
-
-    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["method"] == "flow_listen":
-            return 0.1, {"port": 5000}
-        rate = both if "send_token" in body and "receive_token" in body else alone
-        return body["seconds"], {"gbps": rate} if "receive_token" in body else {}
-
-    fleet = FakeFleet(behave)
+    fleet = FakeFleet(flows(lambda host, body: both if "send_token" in body else alone))
     session = session_of(fleet, 4, ProbeSettings(bandwidth_s=0.25))
     session.measurements.details = details_from(
         {
@@ -34,7 +25,7 @@ def session_with(alone: float, both: float) -> tuple[FakeFleet, ProbeSession]:
     return fleet, session
 
 
-def flows(session: ProbeSession, pairs: list[tuple[int, int]]) -> None:
+def measure(session: ProbeSession, pairs: list[tuple[int, int]]) -> None:
     """Measure pairs."""
     session.context.flow_reference = FlowReference(session.measurements)
     ProbeSession.measure(session, pairs, "flow", lambda: None)
@@ -44,7 +35,7 @@ def flows(session: ProbeSession, pairs: list[tuple[int, int]]) -> None:
 def test_a_pair_below_its_hosts_is_measured_one_way_at_a_time(alone: float, both: float, sent: int) -> None:
     """As fast as its hosts were: one exchange. Half duplex, or simply slow: two flows more."""
     fleet, session = session_with(alone, both)
-    flows(session, [(0, 2)])
+    measure(session, [(0, 2)])
     assert sum(body["method"] == "flow_exchange" for _, _, body in fleet.sent) == sent
     assert (
         session.measurements.bandwidth_matrix()[[0, 2], [2, 0]].tolist()
@@ -69,13 +60,13 @@ def test_a_shared_link_is_no_reason_to_repeat() -> None:
     session.measurements.details = details_from(
         keys_of(session.measurements.details) | {"shared_links": [{"groups": [row]}]}
     )
-    flows(session, [(0, 2)])
+    measure(session, [(0, 2)])
     assert sum(body["method"] == "flow_exchange" for _, _, body in fleet.sent) == 2
 
 
 def test_without_earlier_flows_one_way_follows_the_other() -> None:
     fleet, session = session_with(1.0, 1.0)
     session.measurements.details = details_from({})
-    flows(session, [(0, 2)])
+    measure(session, [(0, 2)])
     assert sum(body["method"] == "flow_exchange" for _, _, body in fleet.sent) == 4
     assert np.isfinite(session.measurements.bandwidth_matrix()).sum() == 2

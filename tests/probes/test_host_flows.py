@@ -10,7 +10,8 @@ import pytest
 from plink.transport import flows
 from probes.host_flows import FlowSettings, exchange_flows, partner_rounds
 from probes.session import ProbeSession
-from tests.probes.fake_fleet import FakeFleet, session_of
+from tests.probes import fake_fleet
+from tests.probes.fake_fleet import Behaviour, FakeFleet, session_of
 
 TOKENS = [bytes([number] * 32).hex() for number in range(2)]
 WAIT_S = 60.0
@@ -57,15 +58,9 @@ def test_unmeasured_round_trips_are_far() -> None:
     assert sum(map(len, partner_rounds(rtt, FlowSettings()))) >= 7
 
 
-def rates(gbps: dict[str, float]) -> Any:
-    """Agents that listen and report these rates for what they receive."""
-
-    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["method"] == "flow_listen":
-            return 0.01, {"port": 5000}
-        return body["seconds"], {"gbps": gbps[host]} if "receive_token" in body else {}
-
-    return behave
+def rates(gbps: dict[str, float]) -> Behaviour:
+    """Agents that receive at these rates."""
+    return fake_fleet.flows(lambda host, body: gbps[host])
 
 
 def exchanged(fleet: FakeFleet, hosts: int, pairs: list[tuple[int, int]]) -> tuple[ProbeSession, Any, Any]:

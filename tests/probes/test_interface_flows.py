@@ -9,7 +9,7 @@ from probes.host_flows import FlowSettings
 from probes.interface_flows import measure_interfaces, port_rounds
 from probes.session import ProbeSession
 from tests.networks import details_from, keys_of
-from tests.probes.fake_fleet import FakeFleet, session_of
+from tests.probes.fake_fleet import FakeFleet, flows, session_of
 from tests.solvers.ordering.test_interfaces import made
 
 
@@ -33,13 +33,7 @@ def test_each_interface_meets_two_others_of_its_switch(base: int, levels: int) -
 
 def measured(entry: dict[str, Any], gbps: dict[str, float]) -> tuple[FakeFleet, ProbeSession]:
     """A session of three hosts whose flows have the rate of their receiver's port; ports are their addresses'."""
-
-    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["method"] == "flow_listen":
-            return 0.01, {"port": 5000}
-        return body["seconds"], {"gbps": gbps[host]} if "receive_token" in body else {}
-
-    fleet = FakeFleet(behave)
+    fleet = FakeFleet(flows(lambda host, body: gbps[host]))
     session = session_of(fleet, 3)
     session.measurements.details = details_from({"interfaces": entry})
     measure_interfaces(session, FlowSettings())

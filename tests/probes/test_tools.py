@@ -2,7 +2,6 @@
 
 import shutil
 import socket
-import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,10 @@ import pytest
 
 import probes.agent.tools
 from probes.agent.tools import icmp, tcp, which
+from tests.ports import closed_port
+from tests.stand_ins import program
 
+__all__ = ["closed_port"]
 WAIT_S = 60.0
 
 
@@ -23,26 +25,11 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def program(folder: Path, name: str, script: str) -> None:
-    """A shell script in the place of a tool."""
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
 @pytest.fixture
 def listening() -> Iterator[int]:
     """A port that is listened on, and nobody accepts."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         yield server.getsockname()[1]
-
-
-@pytest.fixture
-def closed() -> Iterator[int]:
-    """A port that is taken and does not listen."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        yield sock.getsockname()[1]
 
 
 @pytest.mark.skipif(which("fping") is None, reason="needs fping")
@@ -114,14 +101,14 @@ def test_handshakes_are_measured_by_the_kernel(listening: int) -> None:
     assert result["percentiles_us"][0] > 0
 
 
-def test_the_second_port_is_taken_where_the_first_is_closed(closed: int, listening: int) -> None:
+def test_the_second_port_is_taken_where_the_first_is_closed(closed_port: int, listening: int) -> None:
     """It is SSH's, which refuses more than a few connections at once."""
-    result = tcp({"peer": "127.0.0.1", "ports": [closed, listening], "count": 200})
+    result = tcp({"peer": "127.0.0.1", "ports": [closed_port, listening], "count": 200})
     assert (result["sent"], result["received"], result["port"]) == (10, 10, listening)
 
 
-def test_no_open_port_is_an_error(closed: int) -> None:
-    result = tcp({"peer": "127.0.0.1", "ports": [closed, None], "count": 5})
+def test_no_open_port_is_an_error(closed_port: int) -> None:
+    result = tcp({"peer": "127.0.0.1", "ports": [closed_port, None], "count": 5})
     assert (result["sent"], result["received"]) == (5, 0)
     assert result["error"].startswith("no TCP port of")
 

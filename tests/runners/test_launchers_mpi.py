@@ -15,6 +15,7 @@ from runners.launchers.launcher import Launcher
 from runners.launchers.mpi import Mpich, OpenMpi, mpich, mpirun
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
+from tests.stand_ins import program
 
 HOSTS = Hosts((Host("c", "127.0.0.3", user="me", port=2222), Host("a", "127.0.0.1", slots=2, user="me")))
 JOB = Job("train.py", (), ("/",), launcher_args=("--mca", "pml", "ob1"))
@@ -115,7 +116,7 @@ def test_whose_mpirun(
     output: str, version: int | None, tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They share the name."""
-    program(tmp_path, f"echo '{output}'")
+    program(tmp_path, "mpirun", f"echo '{output}'")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     result = mpirun(connector)
     assert isinstance(result, Mpich if version is None else OpenMpi)
@@ -129,7 +130,7 @@ def test_no_mpirun_or_an_unknown_one(tmp_path: Path, connector: SshConnector, mo
         mpirun(connector)
     with pytest.raises(UsageError, match=r"mpiexec\.hydra is not installed here"):
         mpich(connector)
-    program(tmp_path, "echo mpirun of somebody else")
+    program(tmp_path, "mpirun", "echo mpirun of somebody else")
     with pytest.raises(UsageError, match="somebody else"):
         mpirun(connector)
 
@@ -141,16 +142,10 @@ def test_ssh_error_ends_a_launcher_and_is_shown(
     """Hydra waits for a host that is not reached, and others print more about it."""
     error = "ssh: connect to host 127.0.0.3 port 2222: Connection refused"
     noise = "".join(f"echo advice {number} >&2\n" for number in range(4))
-    program(tmp_path, f"echo '{error}' >&2\n{noise}{then}")
+    program(tmp_path, "mpirun", f"echo '{error}' >&2\n{noise}{then}")
     monkeypatch.setattr(external_runner, "STOP_TIMEOUT_S", 0.5)
     context = RunContext(RunObserver(), time.monotonic, folder=tmp_path)
     began = time.monotonic()
     with pytest.raises(PlinkError, match=rf"3 of 3 ranks did not report \(first: rank 0 on c\): {error}; nothing"):
         ExternalLauncherRunner(Mpich(connector, str(tmp_path / "mpirun"))).run(JOB, HOSTS, context)
     assert time.monotonic() - began < external_runner.REPORT_TIMEOUT_S / 4
-
-
-def program(folder: Path, script: str) -> None:
-    """An ``mpirun``."""
-    (folder / "mpirun").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "mpirun").chmod(0o755)

@@ -19,6 +19,7 @@ from runners.job.messages import PlacementReport
 from runners.job.placement import RankLocation, RunResult
 from runners.job.runner import Job, RunContext, RunObserver
 from tests.child_hosts import ChildHosts
+from tests.stand_ins import program
 
 
 class Jobs:
@@ -57,9 +58,7 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
 
 
 def test_an_interpreter_without_pytorch_is_refused(jobs: Jobs) -> None:
-    bare = jobs.folder / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    bare.chmod(0o755)
+    bare = program(jobs.folder, "python", f'exec {sys.executable} -S "$@"')
     with pytest.raises(PlinkError, match=r"here: torchrun needs PyTorch, which .*/python lacks; nothing was run"):
         jobs.run("print('ran')", python=str(bare))
 

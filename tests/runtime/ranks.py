@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -30,6 +29,8 @@ from types import TracebackType
 from typing import Any
 
 import pytest
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 120.0
@@ -63,13 +64,6 @@ class _Task:
     environment: dict[str, str]
     folder: Path  # for its working directory and what it leaves behind
     name: str
-
-
-def free_port() -> int:
-    """Reserve no port, but name one that nobody uses now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.ranks import ROOT, free_port, wait_until
+from tests.ports import free_port
+from tests.runtime.ranks import ROOT, wait_until
 from tests.runtime.torchruns import GATHER, Ended, ForkedTorchruns, Torchruns, install
 
 # Each starts several processes; one path of each kind is quick.

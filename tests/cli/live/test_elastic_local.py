@@ -39,7 +39,6 @@ def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Runnin
 def recorded_runs(folder: Path) -> list[dict[str, Any]]:
     """The runs that are listed, each held against its schema."""
     document = json.loads(typed("runs", "--json", cwd=folder).stdout)
-    assert described("runs", document)
     assert complaints("runs", document | {"runs": [{"id": "1"}]}) == ["$.runs[0]"]
     for run in document["runs"]:
         assert described("run", run)
@@ -63,7 +62,6 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
         assert job.ends(100) == 0, job.err
     finally:
         job.close()
-    assert described("elastic-status", stands)
     assert set(stands) == keys("elastic-status") - {"spot"}  # only of a run with rented hosts
     assert (begun["exit_code"], begun["backend"], stands["run"]) == (None, "elastic", begun["id"])
     assert described("elastic-job", where)
@@ -90,7 +88,6 @@ def test_divergence_is_bounded_and_shown(tmp_path: Path) -> None:
     results = read_document(tmp_path / "out.json")
     assert {name: results[name] for name in ("n", "sum")} == expected(4, 150)
     summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
-    assert described("elastic-summary", summary)
     replication = summary["replication"]
     assert 150 / 11 <= replication["rounds"] <= 150 / 3
     assert 130 <= replication["largest_distance"] <= 660
@@ -135,7 +132,6 @@ def test_updates_of_a_slow_host_are_dropped(tmp_path: Path) -> None:
         job.close()
     assert "--rule ordered:1 with 2 workers" in job.err
     summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
-    assert described("elastic-summary", summary)
     updates, counted = summary["updates"], sum(row[0] for row in json.loads((tmp_path / "out.json").read_text())["n"])
     assert stands["applied"] <= updates["applied"]
     assert sum(row["updates"] for row in updates["delays"]) == updates["applied"] > 0
@@ -153,7 +149,6 @@ def test_updates_are_sent_as_the_arbiter_plans(tmp_path: Path) -> None:
     done = typed("elastic", "run", "--runner", "local", *words, *program, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
-    assert described("elastic-summary", summary)
     updates = summary["updates"]
     assert updates["applied"]
     assert updates["largest_delay"] <= 3

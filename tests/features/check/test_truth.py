@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.files import network, refusal, write
+from tests.cli.files import network, refuses, write
 from tests.conftest import typed
 
 
@@ -70,4 +70,4 @@ def test_three_hosts_have_triplets_and_no_embedding(here: Path) -> None:
 def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
     (here / "unrelated").write_text("x y\n")
     (here / "one").write_text("a b c d\n")
-    assert message in refusal(typed("check", *words, cwd=here), code)
+    refuses(here, ["check", *words], message, code)

@@ -20,6 +20,7 @@ from tests.conftest import typed
 from tests.docs.samples import MARKET_FILE
 from tests.features.spot.test_drive import ENTRIES, PROVIDER, recorded
 from tests.lab.waiting import until
+from tests.stand_ins import program
 
 RELIABLE = Hosts(tuple(Host(f"r{k}", f"10.0.0.{k}", tier="reliable") for k in range(3)))
 SMALL = MARKET_FILE.replace("max_cores = 768", "max_cores = 24")  # 6 of c4.xlarge
@@ -28,9 +29,7 @@ SMALL = MARKET_FILE.replace("max_cores = 768", "max_cores = 24")  # 6 of c4.xlar
 def market(folder: Path, text: str = SMALL + PROVIDER) -> SpotDriveRequest:
     path = folder / "market.toml"
     path.write_text(text)
-    cloud = folder / "cloud"
-    cloud.write_text("#!/bin/sh\n")
-    cloud.chmod(0o755)
+    program(folder, "cloud", "")
     return SpotDriveRequest(str(path))
 
 

@@ -19,12 +19,13 @@ from plink.model.elastic.status import JobControl
 from plink.model.spot import journal
 from plink.model.storage import read_document
 from runners.spot.journal import release_is_requested, request_release
-from runners.spot.process import ReleaseWaits, release_spot
+from runners.spot.process import release_spot
 from runners.spot.status import spot_status
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.docs.pages import ROOT
 from tests.docs.samples import MARKET_FILE
+from tests.stand_ins import program
 
 AT = 1.7e9
 PROVIDER = """
@@ -62,13 +63,11 @@ def recorded(folder: Path, entries: list[Any], market: str = MARKET_FILE + PROVI
         "".join(json.dumps({"what": entry.what} | asdict(entry)) + "\n" for entry in entries)
     )
     (run / "spot" / "market.toml").write_text(market)
-    cloud = folder / "cloud"
-    cloud.write_text(
-        "#!/bin/sh\ncat > asked-$1.json\nif [ $1 = release ]; then echo gone > gone; fi\n"
+    program(
+        folder, "cloud", "cat > asked-$1.json\nif [ $1 = release ]; then echo gone > gone; fi\n"
         'if [ $1 = listing ]; then if [ -f gone ]; then echo "[]"; else\n'
-        'echo \'[{"id": "i-1", "token": "abcd-1", "since_s": 1700000005, "address": "10.0.0.1"}]\'; fi; fi\n'
-    )
-    cloud.chmod(0o755)
+        'echo \'[{"id": "i-1", "token": "abcd-1", "since_s": 1700000005, "address": "10.0.0.1"}]\'; fi; fi'
+    )  # fmt: skip
     return run
 
 
@@ -115,7 +114,6 @@ def test_release_ends_instances_listed_for_this_run(tmp_path: Path) -> None:
     assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["held"] == []
 
 
-@pytest.mark.extended
 def test_release_of_all_asks_for_the_runs_of_this_workspace_only(tmp_path: Path) -> None:
     recorded(tmp_path, ENTRIES[:8])
     done = typed("spot", "release", "--all", cwd=tmp_path)
@@ -188,19 +186,22 @@ def test_other_commands_are_refused_while_instances_are_held(tmp_path: Path, old
     assert (run / "spot" / "market.toml").read_text() == MARKET_FILE + PROVIDER
 
 
+def aws(folder: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> None:
+    """An ``aws`` that lists nothing; ``account``: a shell command that answers ``sts get-caller-identity``."""
+    script = (
+        f'echo "$@" >> {folder}/requests\ncase "$*" in\n'
+        f"sts*) {account};;\n*describe*) echo '{{\"Reservations\": []}}';;\nesac"
+    )
+    program(folder, "aws", script)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
 def test_release_without_the_start_up_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nstart_up = "gone.sh"\n'
     opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
     run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
-    program = tmp_path / "aws"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >> {tmp_path}/requests\ncase "$*" in\n'
-        'sts*) echo \'{"Account": "111111111111"}\';;\n*describe*) echo \'{"Reservations": []}\';;\nesac\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    waits = ReleaseWaits(clock=lambda: 0.0, pause=lambda seconds: None)
-    assert release_spot(run, print, waits).names == ("spot-i-1",)
+    aws(tmp_path, monkeypatch, """echo '{"Account": "111111111111"}'""")
+    assert release_spot(run, print).names == ("spot-i-1",)
     assert "terminate-instances --instance-ids i-1" in (tmp_path / "requests").read_text()
 
 
@@ -208,15 +209,12 @@ def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch:
     table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
     opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
     run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
-    program = tmp_path / "aws"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho \'{{"Account": "222222222222"}}\'\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    aws(tmp_path, monkeypatch, """echo '{"Account": "222222222222"}'""")
     with pytest.raises(UsageError, match="222222222222"):
         release_spot(run, print)
     with pytest.raises(UsageError, match="222222222222"):
         drive_spot(run, {}, SpotDriveRequest(str(run / "spot" / "market.toml")), print)
-    assert "terminate" not in (tmp_path / "asked").read_text()
+    assert "terminate" not in (tmp_path / "requests").read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,23 +22,11 @@ from runners.spot.provider import ListedInstance
 from runners.spot.status import runs_with_instances
 from tests.conftest import typed
 from tests.docs.samples import MARKET_FILE
-from tests.features.spot.test_drive import ENTRIES, recorded
+from tests.features.spot.conftest import Waits
+from tests.features.spot.test_drive import ENTRIES, aws, recorded
 
 AWS = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
 OPENED_ON_AWS = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
-
-
-@dataclass
-class Waits:
-    """Time that passes by pauses."""
-
-    now: float = 0.0
-
-    def pause(self, seconds: float) -> None:
-        self.now += seconds
-
-    def limits(self, timeout_s: float = 300.0) -> ReleaseWaits:
-        return ReleaseWaits(timeout_s, lambda: self.now, self.pause)
 
 
 def released(run: Path) -> tuple[str, ...]:
@@ -156,13 +144,7 @@ def test_release_by_tag_that_never_ends_is_partly_done(run: Path, monkeypatch: p
 def aws_run(folder: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> Path:
     """A run on AWS; ``account``: a shell command that answers `sts get-caller-identity`."""
     run = recorded(folder, [OPENED_ON_AWS, *ENTRIES[1:8]], MARKET_FILE + AWS)
-    program = folder / "aws"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >> {folder}/requests\ncase "$*" in\nsts*) {account};;\n'
-        "*describe*) echo '{\"Reservations\": []}';;\nesac\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    aws(folder, monkeypatch, account)
     return run
 
 

@@ -1,6 +1,6 @@
 """Checkpoints in the background: when one is due, whole, kept, or given up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -9,17 +9,32 @@ import pytest
 from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import method_of, params_of
 from solvers.elastic import checkpointing, dispatch
-from solvers.elastic.commands import CheckpointAnswer, LogLine, Say
+from solvers.elastic.commands import CheckpointAnswer, LogLine, Say, Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.settings import Settings
 from solvers.elastic.start import start
 from solvers.elastic.state import Checkpoint, Checkpointing, initial
-from tests.runners.elastic.barrier_desk import requests_in
 
 JOB = Settings("", 3, 2, ((10, 10),), 0.0, 0.0).job
+
+
+def requests_in(commands: Iterable[object]) -> list[dict[str, Any]]:
+    """Requests to hosts, plainly: method, parameters, and the number of those that want an answer."""
+    return [
+        {"to": command.host, "do": method_of(command.request), "id": command.id, **_plain(params_of(command.request))}
+        for command in commands
+        if isinstance(command, Send)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 class Desk:

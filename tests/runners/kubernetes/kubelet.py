@@ -5,7 +5,6 @@ Which pod is on which node is what a test says; the pods meet on loopback instea
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.ports import free_port
 from tests.runners.kubernetes.written import templates
 
 STRAY_S = 3.0  # how long a pod that may not run tries to tell the others; 10 s outside of tests
@@ -36,12 +36,6 @@ def expanded(text: str, variables: Mapping[str, str]) -> str:
         else:
             out, at = out + text[at : at + 2], at + 2
     return out
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 class Ended:

@@ -7,7 +7,6 @@ is what the ranks then print. Launchers that are missing are skipped.
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,13 +16,15 @@ import pytest
 from plink.model.hosts import Host, Hosts
 from plink.model.order import RankOrder
 from runners.hostfiles import render
+from tests.ports import free_port, free_ports
+from tests.stand_ins import program
 
 HOSTS = Hosts((Host("hc", "hc"), Host("ha", "ha", slots=2), Host("hb", "hb")))
 ORDER = RankOrder(algo="ring", hosts=("hc", "ha", "hb"))
 PLACES = ["0 hc", "1 ha", "2 ha", "3 hb"]
 TIMEOUT_S = 120.0
 
-SSH = """#!/bin/sh
+SSH = """\
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
 exec unshare --uts sh -c 'hostname "$1"; shift; exec sh -c "$*"' sh "$host" "$@"
@@ -41,10 +42,7 @@ def needs(launcher: str) -> pytest.MarkDecorator:
 
 def ssh(folder: Path) -> str:
     """An ``ssh`` whose hosts are all here."""
-    path = folder / "ssh"
-    path.write_text(SSH)
-    path.chmod(0o755)
-    return str(path)
+    return str(program(folder, "ssh", SSH))
 
 
 def written(name: str, folder: Path, hosts: Hosts = HOSTS) -> str:
@@ -79,15 +77,6 @@ def test_open_mpi(name: str, options: list[str], tmp_path: Path) -> None:
 def test_mpich(tmp_path: Path) -> None:
     launch = ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", ssh(tmp_path), "-f", written("mpich", tmp_path)]
     assert lines(*launch, "-n", "4", "sh", "-c", "echo $PMI_RANK $(hostname)") == PLACES
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def together(commands: list[list[str]], **environment: str) -> list[str]:
@@ -132,7 +121,7 @@ def test_torchrun(name: str, tmp_path: Path) -> None:
     """Static rendezvous keeps the order; hosts with different numbers of slots too."""
     program = tmp_path / "gather.py"
     program.write_text(GATHER)
-    text = render(name, TWO, ORDER).replace("29500", str(free_ports(1)[0]))
+    text = render(name, TWO, ORDER).replace("29500", str(free_port()))
     commands = []
     for line in text.splitlines():
         command, place = line.split("  # ")

@@ -22,6 +22,7 @@ from runners.job.messages import HostReady, PlacementReport
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 from tests.runners.test_job_end import STAY
+from tests.stand_ins import program
 
 HANGS = textwrap.dedent(
     """
@@ -66,8 +67,7 @@ def test_a_job_that_hangs_shows_its_stacks_and_ends(
 def test_all_stacks_are_collected_in_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A py-spy that never answers holds nobody up more than once."""
     (tmp_path / "python").symlink_to(Path(sys.executable).resolve())
-    (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 60\n")
-    (tmp_path / "py-spy").chmod(0o755)
+    program(tmp_path, "py-spy", "exec sleep 60")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)  # for a process whose command line is not there yet
     monkeypatch.setattr(rank_agent, "_SPY_TIMEOUT_S", 1.0)
     ranks = [subprocess.Popen([tmp_path / "python", "-c", "import time; time.sleep(60)"]) for _ in range(6)]

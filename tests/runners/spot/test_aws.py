@@ -2,7 +2,6 @@
 
 import json
 import os
-import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +13,7 @@ from plink.model.spot.market_file import AwsTable
 from plink.model.spot.prices import Market, on_demand_market
 from runners.spot.aws import AwsProvider
 from runners.spot.provider import ProviderError, ProviderFailure, RentalOrder
+from tests.stand_ins import program
 
 
 def order(token: str, count: int = 2) -> RentalOrder:
@@ -22,9 +22,7 @@ def order(token: str, count: int = 2) -> RentalOrder:
 
 def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, message: str, code: int = 254) -> AwsProvider:
     """A command ``aws`` that fails as EC2 does."""
-    program = folder / "aws"
-    program.write_text(f"#!/bin/sh\ncat <<'END' >&2\n{message}\nEND\nexit {code}\n")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    program(folder, "aws", f"cat <<'END' >&2\n{message}\nEND\nexit {code}")
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     return AwsProvider("aaaa", AwsTable(region="us-east-1", image="ami-1"), ("c5.2xlarge",))
 

@@ -152,22 +152,22 @@ def test_driver_and_advice_decide_as_the_simulated_strategy(days: int) -> None:
     assert best.bid == pytest.approx(acquired.bid, abs=1e-6)  # as it is shown
 
 
+DAY = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
+
+
 def test_market_without_odds_stops_no_other() -> None:
-    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
-    made = brain("hourly-2016", Histories({SMALL: trace}))
+    made = brain("hourly-2016", Histories({SMALL: DAY}))
     assert made.choose(ledger(), observed(made), NOW).market == SMALL
 
 
 def test_machines_in_a_market_without_odds_count_against_the_core_limit() -> None:
-    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
-    made = brain("hourly-2016", Histories({LARGE: trace}))
+    made = brain("hourly-2016", Histories({LARGE: DAY}))
     assert made.choose(ledger(), observed(made, large=0.05), NOW).market == LARGE
     assert made.choose(ledger(*granted(4)), observed(made, large=0.05), NOW).market is None
 
 
 def test_observed_prices_extend_the_history() -> None:
-    trace = PriceTrace(NOW - 86400 + np.arange(0.0, 86000.0, HOUR_S), np.full(24, 0.05), NOW - 400)
-    made = brain("hourly-2016", Histories({SMALL: trace, LARGE: trace}))
+    made = brain("hourly-2016", Histories({SMALL: DAY, LARGE: DAY}))
     quotes = observed(made, small=0.06, large=0.3)
     choice = made.choose(ledger(), quotes, NOW)
     assert choice.market == SMALL

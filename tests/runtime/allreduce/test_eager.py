@@ -1,6 +1,5 @@
 """Short messages over sockets of our own: ranks as threads of this process, over loopback."""
 
-import contextlib
 import os
 import socket
 import threading
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from plink.runtime.allreduce import eager, mesh
 from plink.runtime.allreduce.connections import own_addresses, tcp_sockets
@@ -128,31 +125,6 @@ def test_silent_clients_do_not_block_rendezvous() -> None:
         transport.close()
     for transport in made:
         transport.release()
-
-
-@settings(max_examples=20, deadline=None)
-@given(words=st.binary(max_size=60), after=st.binary(min_size=1, max_size=60))
-def test_any_words(words: bytes, after: bytes) -> None:
-    """Of a client while ranks meet; and of one that has the word, afterwards: it is an error in a line that names
-    it, or nothing is ever given of it."""
-    store, made = dist.HashStore(), list[EagerTransport]()
-    first = threading.Thread(target=lambda: made.append(join(store, 0, 2, timeout_s=5)))
-    first.start()
-    entry = store.get("at0")
-    token, (host, port) = entry[:16], entry[16:].decode().split()
-    with socket.create_connection((host, int(port)), timeout=5) as client:
-        with contextlib.suppress(OSError):  # words that are no greeting may have been answered by a reset already
-            client.sendall(words)
-            client.shutdown(socket.SHUT_WR)
-        with socket.create_connection((host, int(port)), timeout=5) as other:
-            other.sendall(mesh._GREETING.pack(token, 1, 0) + after)
-            other.shutdown(socket.SHUT_WR)
-            first.join(10)
-            room = torch.zeros(2)
-            made[0]._timeout_s = 0.2
-            with pytest.raises(PeerLost, match="lost connection to rank 1"):
-                made[0].wait(made[0].receive(room, 1, 0, 1 << 26), 1, 0)
-            made[0].release()
 
 
 def test_nobody_is_called_twice() -> None:

@@ -20,7 +20,8 @@ from plink.runtime.allreduce.segmentation import segment
 from plink.runtime.elastic.host.memory_limits import Memory
 from plink.runtime.torch_backend import VARIABLE
 from solvers.schedules.catalogue import Options, schedule_for
-from tests.runtime.ranks import RankProcess, Ranks, environment_of, free_port, results_of, wait_until
+from tests.ports import free_port
+from tests.runtime.ranks import RankProcess, Ranks, environment_of, results_of, wait_until
 
 DTYPES = (torch.float32, torch.float64, torch.int16, torch.bfloat16)
 

@@ -1,5 +1,5 @@
 """Workers that help each other in virtual time: the real sides of helping, a simulated processor each, and a network
-that delays, reorders and loses messages. All chance is of a seed.
+that delays messages or is cut. All chance is of a seed.
 
 Each grain's contribution is carried along, and each update must have every grain of its clock exactly once.
 """
@@ -41,12 +41,9 @@ class Queue:
 
 @dataclass
 class Network:
-    """How messages fare: ``delay_s`` from and to, the shares that are lost with notice and in silence, and between
-    whom all are lost in silence, and when."""
+    """How messages fare: how long they take, between whom all are lost in silence, and when."""
 
-    delay_s: tuple[float, float] = (0.001, 0.001)
-    lost: float = 0.0
-    silent: float = 0.0
+    delay_s: float = 0.001
     cut: frozenset[int] = frozenset()
     cut_s: tuple[float, float] = (0.0, 0.0)
 
@@ -129,15 +126,14 @@ class Course:
 
     def send(self, sender: "Worker", receiver: int, message: m.HelpMessage, payload: Sequence[Grain] = ()) -> None:
         """Send a message, with what a helper did."""
-        chance, to = self.random.random(), self.each[receiver]
-        delay_s = self.random.uniform(*self.network.delay_s)
+        to, delay_s = self.each[receiver], self.network.delay_s
         if self.network.is_cut({sender.number, receiver}, self.now):
             return
-        if not to.alive or chance < self.network.lost:
-            self.later(delay_s, lambda: sender.lost(receiver))
-        elif chance >= self.network.lost + self.network.silent:
+        if to.alive:
             message = m.decode(m.encode(message))  # as it travels
             self.later(delay_s, lambda: to.received(message, payload))
+        else:
+            self.later(delay_s, lambda: sender.lost(receiver))
 
     def wake(self) -> None:
         """Let those who wait for a clock look whether it may begin."""
@@ -156,18 +152,7 @@ class Course:
         until = max(since, successor.assigned[-1][0], 1 + max(other.clock for other in successors))
         for clock in range(worker.clock, min(until, self.clocks)):
             self.updates[number, clock] = Counter(worker.all_grains(clock))
-        for clock in range(until, self.clocks):  # of before a roll-back
-            self.updates.pop((number, clock), None)
         successor.gets(shards, until)
-        self.wake()
-
-    def roll_back(self, clocks: int) -> None:
-        """Go back so many clocks, in a new generation."""
-        self.generation += 1
-        clock = max(0, self.finished() - clocks)
-        for worker in self.each:
-            if worker.alive:
-                worker.rolled_back(clock)
         self.wake()
 
 
@@ -197,10 +182,6 @@ class Worker:
     def gets(self, shards: tuple[int, ...], clock: int) -> None:
         """Have more shards from a clock on."""
         self.assigned.append((max(clock, self.assigned[-1][0]), self.assigned[-1][1] + shards))
-
-    def rolled_back(self, clock: int) -> None:
-        """Begin a clock again."""
-        self.clock, self._began = clock, -1
 
     def lost(self, other: int) -> None:
         """Note that another one could not be reached."""

@@ -1,17 +1,17 @@
 """Workers whose clocks have several steps, and what may befall them: shards that move, a roll-back, a takeover."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from plink.elastic import App, Objective, Params, StoppingCriterion, Table
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values
 from plink.model.consistency import Rule
 from plink.model.elastic.reports import ClockDone
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Worker
+from plink.runtime.elastic.worker.worker import Assignment, Finished, Worker
 from tests.runtime.elastic.stores import Store, store, together
 
 SHARDS = 8
@@ -136,3 +136,29 @@ def steps_with_takeover(rule: Rule, app: Counting) -> int:
 
         together(with_stand_in, second.run)
         return counted(app, made)
+
+
+def train_disturbed(
+    app: App[Any], moved: Sequence[Sequence[int]], back: Mapping[int, int]
+) -> tuple[dict[str, Values], Finished]:
+    """Train with two workers whose shards are these from clock 4 on, and that all roll back at some clocks to others.
+    Return the tables, and how the first worker ended."""
+    rolled: list[int] = []
+    with store(job_layout(app, 4), servers=2) as made:
+        made.open(2, history=True)
+
+        def disturb(clock: ClockDone) -> None:
+            if clock.clock == 2 and not rolled:
+                for each, shards in zip((first, second), moved, strict=True):
+                    each.assigned.add(Assignment(4, 0, tuple(shards)))
+            if clock.clock in back and clock.clock not in rolled:
+                rolled.append(clock.clock)
+                for server in made.servers:
+                    server.roll_back(back[clock.clock], len(rolled))
+
+        first = Worker(LoadedShards(app), made.client(0), [0, 1], say=[].append, done=disturb)
+        others = list(range(2, sum(map(len, moved))))
+        second = Worker(LoadedShards(app), made.client(1), others, say=[].append)
+        ended, _ = together(first.run, second.run)
+        assert rolled == list(back)
+        return {table.name: made.state(number) for number, table in enumerate(app.tables)}, ended

@@ -13,11 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from examples import elastic_lda, elastic_mf, elastic_mlr
 from plink.elastic import App, StoppingCriterion, TrainingResult, train
 from plink.errors import InputError
-from plink.model.elastic.reports import ClockDone
-from plink.runtime.elastic.worker.clock_work import LoadedShards
-from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Worker
-from tests.runtime.elastic.stores import store, together
+from tests.runtime.elastic.stepping import train_disturbed
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,27 +53,9 @@ def test_four_workers_find_what_one_finds(make: Callable[[int], App[Any]]) -> No
 
 def test_neither_moving_shards_nor_a_roll_back_changes_it() -> None:
     """Topics keep most between clocks: a topic for each word of each shard."""
-    app = topics(8)
-    with store(job_layout(app, 4), servers=2) as made:
-        made.open(2, history=True)
-        rolled: list[int] = []
-
-        def disturb(clock: ClockDone) -> None:
-            if clock.clock == 2 and not rolled:
-                first.assigned.add(Assignment(4, 0, (3,)))
-                second.assigned.add(Assignment(4, 0, (0, 1, 2)))
-            if clock.clock == 5 and not rolled:
-                rolled.append(5)
-                for server in made.servers:
-                    server.roll_back(3, 1)
-
-        first = Worker(LoadedShards(app), made.client(0), [0, 1], say=[].append, done=disturb)
-        second = Worker(LoadedShards(app), made.client(1), [2, 3], say=[].append)
-        ended = together(first.run, second.run)
-        assert rolled
-        tables = {table.name: made.state(number) for number, table in enumerate(app.tables)}
+    tables, ended = train_disturbed(topics(8), [[3], [0, 1, 2]], {5: 3})
     undisturbed = train(topics(8))
-    alike(undisturbed, TrainingResult(tables, undisturbed.objectives, ended[0]))  # type: ignore[arg-type]
+    alike(undisturbed, TrainingResult(tables, undisturbed.objectives, ended))
 
 
 def test_factors_explain_all_but_the_noise() -> None:

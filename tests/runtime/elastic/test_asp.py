@@ -11,9 +11,6 @@ from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stepping import (
     SHARDS,
     Counting,
-    steps_with_moves,
-    steps_with_roll_back,
-    steps_with_takeover,
     uneven,
 )
 
@@ -60,17 +57,3 @@ def test_job_ends_by_each_criterion(stop: StoppingCriterion) -> None:
     result = train(app, workers=3, servers=2, rule=QUICK)
     np.testing.assert_allclose(result.tables["m"][0], app.data.mean(axis=(0, 1, 2)), atol=0.3)
     assert result.finished.reason == (f"{stop.clocks} clocks are done" if stop.clocks else f"{stop.seconds} s are over")
-
-
-@pytest.mark.parametrize("back_to", [3, 0])
-def test_roll_back_amid_steps(back_to: int) -> None:
-    steps_with_roll_back(QUICK, Counting(uneven(4), 60), back_to)
-
-
-def test_worker_taken_over_amid_steps() -> None:
-    steps_with_takeover(QUICK, Counting(uneven(4), 60))
-
-
-def test_shards_that_move_go_on_where_they_were() -> None:
-    moves = {3: ((0, 3), (1, 2, 4, 5, 6, 7)), 5: ((0, 1, 2, 3, 4, 5, 6), (7,))}
-    steps_with_moves(QUICK, Counting(uneven(3), 40), moves)

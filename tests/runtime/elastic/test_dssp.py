@@ -6,10 +6,9 @@ import pytest
 from plink.elastic import StoppingCriterion, train
 from plink.model.elastic.reports import ClockDone
 from plink.model.rules.dssp import DSSP
-from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.steps import CLOCK, STEPS, WORKER
-from plink.runtime.elastic.worker.worker import Assignment, Worker
+from plink.runtime.elastic.worker.worker import Assignment
 from tests.runtime.elastic.small_app import Means
 from tests.runtime.elastic.stepping import SHARDS, Counting, running, uneven
 from tests.runtime.elastic.stores import store, together
@@ -45,30 +44,6 @@ def test_workers_are_no_farther_apart_than_the_upper_bound(lower: int) -> None:
         together(first.run, second.run)
         assert made.state(0)[:, 0].tolist() == [40] * SHARDS
     assert max(apart) <= upper + 1  # the slow one may be about to begin its next clock
-
-
-def test_roll_back_and_stand_in() -> None:
-    app, rolled = Counting(uneven(3), 40), list[int]()
-    with store(job_layout(app, 4), DSSP(1, 6), servers=2) as made:
-        made.open(2, history=True)
-
-        def roll_back(clock: ClockDone) -> None:
-            if clock.clock == 12 and not rolled:
-                rolled.append(clock.clock)
-                for server in made.servers:
-                    server.roll_back(3, 1)
-
-        first = running(app, made, 0, [0, 1, 2, 4], done=roll_back)
-        second = running(app, made, 1, [3, 5, 6, 7])
-
-        def with_stand_in() -> None:
-            second.assigned.end()
-            at = second.run().clock
-            Worker(LoadedShards(app), made.client(1, clock=at), [3, 5, 6, 7], say=[].append).run()
-
-        together(first.run, with_stand_in)
-        assert made.state(0)[:, 0].tolist() == [40] * SHARDS
-    assert rolled == [12]
 
 
 def test_steps_table_is_exact_after_shards_move() -> None:

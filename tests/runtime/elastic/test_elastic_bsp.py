@@ -25,9 +25,6 @@ from tests.runtime.elastic.stepping import (
     Counting,
     counted,
     running,
-    steps_with_moves,
-    steps_with_roll_back,
-    steps_with_takeover,
     uneven,
 )
 from tests.runtime.elastic.stores import PATIENCE_S, Store, store, together
@@ -144,30 +141,6 @@ def test_equal_work_takes_less_time_than_under_bsp() -> None:
     assert 0 < seconds[1] < 0.7 * seconds[0]
 
 
-def once(app: Counting, count: int) -> None:
-    """Hardly more steps were counted than were wanted."""
-    assert app.stop.clocks is not None
-    assert count < (app.stop.clocks + 2) * SHARDS
-
-
-def test_shards_that_move_go_on_where_they_were() -> None:
-    app = Counting(uneven(3), 24)
-    moves = {4: ((0, 3), (1, 2, 4, 5, 6, 7)), 7: ((0, 1, 2, 3, 4, 5, 6), (7,))}
-    once(app, steps_with_moves(ElasticBSP(15), app, moves))
-
-
-@pytest.mark.parametrize("back_to", [3, 0])
-def test_roll_back_in_the_midst_of_a_superstep(back_to: int) -> None:
-    """What was done since counts once, though it was not the same number of steps the first time."""
-    app = Counting(uneven(4), 60)
-    once(app, steps_with_roll_back(ElasticBSP(15), app, back_to))
-
-
-def test_worker_taken_over_in_the_midst_of_a_superstep() -> None:
-    app = Counting(uneven(4), 60)
-    once(app, steps_with_takeover(ElasticBSP(15), app))
-
-
 class Held(Counting):
     """Waits in a mini-batch of shard 0 until it is released."""
 
@@ -209,7 +182,7 @@ def test_unanswered_steps_are_resumed_and_each_counts_once(count: int, monkeypat
     with store(job_layout(app, 2), ElasticBSP(4)) as made:
         made.open(1)
         clocks = resumed(app, made)
-        once(app, counted(app, made))
+        assert counted(app, made) < (17 + 2) * SHARDS
         objectives = made.state(made.config.layout.table("plink.objective"))
         assert objectives.sum(axis=0).tolist() == [made.state(0).sum()] * 2
         assert sum(done.steps for done in clocks[1:]) * SHARDS == made.state(0).sum()

@@ -1,60 +1,17 @@
 """One partition: clocks, pushes, roll-backs, and who takes part; sums and parts are in test_steps."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.elastic import Table, Values
-from plink.runtime.elastic.arrays.layout import Layout, Rows, index
-from plink.runtime.elastic.arrays.row_blocks import RowBlock
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
 from plink.runtime.elastic.partition.serialization import begun, parts_of, take, workers_part
+from tests.runtime.elastic.partitions import LAYOUT, ROWS, WORKERS, Clock, blocks_of, equal, made, states
 
-ROWS = 12
-LAYOUT = Layout((Table("a", ROWS, 2, "float32"), Table("n", ROWS, 1, "int64")), 1)
-WORKERS, CLOCKS = 3, 4
+CLOCKS = 4
+PLAN = {(worker, clock): Clock(1) for worker in range(WORKERS) for clock in range(CLOCKS)}
 TO = "replica:1"
-
-
-def made(**more: bool) -> Partition:
-    """With workers 0 to 2 from clock 0 on."""
-    partition = Partition(LAYOUT, 0, **more)
-    partition.admit(dict.fromkeys(range(WORKERS), 0))
-    return partition
-
-
-def rows_of(generator: np.random.Generator) -> Rows:
-    """A range or some rows."""
-    if generator.random() < 0.4:
-        return range(0, ROWS)
-    return np.flatnonzero(generator.random(ROWS) < 0.5).astype(np.uint32)
-
-
-def blocks_of(seed: int, worker: int, clock: int) -> tuple[RowBlock, ...]:
-    """What a worker adds at a clock; the same however often it is asked for."""
-    generator = np.random.default_rng((seed, worker, clock))
-    floats, counts = rows_of(generator), rows_of(generator)
-    return (
-        RowBlock(0, floats, generator.standard_normal((len(floats), 2)).astype(np.float32)),
-        RowBlock(1, counts, generator.integers(-5, 5, (len(counts), 1))),
-    )
-
-
-def states(seed: int) -> list[list[Values]]:
-    """The states of clocks -1, 0, ..., by the rule that is written: by worker; neighbours with the same rows first."""
-    values = [np.zeros((ROWS, 2), np.float32), np.zeros((ROWS, 1), np.int64)]
-    result = [[array.copy() for array in values]]
-    for clock in range(CLOCKS):
-        for table in (0, 1):
-            updates = [blocks_of(seed, worker, clock)[table] for worker in range(WORKERS)]
-            for _, group in itertools.groupby(updates, lambda block: (type(block.rows), tuple(block.rows))):
-                same = list(group)
-                values[table][index(same[0].rows)] += sum((block.values for block in same[1:]), same[0].values)
-        result.append([array.copy() for array in values])
-    return result
 
 
 @st.composite
@@ -69,21 +26,16 @@ def arrivals(draw: st.DrawFn) -> list[tuple[int, int]]:
     return order
 
 
-def equal(partition: Partition, wanted: list[Values]) -> bool:
-    """To the bit."""
-    return all(np.array_equal(result, array) for result, array in zip(partition.values, wanted, strict=True))
-
-
 @given(arrivals(), st.integers(0, 1000), st.data())
 def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st.DataObject) -> None:
     """A replica has exactly the state of a clock, however pushes are lost, come late or twice, and both
     can go back to what they had."""
-    active, wanted = made(history=True), states(seed)
+    active, wanted = made(history=True), states(PLAN, seed)
     replica = begun(LAYOUT, parts_of(active, ahead=False)[0], sees_ahead=False)
     active.replicas[TO] = -1
     late, has = [], {-1}
     for worker, clock in order:
-        active.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
+        active.update(worker, clock, 0, True, blocks_of(worker, clock, seed=seed))
         push = active.take_delta(TO, data.draw(st.integers(active.replicated, active.clock)))
         fate = data.draw(st.sampled_from(["arrives", "is lost", "is late", "arrives but is not acknowledged"]))
         if fate.startswith("arrives"):
@@ -105,7 +57,7 @@ def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st
         assert equal(partition, wanted[to + 1])
     for clock in range(to + 1, CLOCKS):  # the work is done again
         for worker in range(WORKERS):
-            assert active.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
+            assert active.update(worker, clock, 0, True, blocks_of(worker, clock, seed=seed))
     assert equal(active, wanted[-1])
     assert replica.apply_delta(active.take_delta(TO, last=True))
     assert equal(replica, wanted[-1])
@@ -115,7 +67,7 @@ def test_released_clocks_are_gone_but_not_before_they_were_pushed() -> None:
     partition = made(history=True)
     for clock in range(CLOCKS):
         for worker in range(WORKERS):
-            partition.update(worker, clock, 0, True, blocks_of(1, worker, clock))
+            partition.update(worker, clock, 0, True, blocks_of(worker, clock, seed=1))
         if clock == 1:
             partition.replicas[TO] = 0
             partition.arrived(TO, partition.take_delta(TO))
@@ -123,14 +75,14 @@ def test_released_clocks_are_gone_but_not_before_they_were_pushed() -> None:
     assert partition.can_roll_back() == [1, 2, 3]
     with pytest.raises(RejectedRequest, match="not 0"):
         partition.roll_back(0)
-    assert equal(partition, states(1)[-1])
+    assert equal(partition, states(PLAN, 1)[-1])
 
 
 def test_workers_come_and_go() -> None:
     """A clock needs those who take part in it; one who leaves owes what it promised."""
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0, 1: 0})
-    partition.update(0, 0, 0, True, blocks_of(0, 0, 0))
+    partition.update(0, 0, 0, True, blocks_of(0, 0, seed=0))
     with pytest.raises(RejectedRequest, match="has begun"):
         partition.workers_from([0], 0)
     assert partition.workers_from([0], 1)
@@ -166,12 +118,12 @@ def test_lost_workers_updates_count_up_to_the_takeover(
 ) -> None:
     """It did not know that it was, and has begun the clock at which its work changes hands; the same wherever the
     partition is on its way to by then."""
-    active, wanted = made(history=True, sees_ahead=sees_ahead), states(seed)
+    active, wanted = made(history=True, sees_ahead=sees_ahead), states(PLAN, seed)
     others = [worker for worker in range(WORKERS) if worker != gone]
     lacking = [] if all_before else [(others[0], 1)]
     for worker, clock in [(worker, clock) for clock in (0, 1) for worker in range(WORKERS)] + [(gone, 2)]:
         if (worker, clock) not in lacking:
-            active.update(worker, clock, 0, True, blocks_of(seed, worker, clock))
+            active.update(worker, clock, 0, True, blocks_of(worker, clock, seed=seed))
     first, *parts = parts_of(active)
     target = begun(LAYOUT, first, sees_ahead=sees_ahead)
     for part in parts:
@@ -184,10 +136,10 @@ def test_lost_workers_updates_count_up_to_the_takeover(
     for partition in (active, target):
         for clock in (2, 3):  # what it says again, and what it goes on with
             with pytest.raises(RejectedRequest):
-                partition.update(gone, clock, 0, True, blocks_of(seed, gone, clock))
+                partition.update(gone, clock, 0, True, blocks_of(gone, clock, seed=seed))
         for worker, clock in [*lacking, *((worker, clock) for clock in (2, 3) for worker in (*others, WORKERS))]:
             same = gone if worker == WORKERS else worker
-            assert partition.update(worker, clock, 0, True, blocks_of(seed, same, clock))
+            assert partition.update(worker, clock, 0, True, blocks_of(same, clock, seed=seed))
         assert partition.clock == CLOCKS - 1
         assert np.array_equal(partition.values[1], wanted[-1][1])
         np.testing.assert_allclose(partition.values[0], wanted[-1][0], rtol=1e-4, atol=1e-5)
@@ -217,5 +169,5 @@ def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     ):
         with pytest.raises(RejectedRequest):
             does()
-    assert equal(partition, states(0)[0])
+    assert equal(partition, states(PLAN, 0)[0])
     assert partition.stragglers() == [0, 1, 2]

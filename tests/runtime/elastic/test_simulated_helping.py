@@ -1,13 +1,9 @@
 """Stragglers that are helped, in virtual time: how long it takes, and that every grain counts once whatever happens."""
 
-import random
-
 import pytest
 
 from plink.elastic import Rebalance
 from tests.runtime.elastic.simulated_helping import Course, Network
-
-COURSES = 60
 
 
 def exact(course: Course) -> None:
@@ -129,26 +125,3 @@ def test_worker_lost_between_a_result_and_its_merge_under_dssp(lost: str, number
     exact(course)
     assert len(results) > number
     assert sum(not each.alive for each in course.each) == 1
-
-
-@pytest.mark.parametrize("upper", [0, 4], ids=["ssp", "dssp"])
-@pytest.mark.parametrize("seed", range(COURSES))
-def test_random_runs_are_exact(seed: int, upper: int) -> None:
-    """Workers are slow by chance and die, helpers and stragglers both; shards move, all roll back, messages are late,
-    out of order, or lost."""
-    chance = random.Random(seed)
-    slow = {(worker, clock): chance.choice([1.0, 1.0, 1.0, 2.0, 5.0]) for worker in range(8) for clock in range(12)}
-    silent = chance.choice([0.0, 0.0, 0.02])
-    course = Course(
-        workers=chance.choice([1, 2, 4, 8]), grains=chance.choice([1, 2, 8, 30]), clocks=12,
-        slowness=lambda worker, clock, work, now: slow[worker, clock], staleness=chance.choice([0, 1, 3]), upper=upper,
-        settings=Rebalance(helpers=chance.choice([1, 2, 4])), seed=seed,
-        network=Network((0.0005, chance.choice([0.002, 0.05, 0.3])), chance.choice([0.0, 0.0, 0.05]), silent),
-    )  # fmt: skip
-    for _ in range(chance.choice([0, 1, 3])):
-        number = chance.randrange(course.workers)
-        course.later(chance.uniform(0.0, 15.0), lambda number=number: course.kill(number))  # type: ignore[misc]
-    for _ in range(chance.choice([0, 0, 1, 2])):
-        course.later(chance.uniform(0.0, 15.0), lambda: course.roll_back(chance.choice([0, 1, 3])))
-    course.run()
-    exact(course)

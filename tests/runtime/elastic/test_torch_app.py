@@ -13,12 +13,8 @@ from plink.elastic import Adam, AdamW, Params, Rebalance, Sgd, Table, TorchApp, 
 from plink.elastic.torch_app import micro_batch
 from plink.errors import InputError
 from plink.model.consistency import SSP
-from plink.model.elastic.reports import ClockDone
 from plink.runtime.elastic.arrays.layout import Layout
-from plink.runtime.elastic.worker.clock_work import LoadedShards
-from plink.runtime.elastic.worker.progress import job_layout
-from plink.runtime.elastic.worker.worker import Assignment, Worker
-from tests.runtime.elastic.stores import store, together
+from tests.runtime.elastic.stepping import train_disturbed
 from tests.runtime.elastic.torch_nets import CLASSES, Batch, Net, mlp
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -171,24 +167,7 @@ def test_neither_moving_shards_nor_a_roll_back_changes_anything_with_dropout(opt
         return Net(lambda: Attention(dropout=0.5), (4, 8), optimiser)
 
     app = made()
-    with store(job_layout(app, 4), servers=2) as servers:
-        servers.open(2, history=True)
-        rolled: list[int] = []
-
-        def disturb(clock: ClockDone) -> None:
-            if clock.clock == 2 and not rolled:
-                first.assigned.add(Assignment(4, 0, (3,)))
-                second.assigned.add(Assignment(4, 0, (0, 1, 2, 4)))
-            if clock.clock in (4, 6) and len(rolled) < 2 and clock.clock not in rolled:
-                rolled.append(clock.clock)
-                for server in servers.servers:
-                    server.roll_back({4: 0, 6: 3}[clock.clock], len(rolled))
-
-        first = Worker(LoadedShards(app), servers.client(0), [0, 1], say=[].append, done=disturb)
-        second = Worker(LoadedShards(app), servers.client(1), [2, 3, 4], say=[].append)
-        together(first.run, second.run)
-        assert rolled == [4, 6]
-        tables = {table.name: servers.state(number) for number, table in enumerate(app.tables)}
+    tables, _ = train_disturbed(app, [[3], [0, 1, 2, 4]], {4: 0, 6: 3})
     again = made()
     same(app.trained(tables), again.trained(train(again).tables))
 

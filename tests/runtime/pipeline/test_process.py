@@ -13,8 +13,9 @@ from plink.runtime.pipeline.app import load_pipeline_app
 from plink.runtime.pipeline.job import PipelineProgram
 from plink.runtime.pipeline.one_process import train_in_one_process
 from tests.model.schemas import complaints
+from tests.ports import free_port
 from tests.runtime.pipeline.apps import plan_of
-from tests.runtime.ranks import Ended, Ranks, environment_of, free_port
+from tests.runtime.ranks import Ended, Ranks, environment_of
 
 # Each starts several processes; one path of each kind is quick.
 pytestmark = pytest.mark.extended

@@ -51,19 +51,6 @@ def test_program_that_raises_while_the_controller_is_stopped(tmp_path: Path) -> 
     assert "the controller stands still: another takes over" in job.notes
 
 
-def test_a_host_and_the_controller_are_killed_at_once(tmp_path: Path) -> None:
-    """The job goes on, and the log tells that the host has failed."""
-    with Elastic(tmp_path, "rttt", clocks=120, more=("--work-s", "0.02")) as job:
-        job.clock(20)
-        assert job.supervisor._controller is not None
-        os.kill(job.supervisor._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
-        job.kill("h3")
-        job.until(lambda status: status.get("controller") == 2)
-        job.finish()
-    events = [line["event"] for line in job.events("host") if line["host"] == "h3"]
-    assert events == ["joined", "failed"]
-
-
 def test_stage_survives_a_killed_controller(tmp_path: Path) -> None:
     """Whose hosts are said to carry next to nothing: so the reliable one is to keep replicas only."""
     settings = {"measured": True, "host_rate": 1e3, "silence_s": 10.0}

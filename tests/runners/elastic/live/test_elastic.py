@@ -55,10 +55,9 @@ def test_an_optimiser_while_hosts_come_and_go(tmp_path: Path) -> None:
     assert job.events("rolled back")
 
 
-@pytest.mark.parametrize("rule", ["elastic-bsp:15", "asp:100ms", "dssp:1:6"])
-def test_rules_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
+def test_a_rule_while_hosts_come_and_go(tmp_path: Path) -> None:
     """Added, warned and killed: every step counts once, and shards go on where they were."""
-    settings = {"rule": rule}
+    settings = {"rule": "elastic-bsp:15"}
     more = ("--work-s", "0.004")
     with Elastic(tmp_path, "rtt", clocks=1000, settings=settings, more=more, timeout_s=200.0) as job:
         job.clock(4)

@@ -21,27 +21,19 @@ def saving(folder: Path) -> dict[str, object]:
     return {"checkpoints": str(folder / "checkpoints"), "checkpoint_every_s": 0.3}
 
 
-def test_the_only_reliable_host_is_killed(tmp_path: Path) -> None:
-    """It is started anew, and all go on from the last checkpoint; nothing counts twice."""
-    more = ("--work-s", "0.02")
-    with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=more) as job:
-        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
-        job.kill("h0")
-        job.finish()
-    assert job.events("checkpoint")
-    assert job.events("rolled back")
-    assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
-
-
-def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) -> None:
-    """The next controller has nobody to ask for the state, and waits for the reliable host as the first would have."""
+@pytest.mark.parametrize("controller", [False, True], ids=["alone", "with the controller"])
+def test_the_only_reliable_host_is_killed(tmp_path: Path, controller: bool) -> None:
+    """It is started anew, and all go on from the last checkpoint; nothing counts twice. The next controller has nobody
+    to ask for the state, and waits for the host as the first would have."""
     with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=("--work-s", "0.02")) as job:
         job.until(lambda status: (status.get("checkpoint") or -1) > 5)
-        assert job.supervisor._controller is not None
-        os.kill(job.supervisor._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        if controller:
+            assert job.supervisor._controller is not None
+            os.kill(job.supervisor._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
         job.kill("h0")
-        job.until(lambda status: status.get("controller") == 2)
+        job.until(lambda status: status.get("controller") == 2 or not controller)
         job.finish()
+    assert job.events("checkpoint")
     assert job.events("rolled back")
     assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
 
