@@ -47,8 +47,7 @@ def test_breakdown_names_the_busiest_link() -> None:
     assert part.bottleneck is not None
     assert part.bottleneck[0] == "the way out of the group of h0"
     assert part.bottleneck[1] == pytest.approx(1.0, abs=1e-3)
-    assert part.to_json()["busiest_link"] == part.bottleneck[0]
-    assert part.to_json()["rounds"] == []
+    assert len(part.busiest) == 0
 
 
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "double-binary-tree", "flat", "gloo"])
