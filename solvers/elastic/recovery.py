@@ -10,7 +10,7 @@ from solvers.elastic.context import Context, PlacementDecision
 from solvers.elastic.dispatch import on_answer
 from solvers.elastic.events import HostsLost
 from solvers.elastic.migration import StateTransferred
-from solvers.elastic.moving import add_replica, cancel, cancel_all, primary_targets, replica_targets
+from solvers.elastic.moving import add_replica, cancel, cancel_copy, primary_targets, replica_targets
 from solvers.elastic.placement.stages import Stage
 from solvers.elastic.state import GONE
 
@@ -123,7 +123,8 @@ def _roll_back(decision: PlacementDecision, lost: Collection[int]) -> None:
     for index, partition in enumerate(state.partitions):
         # What is under way is neither here nor there, and newer than the clock: it starts again from those that stay.
         unsafe = None if partition.safe else partition.copy
-        cancel_all(decision, index, "rolled back")
+        cancel(decision, index, "rolled back")
+        cancel_copy(decision, index, "rolled back")
         decision.partition(index, clock=state.consistent)
         if unsafe:
             add_replica(decision, index, unsafe.to, "rolled back")

@@ -191,12 +191,10 @@ class WaySimulator:
         placed = PlacedPipeline.of(plan, costs_of_plan(plan, self.profile), self._network, self._slowness, places)
         return SimulatedWay(what, plan, partition, simulate_pipeline(placed, best_s=best_s), fits)
 
-    def rival(
-        self, partition: PlacedPartition, what: str, mode: TrainingMode, depths: tuple[int, ...] | None = None
-    ) -> SimulatedWay:
+    def rival(self, partition: PlacedPartition, what: str, mode: TrainingMode) -> SimulatedWay:
         """Simulate a way to compare with: it computes activations again only where it would not fit otherwise."""
         modes = [replace(mode, recompute=recompute) for recompute in (False, True)]
-        rivals = [(mode, depths or self.rival_depths(partition, mode)) for mode in modes]
+        rivals = [(mode, self.rival_depths(partition, mode)) for mode in modes]
         fitting = [rival for rival in rivals if self.has_room(partition, rival[1], rival[0])]
         return self.simulate(partition, what, *(fitting or rivals)[0])
 
