@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import UsageError
 from solvers.costs.fabric import BYTES_PER_US, BlockedPairs, Fabric, TierLinks, no_way_between
 from solvers.costs.interfaces import InterfacePaths, host_resources
 
@@ -101,50 +100,6 @@ def dependents_of(tasks: Tasks) -> tuple[Integers, Integers, Integers]:
     begins = np.concatenate([[0], np.cumsum(np.bincount(needed, minlength=number))]).astype(np.int64)
     middles = begins[:-1] + np.bincount(needed[early], minlength=number)
     return begins, middles.astype(np.int64), waiting[order].astype(np.int64)
-
-
-def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
-    """Refuse what cannot be simulated.
-
-    :raises UsageError: for an unknown route, task or resource, a negative amount, time or capacity, or a resource
-        without capacity that a task needs and no change gives any; cycles are found by
-        :func:`solvers.simulation.engine.simulate`.
-    """
-    offsets, needed = tasks.after
-    shapes = {len(column) for column in (tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority)}
-    early = needed if tasks.before_lag is None else tasks.before_lag
-    if shapes - {len(tasks)} or len(offsets) != len(tasks) + 1 or not len(needed) == len(early) == offsets[-1]:
-        raise UsageError("tasks: their columns have different lengths")
-    if len(tasks) and not (tasks.route.min() >= 0 and tasks.route.max() < len(resources.routes)):
-        task = int(np.argmax((tasks.route < 0) | (tasks.route >= len(resources.routes))))
-        raise UsageError(f"{tasks.describe(task)}: it has no route")
-    if len(needed) and not (needed.min() >= 0 and needed.max() < len(tasks)):
-        wrong_entry = int(np.argmax((needed < 0) | (needed >= len(tasks))))
-        task = int(np.searchsorted(offsets, wrong_entry, side="right")) - 1
-        raise UsageError(f"{tasks.describe(task)}: it waits for task {needed[wrong_entry]}, which does not exist")
-    for name, values in (("amount", tasks.amount), ("lead", tasks.lead_us), ("lag", tasks.lag_us)):
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-        if len(wrong):
-            raise UsageError(f"{tasks.describe(int(wrong[0]))}: its {name} is {values[wrong[0]]:g}; give 0 or more")
-    if (resources.routes.size and resources.routes.max() >= len(resources.capacity)) or not (resources.limit > 0).all():
-        raise UsageError("a route uses a resource that does not exist, or has a limit of 0")
-    wrong = np.flatnonzero(~(resources.capacity >= 0))
-    if len(wrong):
-        resource = int(wrong[0])
-        raise UsageError(
-            f"{resources.name(resource)}: its capacity is {resources.capacity[resource]:g}; give 0 or more"
-        )
-    if not (changes.capacity >= 0).all():
-        raise UsageError("changes: a capacity is negative or no number")
-    if not (np.diff(changes.at_us) >= 0).all() or (
-        len(changes.resource) and not 0 <= changes.resource.min() <= changes.resource.max() < len(resources.capacity)
-    ):
-        raise UsageError("changes: give them by rising time, of resources that exist")
-    used = np.unique(resources.routes[np.unique(tasks.route[tasks.amount > 0])]) if len(tasks) else np.zeros(0, int)
-    revived = set(changes.resource[changes.capacity > 0].tolist())
-    dead = [r for r in used[used >= 0].tolist() if resources.capacity[r] == 0 and r not in revived]
-    if dead:
-        raise UsageError(f"{resources.name(dead[0])} has no capacity, but tasks need it: they would never end")
 
 
 @dataclass(frozen=True)
