@@ -30,7 +30,6 @@ from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.job import SimulatedNetwork
 
 _LAB_GBPS = 0.2  # 25 MB/s: the lab's links
 _HEURISTIC_MOVES = 8000
@@ -207,7 +206,7 @@ def gpipe_slowdowns() -> dict[str, float]:
 def simulated_s(plan: PipelinePlan, profile: ModelProfile, fabric: Fabric) -> float:
     """Seconds per minibatch of a plan whose hosts are the fabric's."""
     slowness = [profile.slowness.get(name, 1.0) for name in fabric.names]
-    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), SimulatedNetwork.of(fabric), slowness)
+    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), fabric, slowness)
     return simulate_pipeline(placed).minibatch_s
 
 
