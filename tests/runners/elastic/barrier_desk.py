@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import method_of, params_of
-from solvers.elastic import dispatch, rebalancing, recovery
+from solvers.elastic import rebalancing, recovery, step
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -135,7 +135,7 @@ class Table:
     def answer(self, word: Mapping[str, Any], error: str | None = None, **result: Any) -> None:
         """One of them is answered."""
         answer = Answer(word["id"], error, "", result)
-        self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
+        self.act(lambda ctx: step.answered(ctx, word["to"], answer))
 
     def pause(self, begun: int = -1) -> None:
         """All report what has begun."""
@@ -166,11 +166,11 @@ class Table:
         for number, request in self.state.requests.items():
             if request.host in hosts:
                 answer = Answer(number, "the host is gone", GONE)
-                self.act(lambda ctx, host=request.host, answer=answer: dispatch.answered(ctx, host, answer))  # type: ignore[misc]
+                self.act(lambda ctx, host=request.host, answer=answer: step.answered(ctx, host, answer))  # type: ignore[misc]
         self.advance()
 
     def wait(self) -> None:
         """What was put off is done."""
         self.state.timers = tuple(replace(timer, at_s=0.0) for timer in self.state.timers)
         for _ in self.state.timers:
-            self.act(dispatch.run_next_timer)
+            self.act(step.run_next_timer)
