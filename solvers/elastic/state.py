@@ -326,8 +326,6 @@ class State:
     ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
     number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.
     ``unloadable``: the first host that could not load a shard.
-    ``extensions``: sub-states of events that were added
-    (:mod:`solvers.elastic.extensions`), by name.
     """
 
     settings: Settings
@@ -357,7 +355,6 @@ class State:
     resuming: Resuming = Resuming()
     sizes: tuple[int, int] | None = None
     unloadable: Mapping[int, str] = field(default_factory=dict)
-    extensions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cluster(self) -> Cluster:

@@ -28,7 +28,6 @@ from solvers.elastic import (
     draining,
     ending,
     events,
-    extensions,
     failures,
     host_work,
     joining,
@@ -131,7 +130,6 @@ def _advance_modules(ctx: Context) -> None:
     checkpointing.advance(ctx, checkpointing.last_reliable_s(ctx))
     traffic.advance(ctx)
     ending.advance(ctx)
-    extensions.advance(ctx)
 
 
 def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
@@ -343,8 +341,7 @@ def _handle(ctx: Context, event: Any) -> None:
         case events.CheckpointRequested():
             checkpointing.request(ctx, event.request_id)
         case _:
-            if not extensions.handle(ctx, event):
-                raise TypeError(f"no module handles {type(event).__name__}")
+            raise TypeError(f"no module handles {type(event).__name__}")
 
 
 def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
