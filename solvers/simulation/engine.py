@@ -30,13 +30,11 @@ from solvers.simulation.heaps import (
     READY,
     READY_DONE,
     USED,
-    add_event,
-    drop_event,
+    add_key,
+    drop_first,
     heapify,
-    join_queued,
     run_state,
     sift,
-    without_first,
 )
 from solvers.simulation.job import (
     CapacityChanges,
@@ -79,7 +77,7 @@ class _Problem(NamedTuple):
     lead_us: Vector
     lag_us: Vector
     queue_of: Integers
-    priority: Integers
+    priority: Vector
     dependent_offsets: Integers
     dependent_middles: Integers
     dependents: Integers
@@ -111,20 +109,20 @@ def simulate(
     """
     changes = changes or CapacityChanges()
     (offsets, middles, waiting), waits_for = dependents_of(tasks), np.diff(tasks.after[0]).astype(np.int64)
-    m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
+    m, queue_sizes = len(tasks), np.bincount(tasks.queue[tasks.queue >= 0])
     capacity, limit, changed = (
         np.minimum(each, UNLIMITED) for each in (resources.capacity, resources.limit, changes.capacity)
     )
-    columns = tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority
+    columns = tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority.astype(np.float64)
     dependents = offsets, middles, waiting
     routes = _limiting(resources, changes)
     problem = _Problem(capacity, routes, limit, *columns, *dependents, changes.at_us, changes.resource, changed)
     begin, end = np.full(m, np.nan), np.full(m, np.nan)
     state = np.zeros(m, dtype=np.int8)
     unqueued = int(((tasks.queue < 0) & (tasks.amount > 0)).sum())
-    flows_at_once = max(1, unqueued + min(m, 2 * queues))  # one that ends, one that begins
+    flows_at_once = max(1, unqueued + min(m, 2 * len(queue_sizes)))  # one that ends, one that begins
     limits = _Limits(limit_us, refresh_us)
-    run = run_state(m, flows_at_once, queues, len(resources.capacity), problem.routes.shape[1])
+    run = run_state(m, flows_at_once, queue_sizes, len(resources.capacity), problem.routes.shape[1])
     is_limited = bool((problem.limits < UNLIMITED).any())
     outcome, now = _run(problem, waits_for, (begin, end, state), run, is_limited, limits)
     if outcome != _FINISHED:
@@ -257,8 +255,9 @@ def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -
             queue = problem.queue_of[task]
             if queue >= 0 and state[task] == _WAITING:
                 state[task] = _QUEUED
-                first = run.first_queued[queue]
-                run.first_queued[queue] = join_queued(problem.priority, run.child, run.sibling, first, task)
+                begin, length = run.queue_begin[queue], run.queue_length[queue]
+                priority = problem.priority[task]
+                run.queue_length[queue] = add_key(run.priorities, run.queued, begin, length, priority, task)
                 if not run.busy[queue]:
                     _make_idle(run, queue)
             else:
@@ -266,10 +265,11 @@ def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -
         elif count[IDLE] > 0:
             count[IDLE] -= 1
             queue = run.idle[count[IDLE]]
-            task = run.first_queued[queue]
-            run.busy[queue] = task >= 0
-            if task >= 0:
-                run.first_queued[queue] = without_first(problem.priority, run.child, run.sibling, task)
+            begin, length = run.queue_begin[queue], run.queue_length[queue]
+            run.busy[queue] = length > 0
+            if length > 0:
+                task = run.queued[begin]
+                run.queue_length[queue] = drop_first(run.priorities, run.queued, begin, length)
                 _start(problem, run, begin_us, state, task, now)
         else:
             break
@@ -277,7 +277,7 @@ def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -
 
 @njit_borrowing()
 def _schedule(run: Any, time: float, event: int) -> None:
-    run.lengths[EVENTS] = add_event(run.times, run.events, run.lengths[EVENTS], time, event)
+    run.lengths[EVENTS] = add_key(run.times, run.events, 0, run.lengths[EVENTS], time, event)
 
 
 @njit_borrowing()
@@ -376,7 +376,7 @@ def _take_events(problem: Any, waits_for: Any, run: Any, soon: float) -> None:
     count = run.lengths
     while count[EVENTS] > 0 and run.times[0] <= soon:
         task, kind = run.events[0] // 2, run.events[0] % 2
-        count[EVENTS] = drop_event(run.times, run.events, count[EVENTS])
+        count[EVENTS] = drop_first(run.times, run.events, 0, count[EVENTS])
         if kind == _COMPLETES:
             _append(run.complete, count, COMPLETE, task)
         else:
