@@ -102,7 +102,7 @@ def against_brute_force(seeds: int) -> dict[str, Any]:
         values = []
         for exhaustive in (True, False):
             result = search_partitions(model, space, seed, _HEURISTIC_MOVES, exhaustive)
-            period = model.period(result.candidates[0].partition)
+            period = model.period(result[0].partition)
             values.append(math.inf if period.excess_bytes > 0 else period.minibatch_s)
         unequal += not (values[0] == best or abs(values[0] / best - 1) < 1e-7)
         over.append(0.0 if values[1] == best else values[1] / best - 1)
@@ -129,7 +129,7 @@ def planted(seeds: int) -> dict[str, Any]:
         began = time.perf_counter()
         result = search_partitions(model, SearchSpace(tuple(range(64))), seed)
         seconds.append(time.perf_counter() - began)
-        period = model.period(result.candidates[0].partition)
+        period = model.period(result[0].partition)
         hits += period.minibatch_s <= best.minibatch_s * (1 + 1e-6)
     return {"seeds": seeds, "found": hits, "median_s": statistics.median(seconds)}
 
