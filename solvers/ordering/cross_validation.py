@@ -40,7 +40,6 @@ _MAX_RATE_EDGES = 1 << 20  # of all these draws
 _MAX_SAMPLED_PAIRS = 1 << 16  # for the noise: more would not change the estimate
 _NEIGHBOUR_FRACTION = 8  # a pair draws from one in so many of the sampled pairs on either side, the nearest in length
 _MIN_NEIGHBOURS = 32  # fewer do not give the size of the noise
-_BISECTION_STEPS = 53
 _MAX_NUMBERS_AT_ONCE = 1 << 22
 _PER_MILLE = 1000
 
@@ -174,28 +173,6 @@ def _gains_by_rates(
     return gains
 
 
-def students_quantile(freedom: int, share: float) -> float:
-    """Return the quantile of Student's t distribution, for an even number of degrees of freedom.
-
-    The distribution then is a finite sum (Abramowitz and Stegun 1964, 26.7.4), which is inverted by bisection to the
-    precision of a double. SciPy has this too, and takes a fifth of a second to load.
-
-    :param share: more than a half, less than 1.
-    """
-    k = np.arange(1, freedom // 2)
-    factors = np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
-    powers = 2 * np.arange(len(factors))
-
-    def cumulative(angle: float) -> float:
-        return float(1 + np.sin(angle) * (factors @ np.cos(angle) ** powers)) / 2
-
-    low, high = 0.0, np.pi / 2
-    for _ in range(_BISECTION_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if cumulative(middle) >= share else (middle, high)
-    return float(np.sqrt(freedom) * np.tan((low + high) / 2))
-
-
 class _Noise:
     """Relative error of a half of the samples, from up to 65,536 pairs, nearest first."""
 
@@ -217,8 +194,10 @@ class _Noise:
 
     def few_pairs_factor(self, confidence: float) -> float:
         """Return how much wider an interval is because few pairs give the noise: Student's quantile over Gauss's."""
+        from scipy.special import stdtrit  # loads sooner than all of scipy.stats
+
         half = (1 + confidence) / 2
-        return students_quantile(2 * self._neighbours, half) / NormalDist().inv_cdf(half)
+        return float(stdtrit(2 * self._neighbours, half)) / NormalDist().inv_cdf(half)
 
     def factors(self, rtt_us: Vector, draws: int, rng: np.random.Generator) -> Vector:
         """Draw factors of P round trips, shape (draws, P)."""
