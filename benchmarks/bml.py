@@ -141,7 +141,6 @@ def _simulate() -> list[dict[str, Any]]:
     from solvers.costs.interfaces import interface_paths
     from solvers.schedules.catalogue import Options, schedule_for
     from solvers.simulation.collective import PreparedCollective
-    from solvers.simulation.job import SimulatedNetwork
 
     rows: list[dict[str, Any]] = []
     in_simgrid = has_simgrid()
@@ -161,14 +160,13 @@ def _simulate() -> list[dict[str, Any]]:
         for name, algo, fabric, derived in ways:
             if algo == "flat" and n > _MAX_SIMULATED_EXCHANGE:  # a million transfers a round
                 continue
-            network = SimulatedNetwork.of(fabric)
             collective = PreparedCollective.of(schedule_for(algo, n, Options(base=base)))
-            simulated_us = collective.run(network, identity, _SIMULATED_BYTES).makespan_us
+            simulated_us = collective.run(fabric, identity, _SIMULATED_BYTES).makespan_us
             row = {"shape": f"BCube({base},{levels})", "way": name, "derived": round(derived, 4),
                    "simulated": round(simulated_us / whole_us, 4)}  # fmt: skip
             if in_simgrid and n <= _MAX_IN_SIMGRID:
                 with tempfile.TemporaryDirectory() as folder:
-                    (other_us,) = simgrid_us(Path(folder), network, collective, [identity], _SIMULATED_BYTES)
+                    (other_us,) = simgrid_us(Path(folder), fabric, collective, [identity], _SIMULATED_BYTES)
                 row["simgrid"] = round(other_us / whole_us, 4)
             rows.append(row)
     return rows

@@ -26,7 +26,6 @@ from solvers.costs.closed_forms import Order
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import SimulatedNetwork
 
 SIZE_BYTES = 16_000_000
 RANKS, ORDERS, REPEATS = 16, 12, 3
@@ -68,8 +67,8 @@ def in_segments(schedule: Schedule, segments: int) -> Schedule:
 
 def simulated_s(schedule: Schedule, fabric: Fabric, orders: list[Order]) -> list[float]:
     """Return the simulated seconds of each order; AggEngine sends as soon as data are there."""
-    collective, network = PreparedCollective.of(schedule, lockstep=False), SimulatedNetwork.of(fabric)
-    return [collective.run(network, order, SIZE_BYTES).makespan_us / 1e6 for order in orders]
+    collective = PreparedCollective.of(schedule, lockstep=False)
+    return [collective.run(fabric, order, SIZE_BYTES).makespan_us / 1e6 for order in orders]
 
 
 def _plan(bench: BenchLab, algo: str, schedule: Schedule) -> str:

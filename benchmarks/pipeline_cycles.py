@@ -7,15 +7,15 @@ repetitions that it spans (Baccelli, Cohen, Olsder and Quadrat, Synchronization 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from plink.model.pipeline.shape import PipelineShape, base_depths
+from solvers.costs.fabric import alike_hosts
 from solvers.pipeline.stage_costs import GradientBucket, StageCosts
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import verify_actions
-from solvers.simulation.job import SimulatedNetwork
 
 _POSTED_RECEIVES = 3
 _EPSILON = 1e-13
@@ -208,8 +208,8 @@ def unshared_case(seed: int, most_stages: int = 4) -> UnsharedCase:
     gbps, latency = rng.uniform(0.1, 1, (hosts, hosts)), rng.uniform(50, 5000, (hosts, hosts))
     latency = (latency + latency.T) / 2
     np.fill_diagonal(latency, 0)
-    unlimited = np.full(hosts, np.inf)
-    network = SimulatedNetwork(tuple(f"h{k}" for k in range(hosts)), latency, gbps, unlimited, unlimited, ())
+    unlimited = alike_hosts([f"h{k}" for k in range(hosts)], np.inf)
+    fabric = replace(unlimited, rtt_us=2 * latency, pair_gbps=gbps)
     slowness = tuple(float(factor) for factor in rng.uniform(1, 2, hosts))
     order = iter(rng.permutation(hosts).tolist())
     places = tuple(tuple(next(order) for _ in range(count)) for count in replicas)
@@ -219,7 +219,7 @@ def unshared_case(seed: int, most_stages: int = 4) -> UnsharedCase:
         costs.append(StageCosts(forward_s, backward_s, update_s, 0.0, size, (GradientBucket(backward_s, size),)))
     sizes = tuple((float(rng.uniform(1e4, 2e6)), float(rng.uniform(1e4, 2e6))) for _ in range(stages - 1))
     pipeline = PlacedPipeline(
-        PipelineShape("1f1b", replicas, depths), tuple(costs), places, sizes, network, slowness
+        PipelineShape("1f1b", replicas, depths), tuple(costs), places, sizes, fabric, slowness
     )  # fmt: skip
 
     def link(source: int, target: int, size: float) -> tuple[float, float]:

@@ -30,7 +30,6 @@ from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.job import SimulatedNetwork
 
 _LAB_GBPS = 0.2  # 25 MB/s: the lab's links
 _HEURISTIC_MOVES = 8000
@@ -103,7 +102,7 @@ def against_brute_force(seeds: int) -> dict[str, Any]:
         values = []
         for exhaustive in (True, False):
             result = search_partitions(model, space, seed, _HEURISTIC_MOVES, exhaustive)
-            period = model.period(result.candidates[0].partition)
+            period = model.period(result[0].partition)
             values.append(math.inf if period.excess_bytes > 0 else period.minibatch_s)
         unequal += not (values[0] == best or abs(values[0] / best - 1) < 1e-7)
         over.append(0.0 if values[1] == best else values[1] / best - 1)
@@ -130,7 +129,7 @@ def planted(seeds: int) -> dict[str, Any]:
         began = time.perf_counter()
         result = search_partitions(model, SearchSpace(tuple(range(64))), seed)
         seconds.append(time.perf_counter() - began)
-        period = model.period(result.candidates[0].partition)
+        period = model.period(result[0].partition)
         hits += period.minibatch_s <= best.minibatch_s * (1 + 1e-6)
     return {"seeds": seeds, "found": hits, "median_s": statistics.median(seconds)}
 
@@ -207,7 +206,7 @@ def gpipe_slowdowns() -> dict[str, float]:
 def simulated_s(plan: PipelinePlan, profile: ModelProfile, fabric: Fabric) -> float:
     """Seconds per minibatch of a plan whose hosts are the fabric's."""
     slowness = [profile.slowness.get(name, 1.0) for name in fabric.names]
-    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), SimulatedNetwork.of(fabric), slowness)
+    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), fabric, slowness)
     return simulate_pipeline(placed).minibatch_s
 
 

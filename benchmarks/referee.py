@@ -28,11 +28,10 @@ from benchmarks.record import Bar, each, record, seeds_of
 from benchmarks.simgrid import has_simgrid, run_simgrid
 from plink.model.schedule import Schedule
 from solvers.costs.by_name import cost_function_for
-from solvers.costs.fabric import fabric_of
+from solvers.costs.fabric import Fabric, fabric_of
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.cost import cost_by_model
-from solvers.simulation.job import SimulatedNetwork
 
 HOSTS, CLOUDS, ORDERS, DISTURBED = 64, 20, 16, 10
 FIRST_SEED = 100  # no cloud that costs were made on
@@ -46,22 +45,22 @@ _CLOSE = (0.9, 1.1)
 
 
 def played_us(
-    folder: Path, network: SimulatedNetwork, schedule: Schedule, orders: Sequence[Order], size_bytes: float
+    folder: Path, fabric: Fabric, schedule: Schedule, orders: Sequence[Order], size_bytes: float
 ) -> list[float]:
     """Return the time of each order, microseconds, as SimGrid's player has it."""
-    jobs = [_job(network, schedule, order, size_bytes) for order in orders]
-    return run_simgrid(folder, network, jobs)
+    jobs = [_job(fabric, schedule, order, size_bytes) for order in orders]
+    return run_simgrid(folder, fabric, jobs)
 
 
-def _job(network: SimulatedNetwork, schedule: Schedule, order: Order, size_bytes: float) -> dict[str, Any]:
+def _job(fabric: Fabric, schedule: Schedule, order: Order, size_bytes: float) -> dict[str, Any]:
     rounds: list[dict[int, tuple[list[Any], list[Any]]]] = [{} for _ in range(schedule.ranks)]
     sizes = (schedule.count * (size_bytes / schedule.chunks)).tolist()
     columns = schedule.round.tolist(), schedule.source.tolist(), schedule.target.tolist(), sizes
     for number, source, target, size in zip(*columns, strict=True):
-        lag_s = network.latency_us[order[source], order[target]] / 1e6
+        lag_s = fabric.rtt_us[order[source], order[target]] / 2e6
         rounds[source].setdefault(number, ([], []))[0].append((target, int(size)))
         rounds[target].setdefault(number, ([], []))[1].append((source, int(size), float(lag_s)))
-    hosts = [network.names[host] for host in order]
+    hosts = [fabric.names[host] for host in order]
     ahead = 1 if schedule.algo in _RINGS else 0
     return {
         "hosts": hosts,
@@ -81,8 +80,7 @@ def compare_on_cloud(algo: str, size_bytes: float, seed: int) -> dict[str, Any]:
     orders = orders_of(cloud, ORDERS, np.random.default_rng((seed, 3)), DISTURBED)
     options = options_at(options_for(algo, cloud, orders[0]), algo, size_bytes)
     with tempfile.TemporaryDirectory() as folder:
-        network = SimulatedNetwork.of(fabric)
-        played = played_us(Path(folder), network, schedule_for(algo, HOSTS, options), orders, size_bytes)
+        played = played_us(Path(folder), fabric, schedule_for(algo, HOSTS, options), orders, size_bytes)
     assumed = fabric_of(network_of_cloud(cloud, seed, shared_links=False))
     cost_functions = {
         "contention": cost_by_model(algo, HOSTS, options, fabric, size_bytes, "contention"),

@@ -19,9 +19,9 @@ from scipy.stats import spearmanr
 
 from benchmarks.clouds import Order, fabric_of_cloud, options_for, orders_of, three_tier
 from benchmarks.record import Bar, record, seeds_of
+from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import SimulatedNetwork
 from solvers.simulation.simgrid import OPTIONS, platform_xml
 
 HOSTS, CLOUDS, ORDERS = 32, 10, 8
@@ -38,13 +38,13 @@ def has_simgrid() -> bool:
 
 
 def simgrid_us(
-    folder: Path, network: SimulatedNetwork, collective: PreparedCollective, orders: Sequence[Order], size_bytes: float
+    folder: Path, fabric: Fabric, collective: PreparedCollective, orders: Sequence[Order], size_bytes: float
 ) -> list[float]:
     """Return the time that a collective takes by SimGrid in each order, microseconds."""
-    return run_simgrid(folder, network, [_job(network, collective, order, size_bytes) for order in orders])
+    return run_simgrid(folder, fabric, [_job(fabric, collective, order, size_bytes) for order in orders])
 
 
-def run_simgrid(folder: Path, network: SimulatedNetwork, jobs: list[dict[str, Any]]) -> list[float]:
+def run_simgrid(folder: Path, fabric: Fabric, jobs: list[dict[str, Any]]) -> list[float]:
     """Return the microseconds that each job takes by SimGrid.
 
     SimGrid gives flows shares of a link by one over their latencies, as TCP does and plink's simulator does not. So the
@@ -52,7 +52,7 @@ def run_simgrid(folder: Path, network: SimulatedNetwork, jobs: list[dict[str, An
 
     :param jobs: of transfers, or that ranks play; see ``timing/simgrid_jobs.py``.
     """
-    platform = replace(network, latency_us=np.zeros_like(network.latency_us))
+    platform = replace(fabric, rtt_us=np.zeros_like(fabric.rtt_us))
     (folder / "platform.xml").write_text(platform_xml(platform))
     (folder / "jobs.json").write_text(json.dumps(jobs))
     argv = [str(PYTHON), str(_RUNNER), str(folder / "platform.xml"), str(folder / "jobs.json"), *OPTIONS]
@@ -62,13 +62,13 @@ def run_simgrid(folder: Path, network: SimulatedNetwork, jobs: list[dict[str, An
     return [1e6 * seconds for seconds in json.loads(done.stdout)]
 
 
-def _job(network: SimulatedNetwork, collective: PreparedCollective, order: Order, size_bytes: float) -> dict[str, Any]:
-    _, tasks = collective.job(network, order, size_bytes)
+def _job(fabric: Fabric, collective: PreparedCollective, order: Order, size_bytes: float) -> dict[str, Any]:
+    _, tasks = collective.job(fabric, order, size_bytes)
     offsets, needed = tasks.after
     schedule = collective.schedule
     return {
-        "source": [network.names[order[rank]] for rank in schedule.source],
-        "target": [network.names[order[rank]] for rank in schedule.target],
+        "source": [fabric.names[order[rank]] for rank in schedule.source],
+        "target": [fabric.names[order[rank]] for rank in schedule.target],
         "bytes": tasks.amount.tolist(),
         "lag_s": (tasks.lag_us / 1e6).tolist(),
         "after": [needed[a:b].tolist() for a, b in itertools.pairwise(offsets)],
@@ -83,14 +83,14 @@ def compare(algo: str, clouds: int) -> dict[str, Any]:
     correlations: list[float] = []
     for seed in range(clouds):
         cloud = three_tier(HOSTS, seed, ("powers", "uneven")[seed % 2])
-        network = SimulatedNetwork.of(fabric_of_cloud(cloud, seed))
+        fabric = fabric_of_cloud(cloud, seed)
         orders = orders_of(cloud, ORDERS, np.random.default_rng((seed, 3)), disturbed=ORDERS // 2)
         collective = PreparedCollective.of(
             schedule_for(algo, HOSTS, options_for(algo, cloud, orders[0])), lockstep=False
         )
-        ours = [collective.run(network, order, SIZE_BYTES).makespan_us for order in orders]
+        ours = [collective.run(fabric, order, SIZE_BYTES).makespan_us for order in orders]
         with tempfile.TemporaryDirectory() as folder:
-            theirs = simgrid_us(Path(folder), network, collective, orders, SIZE_BYTES)
+            theirs = simgrid_us(Path(folder), fabric, collective, orders, SIZE_BYTES)
         ratios += [a / b for a, b in zip(ours, theirs, strict=True)]
         correlations.append(round(float(spearmanr(ours, theirs).statistic), 4))
     row = {"plink_over_simgrid": [round(min(ratios), 5), round(max(ratios), 5)], "spearman": correlations}

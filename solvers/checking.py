@@ -130,14 +130,14 @@ def slower(before_s: Sequence[float], now_s: Sequence[float], tolerance: float) 
     return ratio if ratio > 1 + tolerance and median(now_s) > max(before_s) else None
 
 
-def ranks_worse(before: Correlation, now: float, tolerance: float = MAX_SPEARMAN_LOSS) -> bool:
+def ranks_worse(before: Correlation, now: float) -> bool:
     """Return whether the model ranks orders worse than it did, by Spearman's correlation: lower by more than
     the tolerance, and below the interval of what was found before, where it has one.
 
     Few orders vary by more from one day to the next without anything being wrong: two neighbours of four that change
     over are 0.2.
     """
-    return now < before.spearman - tolerance and (before.low is None or now < before.low)
+    return now < before.spearman - MAX_SPEARMAN_LOSS and (before.low is None or now < before.low)
 
 
 def orders_between(

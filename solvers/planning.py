@@ -22,7 +22,6 @@ from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights, work_weights
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import check_transfers, needs_closed_form
-from solvers.simulation.job import SimulatedNetwork
 from solvers.spanning.tier_tree import regrouped
 
 WEIGHTS = ("sizes", "bandwidth", "least-time")
@@ -138,9 +137,9 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
         check_transfers("2lha", pattern)
     if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern)):
         schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
-        collective, network = PreparedCollective.of(schedule), SimulatedNetwork.of(request.fabric)
+        collective = PreparedCollective.of(schedule)
         slices = engine_slices("2lha", Options(), request.fabric, request.size_bytes)
-        return collective.run(network, request.order, request.size_bytes, slices=slices).makespan_us
+        return collective.run(request.fabric, request.order, request.size_bytes, slices=slices).makespan_us
     return closed_form(pattern, request.fabric, request.size_bytes, request.model)(request.order)
 
 

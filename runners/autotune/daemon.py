@@ -121,7 +121,7 @@ def stretch_from(value: object, ranks: int, location: str) -> ObservedInterval:
     # Unknown where the kernel's clock is too coarse to see anything under way.
     rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
     observed = ObservedTraffic(np.where(busy > 0, sent, 0.0), rate, rtt)
-    return ObservedInterval(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
+    return ObservedInterval(report["epoch"], report["bytes"], report["seconds"], observed)
 
 
 def read_log(

@@ -23,7 +23,7 @@ import msgspec
 
 from plink.model.elastic.codec import Envelope, decode_message, encode_request
 from plink.transport.stdio_channel import LineBuffer
-from solvers.elastic import commands, events, extensions
+from solvers.elastic import commands, events
 from solvers.elastic.events import Tick
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import State, initial
@@ -138,7 +138,6 @@ _TYPES: dict[str, type[Any]] = {
     "end": commands.EndJob,
     "log": commands.LogLine,
     "note": commands.Note,
-    **extensions.EVENTS,
 }
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 

@@ -46,7 +46,6 @@ class ObservedInterval:
     """Traffic between two synchronisations of the ranks. ``epoch``: assignments installed before it."""
 
     epoch: int
-    jobs: int
     size_bytes: int
     seconds: float
     observed: ObservedTraffic

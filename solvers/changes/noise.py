@@ -16,7 +16,6 @@ from plink.errors import InputError
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from solvers.changes.causes import Pairs
-from solvers.ordering.cross_validation import students_quantile
 
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
@@ -221,7 +220,11 @@ def chance(count: int, freedom: int = _NORMAL_FROM_FREEDOM) -> float:
     errors have few degrees of freedom.
     """
     share = 1 - FALSE_ALARMS / 2 / max(1, count)
-    return NormalDist().inv_cdf(share) if freedom >= _NORMAL_FROM_FREEDOM else students_quantile(freedom, share)
+    if freedom >= _NORMAL_FROM_FREEDOM:
+        return NormalDist().inv_cdf(share)
+    from scipy.special import stdtrit  # loads sooner than all of scipy.stats
+
+    return float(stdtrit(freedom, share))
 
 
 def _own(measured: Mask, level: Matrix, sides: tuple[Side, ...]) -> Matrix:

@@ -31,7 +31,7 @@ The model ``latency`` is without both: its sums of round trips are no times.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -127,28 +127,6 @@ class CostBreakdown:
     busiest: tuple[str, ...]
     slowest: tuple[str, str]
     bottleneck: tuple[str, float] | None = None
-
-    @property
-    def sum_of_rounds_us(self) -> float:
-        """Return what the rounds add up to, which is the cost where none overlaps another."""
-        return float((self.latency_us + self.transfer_us).sum())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that ``plink cost`` prints."""
-        return {
-            "model": self.model,
-            "cost_us": round(self.cost_us, 3),
-            "slowest_pair": list(self.slowest),
-            "rounds": [
-                {"latency_us": round(a, 3), "transfer_us": round(b, 3), "busiest": what}
-                for a, b, what in zip(self.latency_us.tolist(), self.transfer_us.tolist(), self.busiest, strict=True)
-            ],
-            **(
-                {}
-                if self.bottleneck is None
-                else {"busiest_link": self.bottleneck[0], "busiest_share": round(self.bottleneck[1], 4)}
-            ),
-        }
 
 
 def evaluate(

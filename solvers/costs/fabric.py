@@ -307,6 +307,13 @@ class Fabric:
             raise no_way_between(self.names, a, b, self.blocked, option)
 
 
+def alike_hosts(names: Sequence[str], gbps: float, capacities: str = "") -> Fabric:
+    """Return hosts of one rate, with nothing else between them: no latency, and no links that they share."""
+    rates, unlimited, n = np.full(len(names), gbps), np.full(1, np.inf), len(names)
+    together = np.zeros(n, dtype=np.intp)
+    return Fabric(tuple(names), np.zeros((n, n)), None, rates, rates, together, unlimited, unlimited, capacities)
+
+
 def fabric_of(network: Network) -> Fabric:
     """Return the fabric of a network: what its file has, and what can be inferred.
 

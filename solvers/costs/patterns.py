@@ -244,7 +244,7 @@ def multi_ring_pattern(ranks: int, base: int) -> Pattern:
 
 
 def all_to_all_pattern(ranks: int) -> Pattern:
-    """Return the pattern of :func:`solvers.schedules.hierarchical.flat`: 1/N of the vector to all, both phases."""
+    """Return the pattern of flat aggregation: 1/N of the vector to all, both phases."""
     no_hops = np.zeros(0, dtype=np.intp)
     return Pattern(
         ranks, no_hops, no_hops, no_hops, np.zeros(0), np.array([2.0]), np.array([1.0]), all_to_all_share=1 / ranks

@@ -4,7 +4,7 @@ One is written when it is due, at the clock that all replicas have. The files ma
 that clock: so no worker is held up, and nothing before it is released meanwhile.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from plink.model.checkpoint_names import name_of
@@ -13,31 +13,11 @@ from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_answer
 from solvers.elastic.state import GONE, REFUSED, Checkpoint, CheckpointAttempt, Checkpointing, State
 
 _DUE_SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
 _MIN_INTERVAL_S = 0.2
 _MAX_WAIT_AT_END_S = 30.0  # until one can be begun
-
-
-@dataclass(frozen=True)
-class CheckpointPart:
-    """A host writes its part of a checkpoint."""
-
-    host: int
-
-
-@dataclass(frozen=True)
-class CheckpointAnnounced:
-    """A whole checkpoint is named as the latest."""
-
-
-@dataclass(frozen=True)
-class CheckpointDiscarded:
-    """A host removes its part of a checkpoint that failed."""
-
-    host: int
 
 
 def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
@@ -147,7 +127,7 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
     ctx.state.checkpointing = replace(current, urgent=False, attempt=attempt)
     for host, partitions in by_host.items():
-        ctx.request(host, r.WriteCheckpoint(checkpoint.folder, tuple(partitions)), CheckpointPart(host))
+        ctx.request(host, r.WriteCheckpoint(checkpoint.folder, tuple(partitions)), part_written, host)
 
 
 def last_reliable_s(ctx: Context) -> float | None:
@@ -159,17 +139,16 @@ def last_reliable_s(ctx: Context) -> float | None:
     return max(deadlines[host] for host in hosts) - ctx.now
 
 
-@on_answer(CheckpointPart)
-def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: r.Result | None) -> None:
+def part_written(ctx: Context, host: int, answer: Answer, result: r.Result | None) -> None:
     """Handle a written part, or an error.
 
     The attempt ends, whole or removed, when all hosts have answered: a file that is still being written must not fall
     into the next attempt's folder.
     """
     attempt = ctx.state.checkpointing.attempt
-    if attempt is None or purpose.host not in attempt.waiting:
+    if attempt is None or host not in attempt.waiting:
         return
-    attempt = replace(attempt, waiting=attempt.waiting - {purpose.host})
+    attempt = replace(attempt, waiting=attempt.waiting - {host})
     if isinstance(result, r.CheckpointWritten):
         attempt = replace(attempt, seconds=max(attempt.seconds, result.seconds), bytes=attempt.bytes + result.bytes)
     elif attempt.error is None:
@@ -179,18 +158,17 @@ def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: 
         if attempt.error is not None or attempt.abandoned:
             _discard(ctx, attempt)
         else:
-            _announce(ctx, attempt, purpose.host)
+            _announce(ctx, attempt, host)
 
 
 def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
     """Name a checkpoint whose files are all written, by a host that sees them all."""
     settings, folder = ctx.state.settings, PurePosixPath(attempt.checkpoint.folder).name
     saved = SavedCheckpoint(attempt.checkpoint.clock, settings.partitions, folder)
-    ctx.request(host, r.KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
+    ctx.request(host, r.KeepCheckpoint(settings.checkpoints, saved, settings.job), announced)
 
 
-@on_answer(CheckpointAnnounced)
-def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result: r.Result | None) -> None:
+def announced(ctx: Context, answer: Answer, result: r.Result | None) -> None:
     """Complete a checkpoint that was named, or discard it."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None:
@@ -212,18 +190,17 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, waiting=waiting))
     request = r.DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
     for host in waiting:
-        ctx.request(host, request, CheckpointDiscarded(host))
+        ctx.request(host, request, discarded, host)
     if not waiting:
         _failed(ctx)
 
 
-@on_answer(CheckpointDiscarded)
-def discarded(ctx: Context, purpose: CheckpointDiscarded, answer: Answer, result: r.Result | None) -> None:
+def discarded(ctx: Context, host: int, answer: Answer, result: r.Result | None) -> None:
     """Note that a host has removed its part, as far as it can."""
     attempt = ctx.state.checkpointing.attempt
-    if attempt is None or purpose.host not in attempt.waiting:
+    if attempt is None or host not in attempt.waiting:
         return
-    attempt = replace(attempt, waiting=attempt.waiting - {purpose.host})
+    attempt = replace(attempt, waiting=attempt.waiting - {host})
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
     if not attempt.waiting:
         _failed(ctx)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVarTuple
 
-from plink.model.elastic.requests import Request
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import Request, Result
 from solvers.elastic.commands import Command, LogEntry, LogLine, Note, Say, Send
 from solvers.elastic.events import PlacementEvent
 from solvers.elastic.placement.cluster import Cluster
@@ -46,16 +47,23 @@ class Context:
         for host in self.state.members:
             self.commands.append(Send(host, request))
 
-    def request(self, host: int, request: Request, purpose: Any) -> None:
-        """Send a request, whose answer goes to the handler of its purpose (:mod:`solvers.elastic.dispatch`)."""
+    def request(
+        self,
+        host: int,
+        request: Request,
+        handler: Callable[["Context", *_Arguments, Answer, Result | None], None],
+        *arguments: *_Arguments,
+    ) -> None:
+        """Send a request, whose answer and result ``handler`` gets after frozen arguments."""
         number = self.state.latest_request = self.state.latest_request + 1
-        self.state.requests = {**self.state.requests, number: PendingRequest(host, type(request), purpose)}
+        pending = PendingRequest(host, type(request), handler, arguments)
+        self.state.requests = {**self.state.requests, number: pending}
         self.commands.append(Send(host, request, number))
 
-    def later(self, seconds: float, due: Any) -> None:
-        """Set a timer, for the handler of what is due then."""
+    def later(self, seconds: float, handler: Callable[["Context", *_Arguments], None], *arguments: *_Arguments) -> None:
+        """Set a timer, at which ``handler`` is called with frozen arguments."""
         timers = list(self.state.timers)
-        insort(timers, Timer(self.now + seconds, self.state.timers_set, due))
+        insort(timers, Timer(self.now + seconds, self.state.timers_set, handler, arguments))
         self.state.timers, self.state.timers_set = tuple(timers), self.state.timers_set + 1
 
     def emit(self, event: Any) -> None:

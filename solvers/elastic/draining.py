@@ -1,28 +1,15 @@
 """Hosts on their way out: those that are warned, until when they may stay, and when one of them is released."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plink.model.elastic.requests import Bye
 from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_timer
 from solvers.elastic.events import HostsWarned
 from solvers.elastic.state import omit
 
 _GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
 _RETRY_S = 0.05
-
-
-@dataclass(frozen=True)
-class WarnedHostsDue:
-    """Decide on warned hosts, once every replica has something."""
-
-    hosts: tuple[int, ...]
-
-
-@on_timer(WarnedHostsDue)
-def _decide_due(ctx: Context, due: WarnedHostsDue) -> None:
-    decide(ctx, due.hosts)
 
 
 def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
@@ -50,7 +37,7 @@ def decide(ctx: Context, hosts: Collection[int]) -> None:
     For a host without time left, all would go back to what replicas have.
     """
     if ctx.state.placement is not None and ctx.state.migration.opening:
-        ctx.later(_RETRY_S, WarnedHostsDue(tuple(hosts)))
+        ctx.later(_RETRY_S, decide, tuple(hosts))
         return
     remaining_s = {number: max(0.0, at - ctx.now) for number, at in ctx.state.draining.deadlines.items()}
     if deadlines := {

@@ -3,23 +3,14 @@
 Then the program writes its result.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plink.model.elastic.reports import Answer, WorkerFinished
 from plink.model.elastic.requests import Result, WriteResult
 from solvers.elastic import checkpointing, progress, rebalancing, traffic
 from solvers.elastic.commands import EndJob
 from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_answer
 from solvers.elastic.state import Phase
-
-
-@dataclass(frozen=True)
-class ResultWritten:
-    """The program writes its result on a host."""
-
-    host: int
-    generation: int
 
 
 def end(ctx: Context, code: int, reason: str) -> None:
@@ -66,7 +57,7 @@ def _write_result(ctx: Context, clock: int) -> None:
     checkpointing.say_what_is_missing(ctx, clock - 1)
     generation = ctx.state.cluster.generation
     host = min(ctx.state.cluster.reliable, key=lambda host: host.number).number
-    ctx.request(host, WriteResult(clock, generation), ResultWritten(host, generation))
+    ctx.request(host, WriteResult(clock, generation), result_written, host, generation)
 
 
 def _reason(ctx: Context) -> str:
@@ -77,12 +68,11 @@ def _reason(ctx: Context) -> str:
     return reason
 
 
-@on_answer(ResultWritten)
-def result_written(ctx: Context, purpose: ResultWritten, answer: Answer, result: Result | None) -> None:
+def result_written(ctx: Context, host: int, generation: int, answer: Answer, result: Result | None) -> None:
     """End the job, or have another host write the result."""
     if answer.error is None:
         end(ctx, 0, _reason(ctx))
-    elif purpose.host in ctx.state.members and purpose.generation == ctx.state.cluster.generation:
-        fail(ctx, f"{ctx.state.members[purpose.host].name}: {answer.error}")
+    elif host in ctx.state.members and generation == ctx.state.cluster.generation:
+        fail(ctx, f"{ctx.state.members[host].name}: {answer.error}")
     else:
         ctx.state.ending = replace(ctx.state.ending, writing=False)  # another host will do it

@@ -4,7 +4,7 @@ Their servers start, they join a running job in their order, and to a restarted 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Answer
@@ -12,42 +12,10 @@ from plink.model.elastic.requests import Begun, CheckFolder, HostReport, MarkFol
 from solvers.elastic import failures
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_answer
 from solvers.elastic.ending import fail
 from solvers.elastic.events import BeginJob, ReportsComplete
 from solvers.elastic.member import Member
 from solvers.elastic.state import GONE, StartGroup, omit
-
-
-@dataclass(frozen=True)
-class ServerStarted:
-    """A host of a group starts its server."""
-
-    host: int
-    group: int
-
-
-@dataclass(frozen=True)
-class FolderMarked:
-    """A host marks the folder of checkpoints."""
-
-    host: int
-    group: int
-
-
-@dataclass(frozen=True)
-class FolderChecked:
-    """A host looks for the mark."""
-
-    host: int
-    group: int
-
-
-@dataclass(frozen=True)
-class HostReported:
-    """A host reports to a restarted controller."""
-
-    host: int
 
 
 def begin(ctx: Context, members: Iterable[Member], then: BeginJob) -> None:
@@ -71,19 +39,18 @@ def _start(ctx: Context, group: StartGroup) -> int:
     _set_group(ctx, number, replace(group, waiting=frozenset(member.number for member in group.members)))
     for member in group.members:
         _expect(ctx, member)
-        ctx.request(member.number, ctx.state.settings.of(member), ServerStarted(member.number, number))
+        ctx.request(member.number, ctx.state.settings.of(member), server_started, member.number, number)
     if not group.members:
         _started(ctx, number)
     return number
 
 
-@on_answer(ServerStarted)
-def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result: Result | None) -> None:
+def server_started(ctx: Context, host: int, group_number: int, answer: Answer, result: Result | None) -> None:
     """Handle a started server of a group, or an error."""
-    joining, group = ctx.state.joining, ctx.state.joining.groups[purpose.group]
-    group = replace(group, waiting=group.waiting - {purpose.host})
-    member = next(member for member in group.members if member.number == purpose.host)
-    _set_group(ctx, purpose.group, group)
+    joining, group = ctx.state.joining, ctx.state.joining.groups[group_number]
+    group = replace(group, waiting=group.waiting - {host})
+    member = next(member for member in group.members if member.number == host)
+    _set_group(ctx, group_number, group)
     if isinstance(result, Begun):
         _admit(ctx, member, result)
         if result.unwritable:
@@ -98,7 +65,7 @@ def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result:
         _reject(ctx, member, error)
     expected_no_longer(ctx, member.number)
     if not group.waiting:
-        _check_folder(ctx, purpose.group, just_marked=False)
+        _check_folder(ctx, group_number, just_marked=False)
 
 
 def _refuse_job(ctx: Context, group: StartGroup, text: str) -> None:
@@ -128,39 +95,37 @@ def _check_folder(ctx: Context, group_number: int, *, just_marked: bool) -> None
     there = reliable_members - set(reliable)
     if not ctx.state.joining.folder_marked or (there and not just_marked):  # who marked it first may have left
         first = min(there or reliable)
-        ctx.request(first, MarkFolder(), FolderMarked(first, group_number))
+        ctx.request(first, MarkFolder(), folder_marked, first, group_number)
         return
     _set_group(ctx, group_number, replace(group, waiting=frozenset(reliable)))
     for host in reliable:
-        ctx.request(host, CheckFolder(), FolderChecked(host, group_number))
+        ctx.request(host, CheckFolder(), folder_checked, host, group_number)
 
 
-@on_answer(FolderMarked)
-def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer, result: Result | None) -> None:
+def folder_marked(ctx: Context, host: int, group_number: int, answer: Answer, result: Result | None) -> None:
     """Go on after a host has marked the folder, or could not."""
     marked, joining = answer.error is None, ctx.state.joining
-    group = joining.groups[purpose.group]
+    group = joining.groups[group_number]
     ctx.state.joining = replace(joining, folder_marked=joining.folder_marked or marked)
     if not marked and answer.kind != GONE:
-        member = group.unmarked.get(purpose.host)
+        member = group.unmarked.get(host)
         if member is None:  # its disk fails: that comes out at the next checkpoint
-            _started(ctx, purpose.group)
+            _started(ctx, group_number)
             return
         _refuse_folder(ctx, group, member, str(answer.error))
-    _set_group(ctx, purpose.group, replace(group, marked=group.marked | {purpose.host}))
-    _check_folder(ctx, purpose.group, just_marked=marked)
+    _set_group(ctx, group_number, replace(group, marked=group.marked | {host}))
+    _check_folder(ctx, group_number, just_marked=marked)
 
 
-@on_answer(FolderChecked)
-def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result: Result | None) -> None:
+def folder_checked(ctx: Context, host: int, group_number: int, answer: Answer, result: Result | None) -> None:
     """Go on after a host has found the mark, or not."""
-    group = ctx.state.joining.groups[purpose.group]
-    group = replace(group, waiting=group.waiting - {purpose.host})
-    _set_group(ctx, purpose.group, group)
+    group = ctx.state.joining.groups[group_number]
+    group = replace(group, waiting=group.waiting - {host})
+    _set_group(ctx, group_number, group)
     if answer.error is not None and answer.kind != GONE:
-        _refuse_folder(ctx, group, group.unmarked[purpose.host], answer.error)
+        _refuse_folder(ctx, group, group.unmarked[host], answer.error)
     if not group.waiting:
-        _started(ctx, purpose.group)
+        _started(ctx, group_number)
 
 
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
@@ -204,13 +169,11 @@ def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
         ctx.emit(ReportsComplete())
     for member in members:
         _expect(ctx, member)
-        ctx.request(member.number, Report(), HostReported(member.number))
+        ctx.request(member.number, Report(), reported, member.number)
 
 
-@on_answer(HostReported)
-def reported(ctx: Context, purpose: HostReported, answer: Answer, result: Result | None) -> None:
+def reported(ctx: Context, host: int, answer: Answer, result: Result | None) -> None:
     """Take a host's report, or note that it had not begun."""
-    host = purpose.host
     member = ctx.state.joining.starting.get(host)
     ctx.state.joining = replace(ctx.state.joining, reporting=ctx.state.joining.reporting - {host})
     if isinstance(result, HostReport) and member is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from plink.model.elastic import requests as r
 from plink.model.elastic.reports import Answer
 from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost, PartitionMoved, PartitionUnserved
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.partitions import PartitionPlacement
@@ -47,13 +46,6 @@ class StateTransferred:
 
 
 @dataclass(frozen=True)
-class TargetCleared:
-    """The target of a restored partition drops what it has of it."""
-
-    restored: StateTransferred
-
-
-@dataclass(frozen=True)
 class ReplicaPromoted:
     """A replica begins to serve, from clock ``first`` on."""
 
@@ -62,13 +54,6 @@ class ReplicaPromoted:
     term: int
     first: int
     failures: int = 0
-
-
-@dataclass(frozen=True)
-class ReplicaSet:
-    """A server replicates to one replica alone."""
-
-    partition: int
 
 
 @dataclass(frozen=True)
@@ -89,32 +74,30 @@ class MoveCommitted:
 def transfer(ctx: Context, sent: StateTransferred) -> None:
     """Send a partition's state. To whom it is restored, what that one has of it is of no use."""
     if sent.method is r.RestoreTo:
-        ctx.request(sent.to, r.Drop(sent.partition, sent.term), TargetCleared(sent))
+        ctx.request(sent.to, r.Drop(sent.partition, sent.term), _target_cleared, sent)
         return
     if sent.method is r.AddReplica:
         replicas = {**ctx.state.migration.replicas, (sent.partition, sent.term): ctx.state.address(sent.to)}
         ctx.state.migration = replace(ctx.state.migration, replicas=replicas)
-    ctx.later(0.0, replace(sent, begun_s=ctx.now))
+    ctx.later(0.0, _try_transfer, replace(sent, begun_s=ctx.now))
 
 
-@on_answer(TargetCleared)
-def _target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer, result: r.Result | None) -> None:
+def _target_cleared(ctx: Context, sent: StateTransferred, answer: Answer, result: r.Result | None) -> None:
     """Send a partition to a target that has dropped what it had of it."""
     if answer.kind != GONE:
-        ctx.later(0.0, replace(purpose.restored, begun_s=ctx.now))
+        ctx.later(0.0, _try_transfer, replace(sent, begun_s=ctx.now))
 
 
-@on_timer(StateTransferred)
 def _try_transfer(ctx: Context, due: StateTransferred) -> None:
     """Send a state, unless it has to wait or is no longer wanted."""
     state, number, term, source, target = ctx.state, due.partition, due.term, due.source, due.to
     if state.migration.opening:  # what moves now would be given up for a replica that has nothing yet
-        ctx.later(_RETRY_S, due)
+        ctx.later(_RETRY_S, _try_transfer, due)
         return
     if not _wanted(state, number, term) or source not in state.members:
         return
     if due.method is r.Prepare and _has_to_wait(ctx, due):
-        ctx.later(_WAIT_S, due)
+        ctx.later(_WAIT_S, _try_transfer, due)
         return
     address = ctx.state.address(target)
     request: r.Request
@@ -126,23 +109,22 @@ def _try_transfer(ctx: Context, due: StateTransferred) -> None:
         in_transit = {**ctx.state.migration.in_transit, (number, term): frozenset((source, target))}
         ctx.state.migration = replace(ctx.state.migration, in_transit=in_transit)
         request = r.Prepare(number, term, address, _new_replica(state, number, target))
-    ctx.request(source, request, replace(due, sent_s=ctx.now, address=address))
+    ctx.request(source, request, _transferred, replace(due, sent_s=ctx.now, address=address))
 
 
-@on_answer(StateTransferred)
-def _transferred(ctx: Context, purpose: StateTransferred, answer: Answer, result: r.Result | None) -> None:
+def _transferred(ctx: Context, sent: StateTransferred, answer: Answer, result: r.Result | None) -> None:
     """Have the placement decide on a state that has arrived, or send it once more while it is needed."""
-    number, term, source = purpose.partition, purpose.term, purpose.source
-    if purpose.method is r.Prepare:
-        _rest(ctx, purpose, (ctx.now - purpose.sent_s) * (answer.error is None))
+    number, term, source = sent.partition, sent.term, sent.source
+    if sent.method is r.Prepare:
+        _rest(ctx, sent, (ctx.now - sent.sent_s) * (answer.error is None))
     if answer.error is None:
-        if purpose.method is r.AddReplica and not _is_replica(ctx.state, number, purpose.address):
-            ctx.send(source, r.StopReplicating(number, purpose.address))
+        if sent.method is r.AddReplica and not _is_replica(ctx.state, number, sent.address):
+            ctx.send(source, r.StopReplicating(number, sent.address))
         ctx.decide(PartitionMoved(number, term))
     elif answer.kind != GONE and _wanted(ctx.state, number, term) and source in ctx.state.members:
-        purpose = replace(purpose, failures=purpose.failures + 1)
-        if purpose.method is not r.RestoreTo or not _gives_up_restore(ctx, purpose, answer):
-            ctx.later(_RETRY_S, purpose)
+        sent = replace(sent, failures=sent.failures + 1)
+        if sent.method is not r.RestoreTo or not _gives_up_restore(ctx, sent, answer):
+            ctx.later(_RETRY_S, _try_transfer, sent)
 
 
 def _gives_up_restore(ctx: Context, sent: StateTransferred, answer: Answer) -> bool:
@@ -237,29 +219,27 @@ def send_primaries(ctx: Context) -> None:
 def promote(ctx: Context, host: int, partitions: tuple[int, ...], term: int) -> None:
     """Have a replica serve from the state that it has; where a commit is under way that one does it."""
     for number in partitions:
-        ctx.later(0.0, ReplicaPromoted(host, number, term, ctx.state.cluster.consistent + 1))
+        ctx.later(0.0, _try_promote, ReplicaPromoted(host, number, term, ctx.state.cluster.consistent + 1))
 
 
-@on_timer(ReplicaPromoted)
 def _try_promote(ctx: Context, due: ReplicaPromoted) -> None:
     """Have it serve one partition, if it still is to."""
     number, term = due.partition, due.term
     if number not in ctx.state.migration.commits and ctx.state.cluster.serves(number, term):
-        ctx.request(due.host, r.Promote(number, term, due.first), due)
+        ctx.request(due.host, r.Promote(number, term, due.first), _promoted, due)
 
 
-@on_answer(ReplicaPromoted)
-def _promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer, result: r.Result | None) -> None:
+def _promoted(ctx: Context, due: ReplicaPromoted, answer: Answer, result: r.Result | None) -> None:
     """Have a replica that could not serve yet try again, or give it up."""
-    host, number, term = purpose.host, purpose.partition, purpose.term
+    host, number, term = due.host, due.partition, due.term
     if answer.error is None or host not in ctx.state.members or not ctx.state.cluster.serves(number, term):
         return
-    purpose = replace(purpose, failures=purpose.failures + 1)
+    due = replace(due, failures=due.failures + 1)
     ctx.note(f"{ctx.state.members[host].name} cannot serve partition {number} yet: {answer.error}")
-    if answer.kind == REFUSED and purpose.failures >= _MAX_REFUSALS:
+    if answer.kind == REFUSED and due.failures >= _MAX_REFUSALS:
         ctx.decide(PartitionUnserved(number, term, has_replica=False))
     else:
-        ctx.later(_RETRY_S, purpose)
+        ctx.later(_RETRY_S, _try_promote, due)
 
 
 def cancel(ctx: Context, hosts: tuple[int, ...], partition: int, term: int) -> None:
@@ -274,14 +254,13 @@ def cancel(ctx: Context, hosts: tuple[int, ...], partition: int, term: int) -> N
 def set_replica(ctx: Context, host: int, partition: int, replica: int) -> None:
     """Have a server replicate to one replica alone. Who takes over was told to whom it replicates."""
     if partition not in ctx.state.migration.commits and replica in ctx.state.members:
-        ctx.request(host, r.SetReplica(partition, ctx.state.address(replica)), ReplicaSet(partition))
+        ctx.request(host, r.SetReplica(partition, ctx.state.address(replica)), _replica_set, partition)
 
 
-@on_answer(ReplicaSet)
-def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: r.Result | None) -> None:
+def _replica_set(ctx: Context, partition: int, answer: Answer, result: r.Result | None) -> None:
     """Note a server that could not."""
     if answer.error is not None and answer.kind != GONE:
-        ctx.note(f"partition {purpose.partition}: {answer.error}")
+        ctx.note(f"partition {partition}: {answer.error}")
 
 
 def commit(ctx: Context, number: int, partition: PartitionPlacement) -> None:
@@ -299,39 +278,37 @@ def commit(ctx: Context, number: int, partition: PartitionPlacement) -> None:
     _try_commit(ctx, MoveCommitted(number, move.term, partition.primary, has_replica))
 
 
-@on_timer(MoveCommitted)
-def _try_commit(ctx: Context, purpose: MoveCommitted) -> None:
+def _try_commit(ctx: Context, move: MoveCommitted) -> None:
     """Have the source of a move commit it, or prepare it once more."""
-    number, term, source = purpose.partition, purpose.term, purpose.source
+    number, term, source = move.partition, move.term, move.source
     if ctx.state.migration.commits.get(number) != (term, source):
         return
     if source not in ctx.state.members:
-        _committed(ctx, purpose, Answer(id=-1, error="the host is lost", kind=GONE), None)
+        _committed(ctx, move, Answer(id=-1, error="the host is lost", kind=GONE), None)
         return
     request: r.Request = r.Commit(number, term)
-    if purpose.preparing:
+    if move.preparing:
         primary = ctx.state.cluster.partitions[number].primary
         request = r.Prepare(number, term, ctx.state.address(primary), _new_replica(ctx.state, number, primary))
-    ctx.request(source, request, purpose)
+    ctx.request(source, request, _committed, move)
 
 
-@on_answer(MoveCommitted)
-def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: r.Result | None) -> None:
+def _committed(ctx: Context, move: MoveCommitted, answer: Answer, result: r.Result | None) -> None:
     """End a move that is committed; retry one that could not be, or give it up."""
-    number, state, preparing = purpose.partition, ctx.state, purpose.preparing
-    if state.migration.commits.get(number) != (purpose.term, purpose.source):
+    number, state, preparing = move.partition, ctx.state, move.preparing
+    if state.migration.commits.get(number) != (move.term, move.source):
         return
-    alive = purpose.source in state.members and state.cluster.partitions[number].primary in state.members
-    refused, attempt = answer.kind == REFUSED, purpose.attempt + 1
+    alive = move.source in state.members and state.cluster.partitions[number].primary in state.members
+    refused, attempt = answer.kind == REFUSED, move.attempt + 1
     if answer.error is None and not preparing:
         _end_commit(ctx, number)
     elif answer.error is None:
-        _try_commit(ctx, replace(purpose, preparing=False))
+        _try_commit(ctx, replace(move, preparing=False))
     elif alive and attempt < _MAX_COMMIT_ATTEMPTS and not (refused and preparing):
-        ctx.later(_RETRY_S, replace(purpose, preparing=refused or preparing, attempt=attempt))
+        ctx.later(_RETRY_S, _try_commit, replace(move, preparing=refused or preparing, attempt=attempt))
     else:
         _end_commit(ctx, number)
-        ctx.decide(PartitionUnserved(number, purpose.term, purpose.has_replica))
+        ctx.decide(PartitionUnserved(number, move.term, move.has_replica))
 
 
 def _end_commit(ctx: Context, number: int) -> None:

@@ -78,7 +78,7 @@ def begin(decision: PlacementDecision, index: int, to: int, reason: str) -> None
     """Begin to move a partition from its primary to another host; to its own replica only what that lacks."""
     partition = decision.cluster.partitions[index]
     if partition.copy and partition.safe:
-        _cancel_copy(decision, index, f"{reason}: the partition itself moves")
+        cancel_copy(decision, index, f"{reason}: the partition itself moves")
     term, drain = decision.next(), to == partition.replica
     decision.partition(index, move=Move(to, term, drain))
     source, target = (decision.cluster.name(host) for host in (partition.primary, to))
@@ -93,15 +93,9 @@ def cancel(decision: PlacementDecision, index: int, reason: str) -> None:
     decision.partition(index, move=None)
 
 
-def _cancel_copy(decision: PlacementDecision, index: int, reason: str) -> None:
+def cancel_copy(decision: PlacementDecision, index: int, reason: str) -> None:
     _tell(decision, index, decision.cluster.partitions[index].copy, reason)
     decision.partition(index, copy=None)
-
-
-def cancel_all(decision: PlacementDecision, index: int, reason: str) -> None:
-    """Cancel everything that is under way of a partition."""
-    cancel(decision, index, reason)
-    _cancel_copy(decision, index, reason)
 
 
 def _tell(decision: PlacementDecision, index: int, move: Move | None, reason: str) -> None:
@@ -125,7 +119,7 @@ def _plan_replica(decision: PlacementDecision, index: int, to: int) -> None:
     partition = decision.cluster.partitions[index]
     if partition.copy and (partition.copy.to == to or not partition.safe):
         return
-    _cancel_copy(decision, index, f"{decision.cause}: another host is to be the replica")
+    cancel_copy(decision, index, f"{decision.cause}: another host is to be the replica")
     if partition.replica != to:
         add_replica(decision, index, to, decision.cause)
 
@@ -151,7 +145,7 @@ def _taken(decision: PlacementDecision, index: int, move: Move) -> None:
     partition = decision.cluster.partitions[index]
     decision.do(migration.commit, index, partition)
     if decision.cluster.members[move.to].reliable:
-        _cancel_copy(decision, index, f"partition {index} is served where it is safe")
+        cancel_copy(decision, index, f"partition {index} is served where it is safe")
         # A replica that drains into keeps what it has; a new one can be relied on for what it can go back to.
         clock = partition.clock if move.to == partition.replica and partition.safe else decision.cluster.consistent
         decision.partition(index, primary=move.to, term=move.term, replica=move.to, clock=clock, safe=True, move=None)

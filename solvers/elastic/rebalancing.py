@@ -11,12 +11,11 @@ new generation workers begin nothing before they were told what.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plink.model.elastic import requests as r
 from plink.model.elastic.reports import Answer
 from solvers.elastic.context import Context
-from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.data import worked_on
 from solvers.elastic.state import (
@@ -32,22 +31,6 @@ from solvers.elastic.state import (
 
 _AHEAD = 2  # clocks
 _RETRY_S = 0.05
-
-
-@dataclass(frozen=True)
-class WorkersPaused:
-    """A host holds its workers before a barrier."""
-
-    barrier: int
-    host: int
-
-
-@dataclass(frozen=True)
-class ParticipantsUpdate:
-    """Servers of partitions take updates of other workers from a barrier on."""
-
-    barrier: int
-    partitions: tuple[int, ...]
 
 
 def advance(ctx: Context) -> None:
@@ -153,20 +136,19 @@ def _pause(ctx: Context, clock: int, ahead: int) -> None:
     barrier = _next(current.barrier, clock, ahead, hosts)
     ctx.state.rebalancing = replace(current, barrier=barrier)
     for host in hosts:
-        ctx.request(host, r.Pause(clock), WorkersPaused(barrier.number, host))
+        ctx.request(host, r.Pause(clock), paused, barrier.number, host)
     if not hosts:
         _set_participants(ctx)
 
 
-@on_answer(WorkersPaused)
-def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: r.Result | None) -> None:
-    """Handle paused workers of a host, or an error."""
+def paused(ctx: Context, number: int, host: int, answer: Answer, result: r.Result | None) -> None:
+    """Handle a host's workers, paused before the barrier of this number, or an error."""
     current = ctx.state.rebalancing
     barrier = current.barrier
-    if purpose.barrier != barrier.number or barrier.phase is not Phase.PAUSING:
+    if number != barrier.number or barrier.phase is not Phase.PAUSING:
         return
     begun = max(barrier.begun, result.begun) if isinstance(result, r.Paused) else barrier.begun
-    barrier = replace(barrier, waiting=barrier.waiting - {purpose.host}, begun=begun)
+    barrier = replace(barrier, waiting=barrier.waiting - {host}, begun=begun)
     ctx.state.rebalancing = replace(current, barrier=barrier)
     if barrier.waiting:
         return
@@ -217,32 +199,32 @@ def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
         by_primary.setdefault(ctx.state.cluster.partitions[partition].primary, []).append(partition)
     for primary, served in by_primary.items():
         request = r.SetParticipants(tuple(served), tuple(sorted(current.next_workers)), current.barrier.clock)
-        ctx.request(primary, request, ParticipantsUpdate(current.barrier.number, tuple(served)))
+        ctx.request(primary, request, participants_set, current.barrier.number, tuple(served))
 
 
-@on_answer(ParticipantsUpdate)
-def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, result: r.Result | None) -> None:
-    """Handle a server's new participants, but for partitions that it does not serve."""
+def participants_set(
+    ctx: Context, number: int, partitions: tuple[int, ...], answer: Answer, result: r.Result | None
+) -> None:
+    """Handle a server's new participants from the barrier of this number on, but for partitions it does not serve."""
     current = ctx.state.rebalancing
-    if purpose.barrier != current.barrier.number or current.barrier.phase is not Phase.SETTING_PARTICIPANTS:
+    if number != current.barrier.number or current.barrier.phase is not Phase.SETTING_PARTICIPANTS:
         return
-    elsewhere = set(purpose.partitions)
+    elsewhere = set(partitions)
     if isinstance(result, r.ParticipantsSet):
-        elsewhere = {number for number, _ in result.elsewhere}
-    waiting = current.barrier.waiting - (set(purpose.partitions) - elsewhere)
+        elsewhere = {partition for partition, _ in result.elsewhere}
+    waiting = current.barrier.waiting - (set(partitions) - elsewhere)
     ctx.state.rebalancing = replace(current, barrier=replace(current.barrier, waiting=waiting))
     if elsewhere:
-        ctx.later(_RETRY_S, replace(purpose, partitions=tuple(sorted(elsewhere))))
+        ctx.later(_RETRY_S, retry_participants, number, tuple(sorted(elsewhere)))
     elif not waiting:
         _assign(ctx)
 
 
-@on_timer(ParticipantsUpdate)
-def retry_participants(ctx: Context, due: ParticipantsUpdate) -> None:
+def retry_participants(ctx: Context, number: int, partitions: tuple[int, ...]) -> None:
     """Ask the primaries once more, who may be others by now."""
     barrier = ctx.state.rebalancing.barrier
-    if due.barrier == barrier.number:
-        _tell_servers(ctx, set(due.partitions) & barrier.waiting)
+    if number == barrier.number:
+        _tell_servers(ctx, set(partitions) & barrier.waiting)
 
 
 def _assign(ctx: Context) -> None:

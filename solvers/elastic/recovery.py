@@ -1,27 +1,17 @@
 """On-line roll-back recovery: what is done when servers are gone before they could hand over (Harlap thesis, 4.2.3)."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import RestoreTo, Result, RollBack
 from solvers.elastic import checkpointing, host_work, migration, progress, rebalancing, replication, speeds, stragglers
 from solvers.elastic.context import Context, PlacementDecision
-from solvers.elastic.dispatch import on_answer
 from solvers.elastic.events import HostsLost
 from solvers.elastic.migration import StateTransferred
-from solvers.elastic.moving import add_replica, cancel, cancel_all, primary_targets, replica_targets
+from solvers.elastic.moving import add_replica, cancel, cancel_copy, primary_targets, replica_targets
 from solvers.elastic.placement.stages import Stage
 from solvers.elastic.state import GONE
-
-
-@dataclass(frozen=True)
-class HostRolledBack:
-    """A host goes back to a clock."""
-
-    host: int
-    clock: int
-    generation: int
 
 
 def roll_back_all(ctx: Context, clock: int, generation: int) -> None:
@@ -31,15 +21,16 @@ def roll_back_all(ctx: Context, clock: int, generation: int) -> None:
     """
     log_rollback(ctx, clock, generation, ctx.state.rebalancing.begun)
     for host in ctx.state.members:
-        ctx.request(host, RollBack(clock, generation), HostRolledBack(host, clock, generation))
+        ctx.request(host, RollBack(clock, generation), _host_rolled_back, host, clock, generation)
     roll_back(ctx, clock, anew=False)
 
 
-@on_answer(HostRolledBack)
-def _host_rolled_back(ctx: Context, purpose: HostRolledBack, answer: Answer, result: Result | None) -> None:
+def _host_rolled_back(
+    ctx: Context, host: int, clock: int, generation: int, answer: Answer, result: Result | None
+) -> None:
     """Go on without a host that cannot go back: its state is of another clock than everybody else's."""
-    if answer.error is not None and answer.kind != GONE and purpose.generation == ctx.state.cluster.generation:
-        ctx.emit(HostsLost((purpose.host,), f"it cannot roll back to clock {purpose.clock}: {answer.error}"))
+    if answer.error is not None and answer.kind != GONE and generation == ctx.state.cluster.generation:
+        ctx.emit(HostsLost((host,), f"it cannot roll back to clock {clock}: {answer.error}"))
 
 
 def log_rollback(ctx: Context, clock: int, generation: int, begun: int) -> None:
@@ -123,7 +114,8 @@ def _roll_back(decision: PlacementDecision, lost: Collection[int]) -> None:
     for index, partition in enumerate(state.partitions):
         # What is under way is neither here nor there, and newer than the clock: it starts again from those that stay.
         unsafe = None if partition.safe else partition.copy
-        cancel_all(decision, index, "rolled back")
+        cancel(decision, index, "rolled back")
+        cancel_copy(decision, index, "rolled back")
         decision.partition(index, clock=state.consistent)
         if unsafe:
             add_replica(decision, index, unsafe.to, "rolled back")

@@ -9,7 +9,6 @@ from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AddReplica, Commit, Open, Prepare, Request, Restore, Result
 from solvers.elastic import joining, migration, progress, working
 from solvers.elastic.context import Context, PlacementDecision
-from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.ending import fail
 from solvers.elastic.events import HostsLost
 from solvers.elastic.member import Member
@@ -58,76 +57,74 @@ def serve(ctx: Context, number: int, term: int, primary: int) -> None:
     _open(ctx, PartitionOpened(number, term, primary, replica, request))
 
 
-def _open(ctx: Context, purpose: PartitionOpened) -> None:
-    if _opens(ctx.state, purpose):
-        ctx.request(purpose.host, purpose.request, purpose)
+def _open(ctx: Context, opened: PartitionOpened) -> None:
+    if _opens(ctx.state, opened):
+        ctx.request(opened.host, opened.request, _opened, opened)
 
 
-@on_answer(PartitionOpened)
-def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Result | None) -> None:
+def _opened(ctx: Context, opened: PartitionOpened, answer: Answer, result: Result | None) -> None:
     """Go on with the next step of opening a partition, or retry."""
-    if not _opens(ctx.state, purpose) or answer.kind == GONE:
+    if not _opens(ctx.state, opened) or answer.kind == GONE:
         return
-    number, request = purpose.partition, purpose.request
+    number, request = opened.partition, opened.request
     if answer.error is None:
         match request:
             case Open():
-                _add_first_replica(ctx, purpose)
-            case Restore() if purpose.host != purpose.primary:
-                _hand_on(ctx, purpose)
+                _add_first_replica(ctx, opened)
+            case Restore() if opened.host != opened.primary:
+                _hand_on(ctx, opened)
             case Prepare():
-                _commit_opening(ctx, purpose)
+                _commit_opening(ctx, opened)
             case _:
                 _end_opening(ctx, number)
     elif isinstance(request, Open | Restore):
-        fail(ctx, f"{ctx.state.members[purpose.host].name}: partition {number}: {answer.error}")
-    elif isinstance(request, AddReplica) and not ctx.state.cluster.serves(number, purpose.term):
+        fail(ctx, f"{ctx.state.members[opened.host].name}: partition {number}: {answer.error}")
+    elif isinstance(request, AddReplica) and not ctx.state.cluster.serves(number, opened.term):
         _end_opening(ctx, number)  # it moves elsewhere
     else:
-        ctx.later(_RETRY_S, replace(purpose, error=answer.error))
+        ctx.later(_RETRY_S, _retry, replace(opened, error=answer.error))
 
 
-def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
-    address, replica = ctx.state.address(purpose.primary), ctx.state.address(purpose.host)
-    request = Prepare(purpose.partition, purpose.term, address, replica)
-    _open(ctx, replace(purpose, request=request))
+def _hand_on(ctx: Context, opened: PartitionOpened) -> None:
+    address, replica = ctx.state.address(opened.primary), ctx.state.address(opened.host)
+    request = Prepare(opened.partition, opened.term, address, replica)
+    _open(ctx, replace(opened, request=request))
 
 
-def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
-    _open(ctx, replace(purpose, request=Commit(purpose.partition, purpose.term)))
+def _commit_opening(ctx: Context, opened: PartitionOpened) -> None:
+    _open(ctx, replace(opened, request=Commit(opened.partition, opened.term)))
 
 
-@on_timer(PartitionOpened)
-def _retry(ctx: Context, purpose: PartitionOpened) -> None:
+def _retry(ctx: Context, opened: PartitionOpened) -> None:
     """Copy a new partition to its replica, or hand a restored one on, once more.
 
     The next commit finds out whether one whose answer is lost took place.
     """
-    if not _opens(ctx.state, purpose):
+    if not _opens(ctx.state, opened):
         return
-    if isinstance(purpose.request, AddReplica):
-        _add_first_replica(ctx, purpose)
+    if isinstance(opened.request, AddReplica):
+        _add_first_replica(ctx, opened)
         return
-    purpose = replace(purpose, attempt=purpose.attempt + 1)
-    name = ctx.state.members[purpose.host].name
-    text = f"partition {purpose.partition} cannot be handed on by {name}: {purpose.error}"
-    if purpose.attempt == 1:
+    opened = replace(opened, attempt=opened.attempt + 1)
+    name = ctx.state.members[opened.host].name
+    text = f"partition {opened.partition} cannot be handed on by {name}: {opened.error}"
+    if opened.attempt == 1:
         ctx.note(text)
-    if purpose.attempt > _MAX_HAND_ON_ATTEMPTS:
-        ctx.emit(HostsLost((purpose.primary,), text))
-    elif purpose.attempt % 2:
-        _commit_opening(ctx, purpose)
+    if opened.attempt > _MAX_HAND_ON_ATTEMPTS:
+        ctx.emit(HostsLost((opened.primary,), text))
+    elif opened.attempt % 2:
+        _commit_opening(ctx, opened)
     else:
-        _hand_on(ctx, purpose)
+        _hand_on(ctx, opened)
 
 
-def _add_first_replica(ctx: Context, purpose: PartitionOpened) -> None:
-    number, primary = purpose.partition, purpose.primary
+def _add_first_replica(ctx: Context, opened: PartitionOpened) -> None:
+    number, primary = opened.partition, opened.primary
     replica = ctx.state.cluster.partitions[number].replica
     if replica == primary or replica not in ctx.state.members:
         _end_opening(ctx, number)
     else:
-        _open(ctx, replace(purpose, request=AddReplica(number, purpose.term, ctx.state.address(replica))))
+        _open(ctx, replace(opened, request=AddReplica(number, opened.term, ctx.state.address(replica))))
 
 
 def _end_opening(ctx: Context, number: int) -> None:
@@ -135,9 +132,9 @@ def _end_opening(ctx: Context, number: int) -> None:
     ctx.state.migration = replace(migration, opening=omit(migration.opening, number))
 
 
-def _opens(state: State, purpose: PartitionOpened) -> bool:
+def _opens(state: State, opened: PartitionOpened) -> bool:
     """Return whether a partition is still to be opened: not all has begun anew."""
-    return state.migration.opening.get(purpose.partition) == purpose.term
+    return state.migration.opening.get(opened.partition) == opened.term
 
 
 def start(

@@ -1,6 +1,6 @@
 """The state of an elastic job's controller: one record of frozen sub-states, which are replaced and never changed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePosixPath
@@ -33,11 +33,12 @@ def omit(values: Mapping[_Key, _Value], *keys: _Key) -> dict[_Key, _Value]:
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """A request that has no answer yet. ``purpose``: a frozen dataclass, whose handler gets the answer."""
+    """A request that has no answer yet. ``handler`` gets it after the context and ``arguments``, which are frozen."""
 
     host: int
     method: type[Request]
-    purpose: Any
+    handler: Callable[..., None]
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True, order=True)
@@ -46,7 +47,8 @@ class Timer:
 
     at_s: float
     number: int
-    due: Any
+    handler: Callable[..., None]
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -324,8 +326,6 @@ class State:
     ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
     number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.
     ``unloadable``: the first host that could not load a shard.
-    ``extensions``: sub-states of events that were added
-    (:mod:`solvers.elastic.extensions`), by name.
     """
 
     settings: Settings
@@ -355,7 +355,6 @@ class State:
     resuming: Resuming = Resuming()
     sizes: tuple[int, int] | None = None
     unloadable: Mapping[int, str] = field(default_factory=dict)
-    extensions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def cluster(self) -> Cluster:

@@ -8,6 +8,8 @@ state from hosts' reports (:class:`~solvers.elastic.events.ControllerRestarted`)
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import ValidationError
+
 from plink.model.elastic.fields import UpdateCounts
 from plink.model.elastic.reports import (
     Alive,
@@ -19,15 +21,13 @@ from plink.model.elastic.reports import (
     PartitionsChanged,
     WorkerFinished,
 )
-from plink.model.elastic.requests import ReplicateUpTo, Result
+from plink.model.elastic.requests import ReplicateUpTo, Result, method_of_type, result_of
 from solvers.elastic import (
     checkpointing,
     decisions,
-    dispatch,
     draining,
     ending,
     events,
-    extensions,
     failures,
     host_work,
     joining,
@@ -130,7 +130,6 @@ def _advance_modules(ctx: Context) -> None:
     checkpointing.advance(ctx, checkpointing.last_reliable_s(ctx))
     traffic.advance(ctx)
     ending.advance(ctx)
-    extensions.advance(ctx)
 
 
 def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
@@ -150,14 +149,8 @@ def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
 
 
-@dataclass(frozen=True)
-class LivenessProbe:
-    """A host that answers was not lost together with the one before."""
-
-
-@dispatch.on_answer(LivenessProbe)
-def _probed(ctx: Context, purpose: LivenessProbe, answer: Answer, result: Result | None) -> None:
-    """Do nothing: crash loop detection notes every answer."""
+def _probed(ctx: Context, answer: Answer, result: Result | None) -> None:
+    """Do nothing: a host that answers was not lost with the one before, and crash loop detection notes every answer."""
 
 
 def unfit(ctx: Context, event: HostUnfit) -> None:
@@ -203,11 +196,38 @@ def lost(ctx: Context, event: HostsLost) -> None:
         _answer_all(ctx, number)  # whoever waited for its answer finds things as they are without it
 
 
+def answered(ctx: Context, host: int, answer: Answer) -> None:
+    """Handle an answer; one that no request waits for changes nothing. A host whose result is invalid is lost."""
+    request = ctx.state.requests.get(answer.id)
+    if request is None or request.host != host:
+        return
+    result: Result | None = None
+    if answer.error is None:
+        try:
+            result = result_of(request.method, answer.result)
+        except ValidationError as error:
+            text = f"invalid answer to {method_of_type(request.method)}: {error}"
+            ctx.emit(HostsLost((host,), text))
+            return
+    ctx.state.requests = omit(ctx.state.requests, answer.id)
+    request.handler(ctx, *request.arguments, answer, result)
+
+
+def run_next_timer(ctx: Context) -> bool:
+    """Handle the timer that is due first; False if none is due."""
+    timers = ctx.state.timers
+    if not timers or timers[0].at_s > ctx.now:
+        return False
+    ctx.state.timers = timers[1:]
+    timers[0].handler(ctx, *timers[0].arguments)
+    return True
+
+
 def _answer_all(ctx: Context, host: int) -> None:
     """Answer all requests to a lost host with an error."""
     for number, pending in ctx.state.requests.items():
         if pending.host == host and number in ctx.state.requests:
-            dispatch.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
+            answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
 
 
 def _holds_state(ctx: Context, host: int) -> bool:
@@ -229,7 +249,7 @@ def _ends_the_job(ctx: Context, member: Member, reason: str) -> bool:
     )
     if counts:
         for other in state.members:  # a request that changes nothing: who answers has not died at the same time
-            ctx.request(other, ReplicateUpTo(state.replication.watermark), LivenessProbe())
+            ctx.request(other, ReplicateUpTo(state.replication.watermark), _probed)
     if blame := failures.blame(state.crash_loop):
         fail(ctx, blame)
     return blame is not None
@@ -266,7 +286,7 @@ def step(state: State, event: Any, now: float) -> Outcome:
 
 
 def _tick(ctx: Context) -> None:
-    while dispatch.run_next_timer(ctx):
+    while run_next_timer(ctx):
         _handle_emitted(ctx)
         advance(ctx)
     if not ctx.state.ending.over:
@@ -321,8 +341,7 @@ def _handle(ctx: Context, event: Any) -> None:
         case events.CheckpointRequested():
             checkpointing.request(ctx, event.request_id)
         case _:
-            if not extensions.handle(ctx, event):
-                raise TypeError(f"no module handles {type(event).__name__}")
+            raise TypeError(f"no module handles {type(event).__name__}")
 
 
 def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
@@ -335,7 +354,7 @@ def _host_message(ctx: Context, host: int, message: NodeMessage) -> None:
     match message:
         case Answer():
             state.crash_loop = failures.answered(state.crash_loop, host, message.id)
-            dispatch.answered(ctx, host, message)
+            answered(ctx, host, message)
         case Alive():
             counters = {**state.traffic.counters, host: message.traffic}
             state.traffic = replace(state.traffic, counters=counters)

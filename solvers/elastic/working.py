@@ -5,25 +5,14 @@ left that could do its part, or a shard that no host has in memory could not be 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import LoadShards, Result
 from solvers.elastic.context import Context, PlacementDecision
-from solvers.elastic.dispatch import on_answer
 from solvers.elastic.ending import fail
 from solvers.elastic.events import HostUnfit, ShardsReady
 from solvers.elastic.placement import data
 from solvers.elastic.state import GONE
-
-
-@dataclass(frozen=True)
-class ShardsLoaded:
-    """A host loads shards of the input data."""
-
-    host: int
-    shards: tuple[int, ...]
-    ticket: int
 
 
 def assign(decision: PlacementDecision) -> None:
@@ -107,16 +96,17 @@ def tell(decision: PlacementDecision, *, notify_all: bool = False) -> None:
 
 def _request(ctx: Context, host: int, shards: tuple[int, ...], ticket: int) -> None:
     """Have a host load shards into memory."""
-    ctx.request(host, LoadShards(shards), ShardsLoaded(host, shards, ticket))
+    ctx.request(host, LoadShards(shards), loaded, host, shards, ticket)
 
 
-@on_answer(ShardsLoaded)
-def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer, result: Result | None) -> None:
+def loaded(
+    ctx: Context, host: int, shards: tuple[int, ...], ticket: int, answer: Answer, result: Result | None
+) -> None:
     """Handle loaded shards, or an error."""
     if answer.error is None:
-        ctx.decide(ShardsReady(purpose.host, purpose.ticket))
+        ctx.decide(ShardsReady(host, ticket))
     elif answer.kind != GONE:
-        _could_not_load(ctx, purpose.host, purpose.shards, answer.error)
+        _could_not_load(ctx, host, shards, answer.error)
 
 
 def _could_not_load(ctx: Context, host: int, shards: tuple[int, ...], reason: str) -> None:

@@ -118,13 +118,7 @@ def embed(
     )
 
 
-def refitted(
-    measured_us: Matrix,
-    like: Embedding,
-    seed: int = 0,
-    device: str = "cpu",
-    keep_going: Callable[[], bool] = lambda: True,
-) -> Matrix:
+def refitted(measured_us: Matrix, like: Embedding, seed: int = 0, device: str = "cpu") -> Matrix:
     """Return fitted distances of other measurements of the same hosts, shape (N, N).
 
     NaN for hosts that cannot be placed. Setting and steps are those chosen for ``like``, which saves most of the time.
@@ -132,7 +126,7 @@ def refitted(
     :raises NoAnswer: as :func:`embed`.
     """
     result = reachable(measured_us)
-    fits, best = _placed(result.pairs, _starts(like.setting, _REFIT_STARTS), seed, like.steps, device, keep_going)
+    fits, best = _placed(result.pairs, _starts(like.setting, _REFIT_STARTS), seed, like.steps, device, lambda: True)
     return _distances(len(measured_us), result.hosts, fits, best, like.setting)
 
 

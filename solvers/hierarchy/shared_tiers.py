@@ -151,7 +151,6 @@ def tier_confidences(
     halves_us: Sequence[Matrix],
     tiers: Sequence[HostGroups],
     label: Callable[[Matrix], Labels] | None = None,
-    seed: int = 0,
 ) -> list[TierConfidence]:
     """Return how sure each tier is; empty where too few round trips have both halves, and of more than 2,048 hosts.
 
@@ -172,7 +171,7 @@ def tier_confidences(
     latency, (first, second) = latency_us[among], (half[among] for half in halves_us)
     innermost = [[place[host] for host in group] for group in tiers[0]]
     parts = [[_parts(group, tiers[0]) for group in tier] for tier in tiers[1:]]
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     find = _finders(latency, innermost, parts)
     results: list[list[npt.NDArray[np.bool_]]] = [[] for _ in tiers]
     for _ in range(count):

@@ -31,6 +31,7 @@ _MIN_CONFIDENCE_MOSTLY_ALONE = 0.9  # where most hosts are alone in their group:
 _NEAR_RATIO_EXPONENT = 0.5  # a ratio above the square root of the largest one nearly stands out as much
 _MAX_OVER_USUAL = 3.0  # times the usual round trip: longer ones are cut
 _MAX_TIERS = 4
+_MAX_GROUPINGS = 3  # of those that nobody has confirmed
 _MAX_DETOURS = 1_000_000_000  # some seconds
 _RESAMPLES = 20
 _RESAMPLED_SHARE = 0.8  # of the hosts
@@ -123,7 +124,7 @@ class _Cut:
     label: Labels
 
 
-def nearest_tier(cost: Matrix, min_ratio: float = MIN_RATIO, halves: Sequence[Matrix] = ()) -> Labels:
+def nearest_tier(cost: Matrix, halves: Sequence[Matrix] = ()) -> Labels:
     """Return the group of every host, shape (N,), numbered by first appearance; all one group when no tier stands out.
 
     :param cost: shape (N, N), symmetric, complete.
@@ -131,7 +132,7 @@ def nearest_tier(cost: Matrix, min_ratio: float = MIN_RATIO, halves: Sequence[Ma
         innermost tier that stands out nearly as much as the one that does most (by half of the logarithm of its ratio);
         without them, as small groups stand out by chance, the one that stands out most.
     """
-    cuts = _cuts(cost, min_ratio)
+    cuts = _cuts(cost)
     if halves:
         cuts = [cut for cut in cuts if _agreement(cut, halves) >= _required_confidence(cut)]
     if not cuts:
@@ -149,7 +150,7 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Hi
     """
     trials = list(halves) or [cost]
     result = []
-    for cut in sorted(_cuts(cost, MIN_RATIO), key=lambda cut: -cut.ratio)[:_MAX_TIERS]:
+    for cut in sorted(_cuts(cost), key=lambda cut: -cut.ratio)[:_MAX_TIERS]:
         whole = _confidence(cut, trials, whole=True) if halves else 1.0
         confidence = min(whole, _confidence(cut, trials, whole=False, seed=seed))
         if confidence >= _required_confidence(cut):
@@ -161,14 +162,15 @@ def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Hi
     ]
 
 
-def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
+def groupings(cost: Matrix) -> list[Labels]:
     """The groups of every host, shape (N,), at the steps of the tree that stand out most, from the innermost out:
     racks, pods, zones as far as there are any. Nobody has confirmed these: they are for who tests each group himself.
 
     :param cost: shape (N, N), symmetric, complete.
     """
-    cuts = [cut for cut in _cuts(cost, MIN_RATIO) if 2 * int((np.bincount(cut.label) == 1).sum()) <= len(cost)]
-    return [cut.label for cut in sorted(sorted(cuts, key=lambda cut: -cut.ratio)[:most], key=lambda cut: cut.height)]
+    cuts = [cut for cut in _cuts(cost) if 2 * int((np.bincount(cut.label) == 1).sum()) <= len(cost)]
+    best = sorted(cuts, key=lambda cut: -cut.ratio)[:_MAX_GROUPINGS]
+    return [cut.label for cut in sorted(best, key=lambda cut: cut.height)]
 
 
 def of_one_method(latency_us: Matrix, method_used: npt.NDArray[Any] | None) -> Matrix:
@@ -209,7 +211,7 @@ def robust_linkage(cost: Matrix) -> Tree:
     return average_linkage(np.minimum(cost, _MAX_OVER_USUAL * usual))
 
 
-def _cuts(cost: Matrix, min_ratio: float) -> list[_Cut]:
+def _cuts(cost: Matrix) -> list[_Cut]:
     """Return where the tree steps up by the least ratio or more."""
     if len(cost) < 3:
         return []
@@ -217,7 +219,7 @@ def _cuts(cost: Matrix, min_ratio: float) -> list[_Cut]:
     heights = np.maximum(tree.heights, 1e-9)
     ratios = heights[1:] / heights[:-1]
     result = []
-    for k in np.flatnonzero(ratios >= min_ratio):
+    for k in np.flatnonzero(ratios >= MIN_RATIO):
         height = float((heights[k] + heights[k + 1]) / 2)
         result.append(_Cut(height, float(ratios[k]), tree.cut(height)))
     return result

@@ -55,31 +55,25 @@ def cheapest_order(problem: OrderingProblem, start: Order, start_cost: float) ->
     n, rounds, local = len(allowed.slots), len(transfers.longest), problem.hosts
     in_round = np.bincount(transfers.round, transfers.bytes, rounds)
     unit = in_round * max(hosts.group_out.max(initial=0.0), hosts.group_in.max(initial=0.0))
-    out, into, groups = len(hosts.interface_out), len(hosts.interface_in), len(hosts.group_out)
-    sending, receiving, leaving, entering = (np.zeros((n + 1, rounds, count)) for count in (out, into, groups, groups))
-    each, done, used = np.zeros(n + 1), np.zeros(len(chains.source)), np.zeros(n, dtype=np.int8)
-    longest, busiest, powers = (np.zeros((n + 1, rounds)) for _ in range(3))
-    child, bound = np.zeros((n + 1, n), dtype=np.int64), np.zeros((n + 1, n))
-    count, tried, begin, lacks = np.zeros((4, n + 1), dtype=np.int64)
-    unit = np.where(unit > 0, unit, 1.0)
+    by_round, by_child = (n + 1, rounds), (n + 1, n)
     state = PlacedState(
-        longest,
-        busiest,
-        powers,
-        sending,
-        receiving,
-        leaving,
-        entering,
-        each,
-        done,
-        used,
-        unit,
-        child,
-        bound,
-        count,
-        tried,
-        begin,
-        lacks,
+        longest=np.zeros(by_round),
+        busiest=np.zeros(by_round),
+        powers=np.zeros(by_round),
+        sending=np.zeros((*by_round, len(hosts.interface_out))),
+        receiving=np.zeros((*by_round, len(hosts.interface_in))),
+        out=np.zeros((*by_round, len(hosts.group_out))),
+        into=np.zeros((*by_round, len(hosts.group_out))),
+        each=np.zeros(n + 1),
+        done=np.zeros(len(chains.source)),
+        used=np.zeros(n, dtype=np.int8),
+        unit=np.where(unit > 0, unit, 1.0),
+        child=np.zeros(by_child, dtype=np.int64),
+        bound=np.zeros(by_child),
+        count=np.zeros(n + 1, dtype=np.int64),
+        tried=np.zeros(n + 1, dtype=np.int64),
+        begin=np.zeros(n + 1, dtype=np.int64),
+        lacks=np.zeros(n + 1, dtype=np.int64),
     )
     state.longest[0] = np.where(np.bincount(transfers.round, minlength=rounds) > 0, hosts.floor_us, 0.0)
     state.each[0] = transfers.each.sum() * hosts.floor_us

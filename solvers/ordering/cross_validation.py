@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.costs.closed_forms import closed_form
+from solvers.costs.closed_forms import CostFunction, closed_form
 from solvers.costs.fabric import Fabric, Vector
 from solvers.costs.patterns import Pattern
 
@@ -40,7 +40,6 @@ _MAX_RATE_EDGES = 1 << 20  # of all these draws
 _MAX_SAMPLED_PAIRS = 1 << 16  # for the noise: more would not change the estimate
 _NEIGHBOUR_FRACTION = 8  # a pair draws from one in so many of the sampled pairs on either side, the nearest in length
 _MIN_NEIGHBOURS = 32  # fewer do not give the size of the noise
-_BISECTION_STEPS = 53
 _MAX_NUMBERS_AT_ONCE = 1 << 22
 _PER_MILLE = 1000
 
@@ -115,35 +114,29 @@ def cross_validate(
     :raises NoAnswer: when a pair that is used has no round trip.
     """
     patterns, fabric, size_bytes, model = cost_model
-    parts = [(weight, pattern, closed_form(pattern, fabric, size_bytes, model)) for weight, pattern in patterns]
-    baseline_costs, order_costs = (
-        [(weight, _Cost(pattern, fabric, model, ranks, cost_of(ranks))) for weight, pattern, cost_of in parts]
-        for ranks in (baseline, order)
-    )
-    pair_lists = [cost.pairs for _, cost in (*baseline_costs, *order_costs)]
-    distinct_pairs, inverse = np.unique(np.concatenate(pair_lists), return_inverse=True)
-    columns = np.split(inverse, np.cumsum([len(part) for part in pair_lists])[:-1])
-    fit, held_out = fabric.rtt_us.take(distinct_pairs), held_out_us.take(distinct_pairs)
+    n, scratch = len(fabric.names), np.ascontiguousarray(fabric.rtt_us).copy()
+    drawn = replace(fabric, rtt_us=scratch)
+    parts = [(weight, closed_form(pattern, drawn, size_bytes, model)) for weight, pattern in patterns]
+    ends = [(ranks[pattern.source], ranks[pattern.target]) for _, pattern in patterns for ranks in (baseline, order)]
+    used_pairs = np.unique(np.concatenate([np.minimum(a, b) * n + np.maximum(a, b) for a, b in ends]))
+    rows, columns = used_pairs // n, used_pairs % n
+    fit, held_out = fabric.rtt_us[rows, columns], held_out_us[rows, columns]
     is_validated = held_out > 0
     held_out = np.where(is_validated, held_out, fit)
 
-    def gains(rtt_us: Vector) -> Vector:
-        """Return the gains, shape (D,), by D draws of the P pairs' round trips, shape (D, P)."""
-        costs = [
-            weight * cost(rtt_us[:, column])
-            for (weight, cost), column in zip((*baseline_costs, *order_costs), columns, strict=True)
-        ]
-        baseline_us, order_us = sum(costs[: len(baseline_costs)]), sum(costs[len(baseline_costs) :])
-        return 1 - np.divide(order_us, baseline_us, out=np.ones(len(rtt_us)), where=np.greater(baseline_us, 0))
+    def gain_by(rtt_us: Vector) -> float:
+        """Return the gain by round trips of the pairs that are used; costs read them where they are written."""
+        scratch[rows, columns] = scratch[columns, rows] = rtt_us
+        return _gain(parts, order, baseline)
 
-    predicted, gain, pairs = float(gains(fit[None])[0]), float(gains(held_out[None])[0]), int(is_validated.sum())
+    predicted, gain, pairs = gain_by(fit), gain_by(held_out), int(is_validated.sum())
     if np.array_equal(order, baseline) or all(pattern.all_to_all_share for _, pattern in patterns):
         return ValidatedGain(0.0, 0.0, 0.0, 0.0, pairs)
     rng = np.random.default_rng(seed)
     noise = _Noise(fabric.rtt_us, held_out_us, rng)
-    batch = max(1, min(_DRAWS, _MAX_NUMBERS_AT_ONCE // sum(map(len, pair_lists))))
-    draws = [min(batch, _DRAWS - begin) for begin in range(0, _DRAWS, batch)]
-    drawn_gains = np.concatenate([gains(held_out * noise.factors(held_out, count, rng)) for count in draws])
+    batch = max(1, min(_DRAWS, _MAX_NUMBERS_AT_ONCE // sum(len(a) for a, _ in ends)))
+    draws = (noise.factors(held_out, min(batch, _DRAWS - begin), rng) for begin in range(0, _DRAWS, batch))
+    drawn_gains = np.array([gain_by(held_out * factors) for some in draws for factors in some])
     half_width = _difference_quantile(drawn_gains, confidence) * noise.few_pairs_factor(confidence)
     if model != "latency":
         validated = np.where(held_out_us > 0, held_out_us, fabric.rtt_us)
@@ -151,6 +144,11 @@ def cross_validate(
         half_width = float(np.hypot(half_width, _difference_quantile(rate_gains, confidence)))
     low = gain - half_width
     return ValidatedGain(gain, low if pairs else min(0.0, low), gain + half_width, predicted, pairs)
+
+
+def _gain(parts: Sequence[tuple[float, CostFunction]], order: Order, baseline: Order) -> float:
+    baseline_us, order_us = (sum(weight * cost_of(ranks) for weight, cost_of in parts) for ranks in (baseline, order))
+    return 1 - order_us / baseline_us if baseline_us > 0 else 0.0
 
 
 def _difference_quantile(values: Vector, confidence: float) -> float:
@@ -167,37 +165,12 @@ def _gains_by_rates(
     gains = np.zeros(int(np.clip(_MAX_RATE_EDGES // max(1, 2 * edges), _MIN_RATE_DRAWS, _MAX_RATE_DRAWS)))
     for draw in range(len(gains)):
         drawn = fabric.with_rate_noise(rng)
-        baseline_us, order_us = (
-            sum(
-                weight * closed_form(pattern, drawn, cost_model.size_bytes, cost_model.model)(ranks)
-                for weight, pattern in cost_model.patterns
-            )
-            for ranks in (baseline, order)
-        )
-        gains[draw] = 1 - order_us / baseline_us if baseline_us > 0 else 0.0
+        parts = [
+            (weight, closed_form(pattern, drawn, cost_model.size_bytes, cost_model.model))
+            for weight, pattern in cost_model.patterns
+        ]
+        gains[draw] = _gain(parts, order, baseline)
     return gains
-
-
-def students_quantile(freedom: int, share: float) -> float:
-    """Return the quantile of Student's t distribution, for an even number of degrees of freedom.
-
-    The distribution then is a finite sum (Abramowitz and Stegun 1964, 26.7.4), which is inverted by bisection to the
-    precision of a double. SciPy has this too, and takes a fifth of a second to load.
-
-    :param share: more than a half, less than 1.
-    """
-    k = np.arange(1, freedom // 2)
-    factors = np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
-    powers = 2 * np.arange(len(factors))
-
-    def cumulative(angle: float) -> float:
-        return float(1 + np.sin(angle) * (factors @ np.cos(angle) ** powers)) / 2
-
-    low, high = 0.0, np.pi / 2
-    for _ in range(_BISECTION_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if cumulative(middle) >= share else (middle, high)
-    return float(np.sqrt(freedom) * np.tan((low + high) / 2))
 
 
 class _Noise:
@@ -221,8 +194,10 @@ class _Noise:
 
     def few_pairs_factor(self, confidence: float) -> float:
         """Return how much wider an interval is because few pairs give the noise: Student's quantile over Gauss's."""
+        from scipy.special import stdtrit  # loads sooner than all of scipy.stats
+
         half = (1 + confidence) / 2
-        return students_quantile(2 * self._neighbours, half) / NormalDist().inv_cdf(half)
+        return float(stdtrit(2 * self._neighbours, half)) / NormalDist().inv_cdf(half)
 
     def factors(self, rtt_us: Vector, draws: int, rng: np.random.Generator) -> Vector:
         """Draw factors of P round trips, shape (draws, P)."""
@@ -235,54 +210,3 @@ class _Noise:
         sign = rng.integers(2, size=drawn.shape) * 2 - 1
         factors: Vector = np.exp(self._log_error[drawn] * sign)
         return factors
-
-
-class _Cost:
-    """Cost of one order as a function of the round trips of the pairs that it uses.
-
-    The part that does not depend on them (bytes over rates) is the order's cost less its latency part.
-    """
-
-    def __init__(self, pattern: Pattern, fabric: Fabric, model: str, order: Order, total_us: float) -> None:
-        n, ranks = len(fabric.names), pattern.ranks
-        self._pattern, self._is_latency = pattern, model == "latency"
-        self._is_mean = model == "contention" and pattern.timing == "pipeline"
-        edges = pattern.source * ranks + pattern.target
-        if self._is_latency and pattern.timing == "chain":
-            edges = np.concatenate([level.edges for level in pattern.chain])
-        elif self._is_latency and pattern.timing == "pipeline":
-            edges = np.unique(edges)
-        a, b = order[edges // ranks], order[edges % ranks]
-        self.pairs: Order = np.minimum(a, b) * n + np.maximum(a, b)
-        self._constant_us = 0.0
-        if not self._is_latency or pattern.all_to_all_share:
-            self._constant_us = total_us - float(self(fabric.rtt_us.take(self.pairs)[None])[0])
-
-    def __call__(self, hops: Vector) -> Vector:
-        """Return microseconds, shape (D,); ``hops``: the round trips of ``pairs``, shape (D, E)."""
-        pattern = self._pattern
-        if not hops.shape[1]:
-            return np.full(len(hops), self._constant_us)
-        if self._is_latency and pattern.timing == "pipeline":
-            return np.asarray(hops.sum(axis=1))
-        if self._is_latency and pattern.timing == "chain":
-            return self._longest_path(hops)
-        if self._is_mean:
-            number = np.diff(np.append(pattern.starts, hops.shape[1]))
-            mean = np.add.reduceat(hops, pattern.starts, axis=1) / number
-            return np.asarray(mean @ pattern.repeat / 2 + self._constant_us)
-        longest = np.maximum.reduceat(hops, pattern.starts, axis=1)
-        if self._is_latency:
-            return np.asarray(longest @ pattern.reduce_repeat)
-        return np.asarray(longest @ pattern.repeat / 2 + self._constant_us)
-
-    def _longest_path(self, hops: Vector) -> Vector:
-        end_us = np.zeros((len(hops), hops.shape[1]))
-        first = 0
-        for level in self._pattern.chain:
-            level_us = hops[:, first : first + len(level.edges)]
-            first += len(level.edges)
-            if len(level.waits):
-                level_us = level_us + np.maximum.reduceat(end_us[:, level.waits], level.starts, axis=1)
-            end_us[:, level.places] = level_us
-        return np.asarray(end_us.max(axis=1))

@@ -21,7 +21,6 @@ from plink.model.pipeline.shape import ACCUMULATING, Kind, base_depths, delay_of
 from plink.model.units import format_bytes
 from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.joint_search import (
-    JointSearch,
     PartitionCandidate,
     SearchSpace,
     Watch,
@@ -108,19 +107,18 @@ class _Planner:
             return SearchSpace(workers, STRAIGHT, may_idle)
         return SearchSpace(workers, FREE, may_idle)
 
-    def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> JointSearch:
-        search = search_partitions(
+    def _search(self, space: SearchSpace, model: PeriodModel, moves: int | None = None) -> Sequence[PartitionCandidate]:
+        candidates = search_partitions(
             model, space, self._request.seed, moves or self._moves, watch=self._show if moves is None else None
         )
         if not self._ways.has_equal_hosts:
-            return search
+            return candidates
         # Where no host differs from another, they serve in the given order.
         order = np.array(space.workers, dtype=np.int64)
-        candidates = tuple(
+        return [
             replace(item, partition=PlacedPartition(item.partition.cuts, item.partition.starts, order))
-            for item in search.candidates
-        )
-        return replace(search, candidates=candidates)
+            for item in candidates
+        ]
 
     @property
     def _moves(self) -> int:
@@ -158,17 +156,16 @@ class _Planner:
         """Search, simulate, and describe the best."""
         model = self._ways.model()
         seeds = self._thesis_candidates()
-        search = JointSearch(seeds, proven=False)
+        searched = list(seeds)
         if not seeds or self._request.model != "thesis":
-            searched = self._search(self._space, model)
-            search = replace(searched, candidates=(*searched.candidates, *seeds))
-        fitting = [item for item in search.candidates if model.period(item.partition).excess_bytes <= 0]
-        fitting = self._with_room(self._divisible(fitting), search)
+            searched = [*self._search(self._space, model), *seeds]
+        fitting = [item for item in searched if model.period(item.partition).excess_bytes <= 0]
+        fitting = self._with_room(self._divisible(fitting), searched)
         if not fitting and self._stopped:
             raise NoAnswer("stopped before a plan was found that fits in memory")
         if not fitting:
-            least = min(self._refused(search), key=lambda item: model.period(item.partition).excess_bytes)
-            raise NoAnswer(self._misses(least, search))
+            least = min(self._refused(searched), key=lambda item: model.period(item.partition).excess_bytes)
+            raise NoAnswer(self._misses(least, searched))
         candidates = self._worth_simulating(fitting, seeds)
         simulated = self._simulated(candidates)
         simulated += self._further(fitting, candidates)
@@ -220,19 +217,21 @@ class _Planner:
         wanted = self._request.depths
         return isinstance(wanted, tuple) and item.partition.stages == len(wanted) > 1
 
-    def _refused(self, search: JointSearch) -> Sequence[PartitionCandidate]:
+    def _refused(self, searched: Sequence[PartitionCandidate]) -> Sequence[PartitionCandidate]:
         """Return the candidates of as many stages as requested; all where there are none."""
-        requested = [item for item in search.candidates if self._has_requested_stages(item)]
+        requested = [item for item in searched if self._has_requested_stages(item)]
         if not requested and self._request.straight:
-            requested = [item for item in search.candidates if item.partition.stages > 1]
-        return requested or search.candidates
+            requested = [item for item in searched if item.partition.stages > 1]
+        return requested or searched
 
-    def _with_room(self, candidates: list[PartitionCandidate], search: JointSearch) -> list[PartitionCandidate]:
+    def _with_room(
+        self, candidates: list[PartitionCandidate], searched: Sequence[PartitionCandidate]
+    ) -> list[PartitionCandidate]:
         """Return those that fit in memory with the depths that they are simulated with.
 
         Those with another number of stages than requested depths are left out, unless the search has no others.
         """
-        if any(self._has_requested_stages(item) for item in search.candidates):
+        if any(map(self._has_requested_stages, searched)):
             candidates = [
                 item
                 for item in candidates
@@ -262,7 +261,7 @@ class _Planner:
             return False
         return self._ways.has_room(item.partition, base_depths(replicas))
 
-    def _misses(self, least: PartitionCandidate, search: JointSearch) -> str:
+    def _misses(self, least: PartitionCandidate, searched: Sequence[PartitionCandidate]) -> str:
         """Say which plan misses the memory by least, and what would fit."""
         partition, wanted = least.partition, self._request.depths
         has_depths = self._ways.has_depths(partition)
@@ -281,12 +280,12 @@ class _Planner:
         )
         if isinstance(wanted, tuple) and not has_depths:
             text += f"; no candidate has the {len(wanted)} stages of --depth"
-        if isinstance(wanted, tuple) and any(map(self._fits_with_base_depths, search.candidates)):
+        if isinstance(wanted, tuple) and any(map(self._fits_with_base_depths, searched)):
             text += "; --depth auto fits"
         if self._space.mode in (FREE, STRAIGHT) and self._request.kind != "model-parallel":
             alone = self._ways.model(TrainingMode("model-parallel", recompute=self._request.recompute))
             straight = search_partitions(alone, replace(self._space, mode=STRAIGHT), self._request.seed, 20_000)
-            if alone.period(straight.candidates[0].partition).excess_bytes <= 0:
+            if alone.period(straight[0].partition).excess_bytes <= 0:
                 text += "; --kind model-parallel, one minibatch in flight, fits"
         return text
 
@@ -357,13 +356,13 @@ class _Planner:
         reduce = self._request.reduce
         model = self._ways.model(TrainingMode(None, reduce=reduce))
         moves = max(2000, self._moves // 4)
-        parallel = self._search(everything, model, moves).candidates[0].partition
+        parallel = self._search(everything, model, moves)[0].partition
         rows = [self._ways.rival(parallel, "data-parallel", TrainingMode("data-parallel"))]
         if not self._ways.has_equal_hosts:
             unsearched = PlacedPartition.of((0, layers), (len(workers),), workers)
             rows.append(self._ways.rival(unsearched, "data-parallel, given order", TrainingMode("data-parallel")))
         if layers > 1:
-            straight = self._search(SearchSpace(workers, STRAIGHT), model, moves).candidates[0].partition
+            straight = self._search(SearchSpace(workers, STRAIGHT), model, moves)[0].partition
             if straight.stages > 1:
                 rows.append(self._ways.rival(straight, "straight", TrainingMode("1f1b", reduce=reduce)))
                 rows.append(self._ways.rival(straight, "model-parallel", TrainingMode("model-parallel")))

@@ -69,14 +69,6 @@ class PartitionCandidate:
     score: float
 
 
-@dataclass(frozen=True)
-class JointSearch:
-    """Result: candidates of different partition or replication, the best first; ``proven``: all were tried."""
-
-    candidates: tuple[PartitionCandidate, ...]
-    proven: bool
-
-
 def search_partitions(
     model: PeriodModel,
     space: SearchSpace,
@@ -84,8 +76,8 @@ def search_partitions(
     moves: int = 60_000,
     exhaustive: bool | None = None,
     watch: Watch | None = None,
-) -> JointSearch:
-    """Search the partition of least seconds per minibatch.
+) -> tuple[PartitionCandidate, ...]:
+    """Return candidates of least seconds per minibatch, of different partition or replication, the best first.
 
     :param moves: how many are tried by annealing. :param exhaustive: try all, or not; None: where there are few.
     :param watch: once it says to stop, the best candidates so far are returned.
@@ -93,8 +85,8 @@ def search_partitions(
     if exhaustive is None:
         exhaustive = _count(model, space) <= MAX_EXHAUSTIVE_ORDERS
     if exhaustive:
-        return JointSearch(_distinct(_exhaustive(model, space, watch)), proven=True)
-    return JointSearch(_annealed(model, space, seed, moves, watch), proven=False)
+        return _distinct(_exhaustive(model, space, watch))
+    return _annealed(model, space, seed, moves, watch)
 
 
 def _count(model: PeriodModel, space: SearchSpace) -> float:

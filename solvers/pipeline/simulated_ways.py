@@ -33,7 +33,6 @@ from solvers.pipeline.simulator import PipelineSimulation, RankShares, simulate_
 from solvers.pipeline.stage_costs import costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.verifier import never_locks, verify_actions
-from solvers.simulation.job import SimulatedNetwork
 
 MAX_SIMULATED_WORKERS = 64
 """Above it no candidates are simulated: formulas decide."""
@@ -83,7 +82,6 @@ class WaySimulator:
         self.profile, self.measured, self.request = profile, measured, request
         names = measured.fabric.names
         self.memory = request.memory or (math.inf,) * len(names)
-        self._network = SimulatedNetwork.of(measured.fabric)
         self._slowness = tuple(profile.slowness.get(name, 1.0) for name in names)
         self._models: dict[TrainingMode, PeriodModel] = {}
         self.requested = TrainingMode(request.kind, request.accumulate, request.reduce, request.recompute)
@@ -188,15 +186,14 @@ class WaySimulator:
             result = self._estimated(self.model(mode), partition)
             return SimulatedWay(what, plan, partition, result, fits, is_simulated=False)
         places = tuple(tuple(partition.hosts(stage)) for stage in range(partition.stages))
-        placed = PlacedPipeline.of(plan, costs_of_plan(plan, self.profile), self._network, self._slowness, places)
+        costs, fabric = costs_of_plan(plan, self.profile), self.measured.fabric
+        placed = PlacedPipeline.of(plan, costs, fabric, self._slowness, places)
         return SimulatedWay(what, plan, partition, simulate_pipeline(placed, best_s=best_s), fits)
 
-    def rival(
-        self, partition: PlacedPartition, what: str, mode: TrainingMode, depths: tuple[int, ...] | None = None
-    ) -> SimulatedWay:
+    def rival(self, partition: PlacedPartition, what: str, mode: TrainingMode) -> SimulatedWay:
         """Simulate a way to compare with: it computes activations again only where it would not fit otherwise."""
         modes = [replace(mode, recompute=recompute) for recompute in (False, True)]
-        rivals = [(mode, depths or self.rival_depths(partition, mode)) for mode in modes]
+        rivals = [(mode, self.rival_depths(partition, mode)) for mode in modes]
         fitting = [rival for rival in rivals if self.has_room(partition, rival[1], rival[0])]
         return self.simulate(partition, what, *(fitting or rivals)[0])
 

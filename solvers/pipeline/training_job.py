@@ -20,10 +20,11 @@ from scipy.sparse import coo_array
 from plink.model.pipeline.actions import PipelineAction, actions_of
 from plink.model.pipeline.plan import PipelinePlan
 from plink.model.pipeline.shape import PipelineShape, minibatches_per_update, replica_of
+from solvers.costs.fabric import Fabric
 from solvers.pipeline.stage_costs import StageCosts, keeps_versions
 from solvers.schedules.catalogue import schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import Integers, Resources, SimulatedNetwork, Tasks, Vector, resources_between
+from solvers.simulation.job import Integers, Resources, Tasks, Vector, resources_between
 
 Watch = Callable[[int, int], None]
 POSTED_RECEIVES = 3
@@ -79,7 +80,7 @@ class PlacedPipeline:
     costs: tuple[StageCosts, ...]
     places: tuple[tuple[int, ...], ...]
     boundary_bytes: tuple[tuple[float, float], ...]
-    network: SimulatedNetwork
+    fabric: Fabric
     slowness: tuple[float, ...]
     algorithms: tuple[str, ...] = ()
 
@@ -88,13 +89,13 @@ class PlacedPipeline:
         cls,
         plan: PipelinePlan,
         costs: tuple[StageCosts, ...],
-        network: SimulatedNetwork,
+        fabric: Fabric,
         slowness: Sequence[float],
         places: tuple[tuple[int, ...], ...] | None = None,
     ) -> "PlacedPipeline":
-        """Return a plan's pipeline; its hosts are those of the network with their names, unless ``places`` says so."""
+        """Return a plan's pipeline; its hosts are those of the fabric with their names, unless ``places`` says so."""
         if places is None:
-            number = {name: k for k, name in enumerate(network.names)}
+            number = {name: k for k, name in enumerate(fabric.names)}
             hosts = [number[name] for name in plan.host_names()]
             places = tuple(tuple(hosts[rank] for rank in stage.ranks) for stage in plan.stages)
         return cls(
@@ -102,7 +103,7 @@ class PlacedPipeline:
             costs,
             places,
             tuple((float(item.forward_bytes), float(item.backward_bytes)) for item in plan.boundaries),
-            network,
+            fabric,
             tuple(slowness),
             tuple(stage.all_reduce.algo if stage.all_reduce else _RING for stage in plan.stages),
         )
@@ -330,13 +331,13 @@ class _Builder:
         count = len(hosts)
         replica = np.arange(count)
         following = (replica + 1) % count
-        latency = self._pipeline.network.latency_us[hosts, hosts[following]]
+        latency = self._pipeline.fabric.rtt_us[hosts, hosts[following]] / 2
         rounds = 2 * (count - 1)
         columns = {
             "source": hosts,
             "target": hosts[following],
             "queue": [self._queue((stage, q), (stage, (q + 1) % count), _REDUCE) for q in range(count)],
-            "extra_lag": (rounds - 1) * (float(latency.mean()) + self._pipeline.network.overhead_us),
+            "extra_lag": (rounds - 1) * (float(latency.mean()) + self._pipeline.fabric.overhead_us),
         }
         amount = np.repeat(sizes[:, None] * (rounds / count), count, axis=1)
         everyone = [(np.roll(replica, shift), replica) for shift in range(count)]
@@ -351,8 +352,8 @@ class _Builder:
         sends = columns["source"] >= 0
         source = np.where(sends, columns["source"], 0).astype(np.intp)
         target = np.where(sends, columns["target"], 0).astype(np.intp)
-        resources, route, latency = resources_between(self._pipeline.network, source, target)
-        lag_us = latency + np.where(source == target, 0.0, self._pipeline.network.overhead_us) + columns["extra_lag"]
+        resources, route, latency = resources_between(self._pipeline.fabric, source, target)
+        lag_us = latency + np.where(source == target, 0.0, self._pipeline.fabric.overhead_us) + columns["extra_lag"]
         pairs = np.concatenate(self._later), np.concatenate(self._sooner)
         after = coo_array((np.ones(len(pairs[0]), dtype=np.int8), pairs), (self._count, self._count)).tocsr()
         tasks = Tasks(

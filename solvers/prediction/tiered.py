@@ -23,6 +23,7 @@ from plink.model.network import Matrix
 from solvers.prediction.observed import Floats, Integers, ObservedPairs, observed
 
 _GRID_STEP = 0.01  # of the natural logarithm of a height
+_BANDWIDTH = 0.04  # of the kernel, as a share of the height: the spread of one tier that is to be smoothed away
 _MAX_VALLEY_SHARE = 0.5  # density of a valley over that of the lower peak beside it
 _MIN_SHARE = 0.001  # of the pairs, on either side of a valley
 _MIN_PAIRS = 5  # on either side of a valley
@@ -33,7 +34,7 @@ _MIN_REMAINING_SHARE = 0.2  # of a round trip, after the offsets are subtracted
 _STEPS = 40
 
 
-def innermost_tier_us(height_us: npt.NDArray[np.float64], bandwidth: float = 0.04) -> float:
+def innermost_tier_us(height_us: npt.NDArray[np.float64]) -> float:
     """Return the height that separates the nearest tier from the rest; 0 where no tier stands out: all hosts apart.
 
     The heights' logarithms are smoothed with a Gaussian kernel; a valley counts when its density is no more than half
@@ -42,15 +43,14 @@ def innermost_tier_us(height_us: npt.NDArray[np.float64], bandwidth: float = 0.0
     fill the gap.
 
     :param height_us: shape (M,), for each measured pair the height at which a tree joins its hosts.
-    :param bandwidth: of the kernel, as a share of the height: the spread of one tier that is to be smoothed away.
     """
     if len(height_us) < 2 or height_us.max() <= 0:
         return 0.0
     x = np.sort(np.log(np.maximum(height_us, height_us.max() * 1e-6)))
     grid = np.arange(x[0] - 0.3, x[-1] + 0.3, _GRID_STEP)
     histogram, _ = np.histogram(x, bins=np.append(grid, grid[-1] + _GRID_STEP) - _GRID_STEP / 2)
-    reach = np.arange(-int(4 * bandwidth / _GRID_STEP), int(4 * bandwidth / _GRID_STEP) + 1) * _GRID_STEP
-    density = np.convolve(histogram, np.exp(-0.5 * (reach / bandwidth) ** 2))[len(reach) // 2 :][: len(grid)]
+    reach = np.arange(-int(4 * _BANDWIDTH / _GRID_STEP), int(4 * _BANDWIDTH / _GRID_STEP) + 1) * _GRID_STEP
+    density = np.convolve(histogram, np.exp(-0.5 * (reach / _BANDWIDTH) ** 2))[len(reach) // 2 :][: len(grid)]
     least = max(_MIN_SHARE * len(x), _MIN_PAIRS)
     peak, low, at = density[0], density[0], 0
     for k, value in enumerate(density.tolist()):

@@ -1,21 +1,16 @@
-"""BCube: B ranks at a time exchange, one digit of their numbers after the other (PLink thesis, 5.2.1)."""
+"""BCube: B ranks at a time exchange, one digit of their numbers after the other (PLink thesis, 5.2.1).
+
+BML does so on all digits at once, a part of the vector on each.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from plink.errors import UsageError
-from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_schedule
+from plink.model.schedule import Indices, Schedule, make_schedule
 
 _MAX_LEVELS = 64
-
-
-def bcube(ranks: int, base: int) -> Schedule:
-    """The all-reduce over N = B^k ranks: 2k rounds, 2(N-1)/N of the vector sent by every rank.
-
-    :raises UsageError: for a number of ranks that is no power of the base.
-    """
-    return forward_and_reverse(bcube_reduce_scatter(ranks, base))
 
 
 def bcube_reduce_scatter(ranks: int, base: int) -> Schedule:
@@ -29,6 +24,29 @@ def bcube_reduce_scatter(ranks: int, base: int) -> Schedule:
     """
     rows, owners = exchanges(ranks, base, range(levels_of("bcube", ranks, base)))
     return make_schedule("bcube", ranks, ranks, rows, "reduce-scatter", owners)
+
+
+def bml_reduce_scatter(ranks: int, base: int) -> Schedule:
+    """BML's aggregation stage over N = n^k ranks (n the base), k rounds: the vector is cut into kN chunks, thread t has
+    chunks t * N to t * N + N - 1 and exchanges in round w with the ranks that differ in digit (w + t) mod k only,
+    n^(k-w-1) chunks with each of them.
+
+    A BCube server has k interfaces, one a level, and the k threads never use the same one in a round; so it takes
+    (N-1)/(kN) of the time in which one interface sends the whole vector (Wang et al., NeurIPS 2018, section 3).
+
+    Every rank ends with one chunk of each thread. The paper numbers a thread's chunks by the rank that ends with them;
+    here they are in the order in which a thread goes through the digits, so that what is sent together is contiguous.
+
+    :raises UsageError: for a number of ranks that is no power of the base.
+    """
+    levels = levels_of("bml", ranks, base)
+    rows, owners = [], []
+    for thread in range(levels):
+        own, ends = exchanges(ranks, base, [(w + thread) % levels for w in range(levels)])
+        own[:, 3] += thread * ranks
+        rows.append(own)
+        owners.append(ends)
+    return make_schedule("bml", ranks, levels * ranks, np.concatenate(rows), "reduce-scatter", np.concatenate(owners))
 
 
 def exchanges(ranks: int, base: int, levels: Sequence[int]) -> tuple[Indices, Indices]:

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 from plink.errors import UsageError
 from plink.model.mesh import Mesh
 from plink.model.schedule import COLLECTIVES, Schedule, forward_and_reverse, mirrored
-from solvers.schedules.bcube import base_of, bcube_reduce_scatter
-from solvers.schedules.bml import bml_reduce_scatter
-from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
+from solvers.schedules.bcube import base_of, bcube_reduce_scatter, bml_reduce_scatter
+from solvers.schedules.halving_doubling import (
+    doubling_all_gather,
+    halving_doubling,
+    halving_reduce_scatter,
+    lightgbm_reduce_scatter,
+    recursive_doubling,
+)
 from solvers.schedules.hierarchical import (
     flat_reduce_scatter,
     hub_reduce_scatter,
@@ -18,12 +23,10 @@ from solvers.schedules.hierarchical import (
     two_level_reduce_scatter,
 )
 from solvers.schedules.hubs import hubs
-from solvers.schedules.lightgbm import lightgbm_reduce_scatter
-from solvers.schedules.multi_ring import multi_ring, multi_ring_all_gather, multi_ring_reduce_scatter
+from solvers.schedules.multi_ring import multi_ring
 from solvers.schedules.parameter_server import push
-from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
-from solvers.schedules.trees import double_binary_tree, nccl_tree, tree, tree_reduce
+from solvers.schedules.trees import all_reduce_along, double_binary_tree, heap_parents, nccl_tree, reduce_along
 from solvers.spanning.tier_tree import TierTree, star
 
 
@@ -126,6 +129,15 @@ def _base(algo: str, ranks: int, options: Options) -> int:
     return options.base if options.levels is None else base_of(algo, ranks, options.levels)
 
 
+def _along_tree(along: Callable[..., Schedule], ranks: int, options: Options) -> Schedule:
+    parents = heap_parents(ranks, options.fan_out)
+    return along("tree", [parents], options.segments_or(1), fan_out=options.fan_out)
+
+
+def _multi_ring(ranks: int, options: Options) -> tuple[Schedule, Schedule]:
+    return multi_ring(ranks, _base("multi-ring", ranks, options))
+
+
 def _two_level(ranks: int, options: Options) -> Schedule:
     groups = _groups_of("2lha", ranks, options)
     return two_level_reduce_scatter(groups, *two_level_masters(groups, options.tree))
@@ -192,10 +204,10 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ),
         Algorithm(
             "tree", "up and down one tree with rank 0 at its root",
-            lambda n, o: tree(n, o.fan_out, o.segments_or(1)), ("fan_out", "segments"),
+            lambda n, o: _along_tree(all_reduce_along, n, o), ("fan_out", "segments"),
             {
-                "reduce": lambda n, o: tree_reduce(n, o.fan_out, o.segments_or(1)),
-                "broadcast": lambda n, o: mirrored(tree_reduce(n, o.fan_out, o.segments_or(1))),
+                "reduce": lambda n, o: _along_tree(reduce_along, n, o),
+                "broadcast": lambda n, o: mirrored(_along_tree(reduce_along, n, o)),
             },
         ),
         Algorithm(
@@ -238,11 +250,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ),
         Algorithm(
             "multi-ring", "a ring for each level of a BCube network, all at once, each for its share of the vector",
-            lambda n, o: multi_ring(n, _base("multi-ring", n, o)), ("base", "levels"),
-            {
-                "reduce-scatter": lambda n, o: multi_ring_reduce_scatter(n, _base("multi-ring", n, o)),
-                "all-gather": lambda n, o: multi_ring_all_gather(n, _base("multi-ring", n, o)),
-            },
+            lambda n, o: forward_and_reverse(*_multi_ring(n, o)), ("base", "levels"),
+            {"reduce-scatter": lambda n, o: _multi_ring(n, o)[0], "all-gather": lambda n, o: _multi_ring(n, o)[1]},
         ),
         # What libraries run. Only who sends what to whom is told: their smaller segments, and the channels over which
         # NCCL spreads its chunks, change no link's bytes (but they pipeline trees: see docs/cost-models.md).

@@ -36,14 +36,6 @@ def two_level_reduce_scatter(groups: Groups, local_masters: Indices, global_grou
     )  # fmt: skip
 
 
-def flat(ranks: int) -> Schedule:
-    """The all-reduce in two rounds: 2LHA with one group, chunk c aggregated by rank c for all others.
-
-    :raises UsageError: for fewer than two ranks.
-    """
-    return forward_and_reverse(flat_reduce_scatter(ranks))
-
-
 def flat_reduce_scatter(ranks: int) -> Schedule:
     """Every rank sends every other one its chunk: rank r ends with chunk r.
 

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
+from plink.model.schedule import Schedule, make_schedule
 from solvers.schedules.bcube import levels_of
 from solvers.schedules.ring import ring_all_gather, ring_reduce_scatter
 
@@ -25,33 +25,19 @@ def ring_tours(ranks: int, base: int) -> npt.NDArray[np.int32]:
     return np.asarray(places @ gray.T, dtype=np.int32)
 
 
-def multi_ring(ranks: int, base: int) -> Schedule:
-    """The all-reduce: k rings side by side, each for 1/k of the vector; 2(N-1) rounds.
+def multi_ring(ranks: int, base: int) -> tuple[Schedule, Schedule]:
+    """The all-reduce in two halves, of N-1 rounds each: k rings side by side, each for 1/k of the vector.
+
+    In between every rank has one chunk of each ring.
 
     :raises UsageError: for a number of ranks that is no power of the base.
     """
-    return forward_and_reverse(_each_ring(ranks, base, True), _each_ring(ranks, base, False))
-
-
-def multi_ring_reduce_scatter(ranks: int, base: int) -> Schedule:
-    """N-1 rounds; every rank ends with one chunk of each ring.
-
-    :raises UsageError: as :func:`multi_ring`.
-    """
-    return _each_ring(ranks, base, True)
-
-
-def multi_ring_all_gather(ranks: int, base: int) -> Schedule:
-    """The rounds that follow :func:`multi_ring_reduce_scatter`.
-
-    :raises UsageError: as :func:`multi_ring`.
-    """
-    return _each_ring(ranks, base, False)
-
-
-def _each_ring(ranks: int, base: int, reduces: bool) -> Schedule:
     tours = ring_tours(ranks, base)
-    single = ring_reduce_scatter(ranks) if reduces else ring_all_gather(ranks)
+    return _on_each_tour(ring_reduce_scatter(ranks), tours), _on_each_tour(ring_all_gather(ranks), tours)
+
+
+def _on_each_tour(single: Schedule, tours: npt.NDArray[np.int32]) -> Schedule:
+    ranks = single.ranks
     assert single.owners is not None
     rows = [
         np.stack(

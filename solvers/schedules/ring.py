@@ -39,7 +39,7 @@ def ring_all_gather(ranks: int, step: int = 1, start: int = 0, segments: int = 1
     return make_schedule(_name(segments), ranks, ranks * segments, rows, "all-gather", owners, timing="pipeline")
 
 
-def ring_chunked(ranks: int, segments: int, step: int = 1) -> Schedule:
+def ring_chunked(ranks: int, segments: int) -> Schedule:
     """The ring with each of its N blocks cut into P ``segments`` that travel one behind the other: 2(N-1)+P-1 rounds.
 
     Segment p of a block (chunk block * P + p) makes its hop t in round t + p, so a rank sends segment p on while it is
@@ -53,8 +53,7 @@ def ring_chunked(ranks: int, segments: int, step: int = 1) -> Schedule:
 
     :raises UsageError: for fewer than two ranks, or no segments.
     """
-    there = _rows(ranks, step, 0, segments, 0)
-    back = _rows(ranks, step, 0, segments, 1)
+    there, back = (_rows(ranks, 1, 0, segments, phase) for phase in (0, 1))
     back[:, 0] += ranks - 1
     return make_schedule("ring-chunked", ranks, ranks * segments, np.concatenate([there, back]), timing="pipeline")
 

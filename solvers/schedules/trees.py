@@ -13,23 +13,6 @@ from plink.model.schedule import Indices, Schedule, forward_and_reverse, make_sc
 from solvers.schedules.ring import check_segments
 
 
-def tree(ranks: int, fan_out: int = 2, segments: int = 1) -> Schedule:
-    """The all-reduce along one tree of that fan-out: twice its height in rounds, 2(N-1) times the vector on the wire.
-
-    :param segments: see :func:`reduce_along`.
-    :raises UsageError: for fewer than two ranks or a fan-out below one.
-    """
-    return all_reduce_along("tree", [heap_parents(ranks, fan_out)], segments, fan_out=fan_out)
-
-
-def tree_reduce(ranks: int, fan_out: int = 2, segments: int = 1) -> Schedule:
-    """Rank 0 ends with the sum.
-
-    :raises UsageError: for fewer than two ranks or a fan-out below one.
-    """
-    return reduce_along("tree", [heap_parents(ranks, fan_out)], segments, fan_out=fan_out)
-
-
 def double_binary_tree(ranks: int, segments: int = 1) -> Schedule:
     """The all-reduce along two binary trees, as the PLink thesis describes it in 5.2.1.
 

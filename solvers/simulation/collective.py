@@ -1,4 +1,4 @@
-"""A collective's schedule as a job of transfers on a network."""
+"""A collective's schedule as a job of transfers on a fabric."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +11,10 @@ from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.by_name import time_in_slices
 from solvers.costs.evaluator import message_places, timing_of
-from solvers.costs.fabric import Vector
+from solvers.costs.fabric import Fabric, Vector
 from solvers.simulation.job import (
     Integers,
     Resources,
-    SimulatedNetwork,
     Tasks,
     amounts_moved,
     busiest_us,
@@ -84,7 +83,7 @@ class PreparedCollective:
         source, target = keys // schedule.ranks, keys % schedule.ranks
         return cls(schedule, source, target, connection.astype(np.int64), tasks, Waits.joined(waits))
 
-    def job(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> tuple[Resources, Tasks]:
+    def job(self, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float) -> tuple[Resources, Tasks]:
         """Return the transfers as tasks, in the schedule's order, and after them the ends of rounds.
 
         Two transfers of one connection follow each other. Each takes half a round trip longer than its bytes.
@@ -93,7 +92,7 @@ class PreparedCollective:
         :raises UsageError: for another number of ranks, unknown hosts, or a size that is not positive.
         :raises NoAnswer: when a round trip that is used is not known.
         """
-        schedule, hosts = self.schedule, len(network.names)
+        schedule, hosts = self.schedule, len(fabric.names)
         if len(order) != schedule.ranks:
             raise UsageError(f"the order has {len(order)} ranks, the schedule {schedule.ranks}")
         if len(order) and not 0 <= order.min() <= order.max() < hosts:
@@ -102,14 +101,14 @@ class PreparedCollective:
         if not 0 < size_bytes < float("inf"):
             raise UsageError(f"--size {size_bytes:g}: give more than 0 bytes")
         source, target = order[self.source], order[self.target]
-        resources, route, latency = resources_between(network, source, target)
+        resources, route, latency = resources_between(fabric, source, target)
         within_host = (source == target)[self.connection]
         amount = np.where(within_host, 0.0, self.bytes_moved(size_bytes))
         lead_us, lag_us = np.zeros(len(schedule)), latency[self.connection]
-        if network.overhead_us:
+        if fabric.overhead_us:
             ends = schedule.source.astype(np.int64), schedule.target.astype(np.int64)
             place, begins = message_places(schedule.round.astype(np.int64), *ends)
-            lead_us, lag_us = network.overhead_us * np.where(begins, place, 0.0), lag_us + network.overhead_us
+            lead_us, lag_us = fabric.overhead_us * np.where(begins, place, 0.0), lag_us + fabric.overhead_us
         none = np.zeros(self.tasks - len(schedule), dtype=np.int64)  # of what ends of rounds move
         waits = self.waits.without_those_for_receivers(np.append(amount <= EAGER_BYTES, none == 0))
         tasks = Tasks(
@@ -134,7 +133,7 @@ class PreparedCollective:
 
     def run(
         self,
-        network: SimulatedNetwork,
+        fabric: Fabric,
         order: npt.NDArray[np.intp],
         size_bytes: float,
         tolerance: float | None = None,
@@ -153,7 +152,7 @@ class PreparedCollective:
         """
         from solvers.simulation.engine import simulate  # compiled, and imported, only when it is used
 
-        resources, tasks = self.job(network, order, size_bytes)
+        resources, tasks = self.job(fabric, order, size_bytes)
         refresh_us, m, rounds = 0.0, len(self.schedule), self.schedule.rounds
         if tolerance is None:
             tolerance = _WIDE_TOLERANCE if m >= _WIDE_TRANSFERS and rounds <= WIDE_ROUNDS else 0.0

@@ -30,7 +30,7 @@ from solvers.costs.by_name import (
 )
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
 from solvers.costs.evaluator import CostBreakdown
-from solvers.costs.fabric import Fabric
+from solvers.costs.fabric import Fabric, alike_hosts
 from solvers.costs.least_time import links_for_masters
 from solvers.costs.mesh_patterns import traffic_pattern, weight_of
 from solvers.costs.patterns import Pattern, in_slices
@@ -40,7 +40,6 @@ from solvers.simulation.collective import WIDE_ROUNDS, PreparedCollective
 from solvers.simulation.job import (
     Integers,
     Resources,
-    SimulatedNetwork,
     Tasks,
     amounts_moved,
     busiest_us,
@@ -86,13 +85,13 @@ class SteadyRing:
         rank = np.arange(ranks, dtype=np.int64)
         return cls(ranks, rank, (rank + step) % ranks, rank)
 
-    def job(self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float) -> tuple[Resources, Tasks]:
+    def job(self, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float) -> tuple[Resources, Tasks]:
         """Return what one round moves, as tasks that wait for nothing.
 
         :raises NoAnswer: when a round trip that is used is not known.
         """
         source, target = order[self.source], order[self.target]
-        resources, route, latency = resources_between(network, source, target)
+        resources, route, latency = resources_between(fabric, source, target)
         amount = np.where(source == target, 0.0, size_bytes / self.ranks)
         nothing = np.zeros(self.ranks + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         round_of = np.zeros(self.ranks, dtype=np.int64)
@@ -100,16 +99,14 @@ class SteadyRing:
             route,
             amount,
             np.zeros(self.ranks),
-            latency + network.overhead_us,
+            latency + fabric.overhead_us,
             nothing,
             self.connection,
             round_of,
             "hop {}".format,
         )
 
-    def run(
-        self, network: SimulatedNetwork, order: npt.NDArray[np.intp], size_bytes: float, *, slices: int = 1
-    ) -> "Timeline":
+    def run(self, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, *, slices: int = 1) -> "Timeline":
         """Return the ring's time, and begin and end of each connection's first block when it waits for nothing.
 
         :param slices: as of :meth:`solvers.simulation.collective.PreparedCollective.run`.
@@ -118,7 +115,7 @@ class SteadyRing:
         """
         from solvers.simulation.engine import Timeline  # compiled, and imported, only when it is used
 
-        resources, tasks = self.job(network, order, size_bytes)
+        resources, tasks = self.job(fabric, order, size_bytes)
         moved = amounts_moved(resources, tasks)
         used = resources.routes[tasks.route]
         rates = np.where(used >= 0, resources.capacity[used], np.inf).min(axis=1)
@@ -203,9 +200,8 @@ class SimulatedCost:
 
         :raises UsageError, NoAnswer: as :meth:`__call__`.
         """
-        network = SimulatedNetwork.of(self.fabric)
         jobs = [
-            (weight, part.job(network, order, self.size_bytes))
+            (weight, part.job(self.fabric, order, self.size_bytes))
             for weight, _, part in self._parts_for(order)
             if isinstance(part, PreparedCollective)
         ]
@@ -221,7 +217,7 @@ class SimulatedCost:
         for _, name, part in self._parts_for(order):
             if not isinstance(part, Pattern):
                 timeline = self._run(name, part, order)
-                resources, _ = part.job(SimulatedNetwork.of(self.fabric), order, self.size_bytes)
+                resources, _ = part.job(self.fabric, order, self.size_bytes)
                 busy = np.flatnonzero(timeline.moved >= _LIMITING * timeline.makespan_us * resources.capacity)
                 names |= dict.fromkeys(resources.name(k).rsplit(", ", 1)[0] for k in busy.tolist())
         return tuple(names)
@@ -267,7 +263,7 @@ class SimulatedCost:
         return PreparedCollective.of(schedule_for("2lha", len(order), options))
 
     def _run(self, name: str, part: PreparedCollective | SteadyRing, order: Order) -> "Timeline":
-        return part.run(SimulatedNetwork.of(self.fabric), order, self.size_bytes, slices=self._slices(name))
+        return part.run(self.fabric, order, self.size_bytes, slices=self._slices(name))
 
     def _slices(self, name: str) -> int:
         return engine_slices(name, self.options, self.fabric, self.size_bytes)
@@ -276,7 +272,7 @@ class SimulatedCost:
         slowest = int(part.connection[np.argmax(timeline.end_us - timeline.begin_us)])
         names = self.fabric.names
         ends = names[int(order[part.source[slowest]])], names[int(order[part.target[slowest]])]
-        resources, _ = part.job(SimulatedNetwork.of(self.fabric), order, self.size_bytes)
+        resources, _ = part.job(self.fabric, order, self.size_bytes)
         busy = np.where(np.isfinite(resources.capacity), timeline.moved / resources.capacity, 0.0)
         busiest = int(np.argmax(busy))
         bottleneck = None
@@ -328,9 +324,7 @@ def needs_closed_form(pattern: Pattern) -> bool:
 @functools.cache
 def compile_simulator() -> None:
     """Simulate two ranks: the first simulation of an installation takes seconds longer than others."""
-    rates, rtt = np.ones(2), np.zeros((2, 2))
-    network = SimulatedNetwork(("a", "b"), rtt, None, rates, rates, ())
-    PreparedCollective.of(schedule_for("ring", 2)).run(network, np.arange(2), 1.0)
+    PreparedCollective.of(schedule_for("ring", 2)).run(alike_hosts("ab", 1.0), np.arange(2), 1.0)
 
 
 def check_transfers(algo: str, pattern: Pattern) -> None:

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import NoAnswer, UsageError
-from solvers.compilation import njit, njit_borrowing
+from plink.errors import NoAnswer
+from solvers.compilation import njit_borrowing
 from solvers.simulation.heaps import (
     CHANGED,
     COMPLETE,
@@ -30,13 +30,11 @@ from solvers.simulation.heaps import (
     READY,
     READY_DONE,
     USED,
-    add_event,
-    drop_event,
+    add_key,
+    drop_first,
     heapify,
-    join_queued,
     run_state,
     sift,
-    without_first,
 )
 from solvers.simulation.job import (
     CapacityChanges,
@@ -45,7 +43,6 @@ from solvers.simulation.job import (
     Tasks,
     Vector,
     amounts_moved,
-    check,
     dependents_of,
 )
 from solvers.simulation.max_min import NONE, UNLIMITED, insert, refill, remove, sort
@@ -54,8 +51,7 @@ _BEGINS, _COMPLETES = 0, 1
 _SAME_TIME = 1e-12  # of the present time, in which events count as simultaneous
 _WAITING, _QUEUED, _LEADING, _FLOWING, _LAGGING, _DONE = range(6)
 _STATES = ("waits for others", "is queued", "is about to begin", "is under way", "is arriving", "is done")
-_FINISHED, _STUCK, _TOO_LONG, _TOO_MANY_EVENTS = 0, 1, 2, 3
-_UNLIMITED_EVENTS = 1 << 62
+_FINISHED, _STUCK, _TOO_LONG = 0, 1, 2
 _MAX_SHOWN_TASKS = 3
 
 
@@ -81,7 +77,7 @@ class _Problem(NamedTuple):
     lead_us: Vector
     lag_us: Vector
     queue_of: Integers
-    priority: Integers
+    priority: Vector
     dependent_offsets: Integers
     dependent_middles: Integers
     dependents: Integers
@@ -94,7 +90,6 @@ class _Limits(NamedTuple):
     """When a run is given up, and how often rates are worked out; see :func:`simulate`."""
 
     time_us: float
-    events: int
     refresh_us: float
 
 
@@ -103,42 +98,36 @@ def simulate(
     tasks: Tasks,
     changes: CapacityChanges | None = None,
     limit_us: float = float("inf"),
-    max_events: int = _UNLIMITED_EVENTS,
     refresh_us: float = 0.0,
 ) -> Timeline:
     """Run a job.
 
-    :param limit_us: simulated time at which it is given up. :param max_events: how many times at which anything begins
-        or ends are simulated before it is given up. :param refresh_us: simulated time for which rates may be out of
-        date: what begins waits for so long at most, and what ended flows leave lies idle for as long. 0: exact.
-    :raises UsageError: as :func:`solvers.simulation.job.check`, and for tasks that wait for each other in a circle.
-    :raises NoAnswer: when a limit is reached, or a flow can never end; says what was waiting for what.
+    :param limit_us: simulated time at which it is given up. :param refresh_us: simulated time for which rates may be
+        out of date: what begins waits for so long at most, and what ended flows leave lies idle for as long. 0: exact.
+    :raises NoAnswer: when the limit is reached, a flow can never end, or tasks wait for each other in a circle; says
+        what was waiting for what.
     """
     changes = changes or CapacityChanges()
-    check(resources, tasks, changes)
     (offsets, middles, waiting), waits_for = dependents_of(tasks), np.diff(tasks.after[0]).astype(np.int64)
-    if _circular(waits_for.copy(), offsets, waiting):
-        raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
-    m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
+    m, queue_sizes = len(tasks), np.bincount(tasks.queue[tasks.queue >= 0])
     capacity, limit, changed = (
         np.minimum(each, UNLIMITED) for each in (resources.capacity, resources.limit, changes.capacity)
     )
-    columns = tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority
+    columns = tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority.astype(np.float64)
     dependents = offsets, middles, waiting
     routes = _limiting(resources, changes)
     problem = _Problem(capacity, routes, limit, *columns, *dependents, changes.at_us, changes.resource, changed)
     begin, end = np.full(m, np.nan), np.full(m, np.nan)
     state = np.zeros(m, dtype=np.int8)
     unqueued = int(((tasks.queue < 0) & (tasks.amount > 0)).sum())
-    flows_at_once = max(1, unqueued + min(m, 2 * queues))  # one that ends, one that begins
-    limits = _Limits(limit_us, max_events, refresh_us)
-    run = run_state(m, flows_at_once, queues, len(resources.capacity), problem.routes.shape[1])
+    flows_at_once = max(1, unqueued + min(m, 2 * len(queue_sizes)))  # one that ends, one that begins
+    limits = _Limits(limit_us, refresh_us)
+    run = run_state(m, flows_at_once, queue_sizes, len(resources.capacity), problem.routes.shape[1])
     is_limited = bool((problem.limits < UNLIMITED).any())
     outcome, now = _run(problem, waits_for, (begin, end, state), run, is_limited, limits)
     if outcome != _FINISHED:
         reason = {
             _TOO_LONG: f"it is not done after {limit_us:g} us of simulated time",
-            _TOO_MANY_EVENTS: f"it is not done after {max_events} events ({now:g} us of simulated time)",
             _STUCK: f"nothing can happen after {now:g} us of simulated time",
         }[outcome]
         raise NoAnswer(f"simulation stopped: {reason}; {_stuck(resources, tasks, state)}")
@@ -152,21 +141,6 @@ def _limiting(resources: Resources, changes: CapacityChanges) -> Integers:
     routes = np.where((resources.routes >= 0) & limits[resources.routes], resources.routes, NONE)
     order = np.argsort(routes < 0, axis=1, kind="stable")
     return np.ascontiguousarray(np.take_along_axis(routes, order, axis=1), dtype=np.int64)
-
-
-def _circle(tasks: Tasks) -> str:
-    """One circle of tasks that wait for each other, as text."""
-    offsets, needed = tasks.after
-    remaining = np.diff(offsets).astype(np.int64)
-    begins, _, waiting = dependents_of(tasks)
-    _circular(remaining, begins, waiting)
-    task = int(np.flatnonzero(remaining > 0)[0])
-    path: list[int] = []
-    while task not in path:
-        path.append(task)
-        task = next(int(t) for t in needed[offsets[task] : offsets[task + 1]] if remaining[t] > 0)
-    shown = path[path.index(task) :][:_MAX_SHOWN_TASKS]
-    return " -> ".join([*map(tasks.describe, shown), "..."])
 
 
 def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> str:
@@ -186,27 +160,6 @@ def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> s
     return "; ".join([*lines, *(["..."] if int((state != _DONE).sum()) > _MAX_SHOWN_TASKS else [])])
 
 
-@njit(cache=True)
-def _circular(waits_for: Any, offsets: Any, waiting: Any) -> bool:
-    """Whether some tasks can never begin (Kahn 1962); ``waits_for`` is above 0 for these afterwards."""
-    m = len(waits_for)
-    ready = np.empty(m, dtype=np.int64)
-    number, done = 0, 0
-    for task in range(m):
-        if waits_for[task] == 0:
-            ready[number] = task
-            number += 1
-    while done < number:
-        task = ready[done]
-        done += 1
-        for k in range(offsets[task], offsets[task + 1]):
-            waits_for[waiting[k]] -= 1
-            if waits_for[waiting[k]] == 0:
-                ready[number] = waiting[k]
-                number += 1
-    return number < m
-
-
 @njit_borrowing(no_cpython_wrapper=False)
 def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, limits: Any) -> Any:
     """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
@@ -214,7 +167,7 @@ def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, li
     for task in range(len(waits_for)):
         if waits_for[task] == 0:
             _append(run.ready, count, READY, task)
-    now, next_change, fresh_until, event_count = 0.0, 0, -np.inf, 0
+    now, next_change, fresh_until = 0.0, 0, -np.inf
     while True:
         _resolve(problem, waits_for, results, run, now)
         if count[COMPLETE] == len(waits_for):
@@ -234,9 +187,6 @@ def _run(problem: Any, waits_for: Any, results: Any, run: Any, limited: bool, li
             return _STUCK, now
         if upcoming > limits.time_us:
             return _TOO_LONG, limits.time_us
-        event_count += 1
-        if event_count > limits.events:
-            return _TOO_MANY_EVENTS, now
         now = upcoming
         while next_change < len(change_us) and change_us[next_change] <= now:
             link = problem.change_resource[next_change]
@@ -305,8 +255,9 @@ def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -
             queue = problem.queue_of[task]
             if queue >= 0 and state[task] == _WAITING:
                 state[task] = _QUEUED
-                first = run.first_queued[queue]
-                run.first_queued[queue] = join_queued(problem.priority, run.child, run.sibling, first, task)
+                begin, length = run.queue_begin[queue], run.queue_length[queue]
+                priority = problem.priority[task]
+                run.queue_length[queue] = add_key(run.priorities, run.queued, begin, length, priority, task)
                 if not run.busy[queue]:
                     _make_idle(run, queue)
             else:
@@ -314,10 +265,11 @@ def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -
         elif count[IDLE] > 0:
             count[IDLE] -= 1
             queue = run.idle[count[IDLE]]
-            task = run.first_queued[queue]
-            run.busy[queue] = task >= 0
-            if task >= 0:
-                run.first_queued[queue] = without_first(problem.priority, run.child, run.sibling, task)
+            begin, length = run.queue_begin[queue], run.queue_length[queue]
+            run.busy[queue] = length > 0
+            if length > 0:
+                task = run.queued[begin]
+                run.queue_length[queue] = drop_first(run.priorities, run.queued, begin, length)
                 _start(problem, run, begin_us, state, task, now)
         else:
             break
@@ -325,7 +277,7 @@ def _resolve(problem: Any, waits_for: Any, results: Any, run: Any, now: float) -
 
 @njit_borrowing()
 def _schedule(run: Any, time: float, event: int) -> None:
-    run.lengths[EVENTS] = add_event(run.times, run.events, run.lengths[EVENTS], time, event)
+    run.lengths[EVENTS] = add_key(run.times, run.events, 0, run.lengths[EVENTS], time, event)
 
 
 @njit_borrowing()
@@ -424,7 +376,7 @@ def _take_events(problem: Any, waits_for: Any, run: Any, soon: float) -> None:
     count = run.lengths
     while count[EVENTS] > 0 and run.times[0] <= soon:
         task, kind = run.events[0] // 2, run.events[0] % 2
-        count[EVENTS] = drop_event(run.times, run.events, count[EVENTS])
+        count[EVENTS] = drop_first(run.times, run.events, 0, count[EVENTS])
         if kind == _COMPLETES:
             _append(run.complete, count, COMPLETE, task)
         else:

@@ -1,4 +1,4 @@
-"""Heaps of the simulation, compiled with Numba: events by time, flows by their ends, queued tasks by priority.
+"""Heaps of the simulation, compiled with Numba: events by time, queued tasks by priority, flows by their ends.
 
 Also the arrays in which the main loop keeps them and all else.
 """
@@ -20,8 +20,9 @@ class RunState(NamedTuple):
 
     ``order``, ``place_of``: flows that are under way, the one that ends first on top; the slots behind are free.
     ``task_of``, ``rate``, ``remaining``, ``since``, ``due``: by slot. ``times``, ``events``: the heap of leads and
-    lags, of which a task has one at a time. ``child``, ``sibling``, ``first_queued``, ``busy``: queues. ``idle``:
-    queues that may go on. ``ready`` (twice a task: also after its lead), ``complete``, ``ended``: tasks in order.
+    lags, of which a task has one at a time. ``priorities``, ``queued``: the heaps of queued tasks, of each queue from
+    its ``queue_begin`` on ``queue_length``. ``busy``: queues. ``idle``: queues that may go on. ``ready`` (twice a
+    task: also after its lead), ``complete``, ``ended``: tasks in order.
     ``ended_slots``, ``slot_of_queue``: of flows that ended at this time; the next task of the queue may take the slot
     over, with its rate. ``changed``, ``is_changed``: links. ``filled``: slots with new rates. ``lengths``: of lists.
     """
@@ -36,9 +37,10 @@ class RunState(NamedTuple):
     due: Vector
     times: Vector
     events: Integers
-    child: Integers
-    sibling: Integers
-    first_queued: Integers
+    priorities: Vector
+    queued: Integers
+    queue_begin: Integers
+    queue_length: Integers
     busy: npt.NDArray[np.bool_]
     idle: Integers
     ready: Integers
@@ -52,11 +54,12 @@ class RunState(NamedTuple):
     lengths: Integers
 
 
-def run_state(tasks: int, slots: int, queues: int, links: int, longest_route: int) -> RunState:
-    """Return the arrays for so many tasks, flows at once, queues and links.
+def run_state(tasks: int, slots: int, queue_sizes: Integers, links: int, longest_route: int) -> RunState:
+    """Return the arrays for so many tasks, flows at once and links.
 
-    :param longest_route: links of the longest route.
+    :param queue_sizes: tasks of each queue. :param longest_route: links of the longest route.
     """
+    queues = len(queue_sizes)
 
     def numbers(length: int) -> Integers:
         return np.full(length, NONE, dtype=np.int64)
@@ -72,9 +75,10 @@ def run_state(tasks: int, slots: int, queues: int, links: int, longest_route: in
         due=np.zeros(slots),
         times=np.zeros(tasks),
         events=numbers(tasks),
-        child=numbers(tasks),
-        sibling=numbers(tasks),
-        first_queued=numbers(queues),
+        priorities=np.zeros(tasks),
+        queued=numbers(tasks),
+        queue_begin=np.cumsum(queue_sizes) - queue_sizes,
+        queue_length=np.zeros(queues, dtype=np.int64),
         busy=np.zeros(queues, dtype=np.bool_),
         idle=numbers(2 * queues),
         ready=numbers(2 * tasks),
@@ -90,37 +94,38 @@ def run_state(tasks: int, slots: int, queues: int, links: int, longest_route: in
 
 
 @njit_inner()
-def add_event(times: Any, events: Any, size: int, time: float, event: int) -> int:
-    """Put an event on the heap, the earliest first, then the lowest number."""
+def add_key(keys: Any, values: Any, begin: int, size: int, key: float, value: int) -> int:
+    """Put a value on the heap at ``begin``, the least key first, then the least value; returns its size."""
     at = size
     while at > 0:
         up = (at - 1) // 2
-        if times[up] < time or (times[up] == time and events[up] <= event):
+        if keys[begin + up] < key or (keys[begin + up] == key and values[begin + up] <= value):
             break
-        times[at], events[at] = times[up], events[up]
+        keys[begin + at], values[begin + at] = keys[begin + up], values[begin + up]
         at = up
-    times[at], events[at] = time, event
+    keys[begin + at], values[begin + at] = key, value
     return size + 1
 
 
 @njit_inner()
-def drop_event(times: Any, events: Any, size: int) -> int:
-    """Take the earliest event off the heap."""
+def drop_first(keys: Any, values: Any, begin: int, size: int) -> int:
+    """Take the first off the heap at ``begin``; returns its size."""
     size -= 1
-    time, event, at = times[size], events[size], 0
+    key, value, at = keys[begin + size], values[begin + size], 0
     while True:
         child = 2 * at + 1
         if child >= size:
             break
+        here = begin + child
         if child + 1 < size and (
-            times[child + 1] < times[child] or (times[child + 1] == times[child] and events[child + 1] < events[child])
+            keys[here + 1] < keys[here] or (keys[here + 1] == keys[here] and values[here + 1] < values[here])
         ):
-            child += 1
-        if times[child] > time or (times[child] == time and events[child] >= event):
+            child, here = child + 1, here + 1
+        if keys[here] > key or (keys[here] == key and values[here] >= value):
             break
-        times[at], events[at] = times[child], events[child]
+        keys[begin + at], values[begin + at] = keys[here], values[here]
         at = child
-    times[at], events[at] = time, event
+    keys[begin + at], values[begin + at] = key, value
     return size
 
 
@@ -162,44 +167,3 @@ def _sift_down(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
         at = child
     order[at] = slot
     place_of[slot] = at
-
-
-@njit_inner()
-def _later(priority: Any, a: int, b: int) -> bool:
-    """Whether task a comes after task b in their queue."""
-    return bool(priority[a] > priority[b] or (priority[a] == priority[b] and a > b))
-
-
-@njit_inner()
-def join_queued(priority: Any, child: Any, sibling: Any, a: int, b: int) -> int:
-    """Join two pairing heaps of queued tasks (Fredman, Sedgewick, Sleator and Tarjan 1986); either may be -1."""
-    if a < 0 or b < 0:
-        return max(a, b)
-    if _later(priority, a, b):
-        a, b = b, a
-    sibling[b] = child[a]
-    child[a] = b
-    return a
-
-
-@njit_inner()
-def without_first(priority: Any, child: Any, sibling: Any, root: int) -> int:
-    """The heap without its first task: the children, joined in pairs and then from the last to the first."""
-    pairs, task = NONE, child[root]
-    child[root] = NONE
-    while task >= 0:
-        second = sibling[task]
-        rest = sibling[second] if second >= 0 else NONE
-        sibling[task] = NONE
-        if second >= 0:
-            sibling[second] = NONE
-        joined = join_queued(priority, child, sibling, task, second)
-        sibling[joined] = pairs
-        pairs, task = joined, rest
-    root = NONE
-    while pairs >= 0:
-        rest = sibling[pairs]
-        sibling[pairs] = NONE
-        root = join_queued(priority, child, sibling, root, pairs)
-        pairs = rest
-    return root

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import UsageError
-from solvers.costs.fabric import BYTES_PER_US, BlockedPairs, Fabric, TierLinks, no_way_between
-from solvers.costs.interfaces import InterfacePaths, host_resources
+from solvers.costs.fabric import BYTES_PER_US, Fabric, no_way_between
 
 Vector = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -103,84 +101,7 @@ def dependents_of(tasks: Tasks) -> tuple[Integers, Integers, Integers]:
     return begins, middles.astype(np.int64), waiting[order].astype(np.int64)
 
 
-def check(resources: Resources, tasks: Tasks, changes: CapacityChanges) -> None:
-    """Refuse what cannot be simulated.
-
-    :raises UsageError: for an unknown route, task or resource, a negative amount, time or capacity, or a resource
-        without capacity that a task needs and no change gives any; cycles are found by
-        :func:`solvers.simulation.engine.simulate`.
-    """
-    offsets, needed = tasks.after
-    shapes = {len(column) for column in (tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority)}
-    early = needed if tasks.before_lag is None else tasks.before_lag
-    if shapes - {len(tasks)} or len(offsets) != len(tasks) + 1 or not len(needed) == len(early) == offsets[-1]:
-        raise UsageError("tasks: their columns have different lengths")
-    if len(tasks) and not (tasks.route.min() >= 0 and tasks.route.max() < len(resources.routes)):
-        task = int(np.argmax((tasks.route < 0) | (tasks.route >= len(resources.routes))))
-        raise UsageError(f"{tasks.describe(task)}: it has no route")
-    if len(needed) and not (needed.min() >= 0 and needed.max() < len(tasks)):
-        wrong_entry = int(np.argmax((needed < 0) | (needed >= len(tasks))))
-        task = int(np.searchsorted(offsets, wrong_entry, side="right")) - 1
-        raise UsageError(f"{tasks.describe(task)}: it waits for task {needed[wrong_entry]}, which does not exist")
-    for name, values in (("amount", tasks.amount), ("lead", tasks.lead_us), ("lag", tasks.lag_us)):
-        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-        if len(wrong):
-            raise UsageError(f"{tasks.describe(int(wrong[0]))}: its {name} is {values[wrong[0]]:g}; give 0 or more")
-    if (resources.routes.size and resources.routes.max() >= len(resources.capacity)) or not (resources.limit > 0).all():
-        raise UsageError("a route uses a resource that does not exist, or has a limit of 0")
-    wrong = np.flatnonzero(~(resources.capacity >= 0))
-    if len(wrong):
-        resource = int(wrong[0])
-        raise UsageError(
-            f"{resources.name(resource)}: its capacity is {resources.capacity[resource]:g}; give 0 or more"
-        )
-    if not (changes.capacity >= 0).all():
-        raise UsageError("changes: a capacity is negative or no number")
-    if not (np.diff(changes.at_us) >= 0).all() or (
-        len(changes.resource) and not 0 <= changes.resource.min() <= changes.resource.max() < len(resources.capacity)
-    ):
-        raise UsageError("changes: give them by rising time, of resources that exist")
-    used = np.unique(resources.routes[np.unique(tasks.route[tasks.amount > 0])]) if len(tasks) else np.zeros(0, int)
-    revived = set(changes.resource[changes.capacity > 0].tolist())
-    dead = [r for r in used[used >= 0].tolist() if resources.capacity[r] == 0 and r not in revived]
-    if dead:
-        raise UsageError(f"{resources.name(dead[0])} has no capacity, but tasks need it: they would never end")
-
-
-@dataclass(frozen=True)
-class SimulatedNetwork:
-    """N hosts under T tiers, the innermost first. ``latency_us``, shape (N, N): one way. ``pair_gbps``, same shape or
-    None: the most that one flow gets. ``out_gbps``, ``in_gbps``, shape (N,): a host's own rates. ``overhead_us``: what
-    hosts take for each message. ``paths``: where hosts have several interfaces. ``blocked``: pairs that nothing gets
-    between."""
-
-    names: tuple[str, ...]
-    latency_us: Vector
-    pair_gbps: Vector | None
-    out_gbps: Vector
-    in_gbps: Vector
-    tiers: tuple[TierLinks, ...]
-    overhead_us: float = 0.0
-    paths: InterfacePaths | None = None
-    blocked: BlockedPairs | None = None
-
-    @classmethod
-    def of(cls, fabric: Fabric) -> "SimulatedNetwork":
-        """As the cost models know it."""
-        return cls(
-            fabric.names,
-            fabric.rtt_us / 2,
-            fabric.pair_gbps,
-            fabric.host_out_gbps,
-            fabric.host_in_gbps,
-            fabric.tiers,
-            fabric.overhead_us,
-            fabric.paths,
-            fabric.blocked,
-        )
-
-
-def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -> tuple[Resources, Integers, Vector]:
+def resources_between(fabric: Fabric, source: Hosts, target: Hosts) -> tuple[Resources, Integers, Vector]:
     """The resources that flows from source to target use.
 
     :param source: shape (M,), the host that each flow comes from, ``target`` where it goes; flows within a host use
@@ -188,32 +109,31 @@ def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -
     :returns: resources in bytes per microsecond; the route of each flow, shape (M,); its latency, shape (M,).
     :raises NoAnswer: when a round trip is not known, or nothing gets through.
     """
-    n = len(network.names)
+    n = len(fabric.names)
     pairs, route = np.unique(source.astype(np.int64) * n + target, return_inverse=True)
     a, b = pairs // n, pairs % n
-    latency = np.where(a == b, 0.0, network.latency_us[a, b])
+    latency = np.where(a == b, 0.0, fabric.rtt_us[a, b] / 2)
     if np.isnan(latency).any():
         k = int(np.flatnonzero(np.isnan(latency))[0])
-        raise no_way_between(network.names, int(a[k]), int(b[k]), network.blocked)
+        raise no_way_between(fabric.names, int(a[k]), int(b[k]), fabric.blocked)
     capacity: list[Vector] = []
     names: list[str] = []
     columns: list[Integers] = []
     first = 0
-    hosts = host_resources(network.names, network.out_gbps, network.in_gbps, network.paths)
-    for ends, way in zip(hosts, ("out", "in"), strict=True):
+    for ends, way in zip(fabric.resources, ("out", "in"), strict=True):
         capacity.append(ends.gbps)
         names += [f"{name}, {way}" for name in ends.names]
         columns += [np.where((a == b) | (hop < 0), -1, first + hop) for hop in ends.of(a, b)]
         first += len(ends)
-    for number, tier in enumerate(network.tiers, 1):
+    for number, tier in enumerate(fabric.tiers, 1):
         groups = len(tier.out_gbps)
         crosses = tier.group_of[a] != tier.group_of[b]
         columns.append(np.where(crosses, first + tier.group_of[a], -1))
         columns.append(np.where(crosses, first + groups + tier.group_of[b], -1))
         capacity += [tier.out_gbps, tier.in_gbps]
-        names += [name for way in ("out of", "into") for name in tier.link_names(network.names, number, way)]
+        names += [name for way in ("out of", "into") for name in tier.link_names(fabric.names, number, way)]
         first += 2 * groups
-    limit = np.full(len(pairs), np.inf) if network.pair_gbps is None else network.pair_gbps[a, b].copy()
+    limit = np.full(len(pairs), np.inf) if fabric.pair_gbps is None else fabric.pair_gbps[a, b].copy()
     limit[(a == b) | np.isnan(limit)] = np.inf
     resources = Resources(
         np.concatenate(capacity) * BYTES_PER_US,

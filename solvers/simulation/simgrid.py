@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from solvers.simulation.job import SimulatedNetwork, resources_between
+from solvers.costs.fabric import Fabric
+from solvers.simulation.job import resources_between
 
 _DOCTYPE = '<?xml version="1.0"?>\n<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
 _UNLIMITED_BPS = 1e18  # links need a bandwidth
@@ -21,7 +22,7 @@ OPTIONS = (
 )
 
 
-def platform_xml(network: SimulatedNetwork) -> str:
+def platform_xml(fabric: Fabric) -> str:
     """Return the platform file: a host for each host, a link for each resource, and a route for each ordered pair.
 
     Each route ends with a link of its own, which is not shared: it has the pair's latency and, where it was measured,
@@ -29,25 +30,25 @@ def platform_xml(network: SimulatedNetwork) -> str:
 
     :raises NoAnswer: when a round trip is not known.
     """
-    n = len(network.names)
+    n = len(fabric.names)
     source, target = (ends.ravel() for ends in np.indices((n, n)))
-    resources, route, latency_us = resources_between(network, source, target)
+    resources, route, latency_us = resources_between(fabric, source, target)
     platform = ElementTree.Element("platform", version="4.1")
     zone = ElementTree.SubElement(platform, "zone", id="plink", routing="Full")
-    for name in network.names:
+    for name in fabric.names:
         ElementTree.SubElement(zone, "host", id=name, speed="1Gf")
     limited = np.isfinite(resources.capacity)
     for number in np.flatnonzero(limited).tolist():
         bandwidth = _bandwidth(resources.capacity[number])
         ElementTree.SubElement(zone, "link", id=resources.name(number), bandwidth=bandwidth, latency="0us")
-    pairs = [f"{network.names[a]} to {network.names[b]}" for a, b in zip(source.tolist(), target.tolist(), strict=True)]
+    pairs = [f"{fabric.names[a]} to {fabric.names[b]}" for a, b in zip(source.tolist(), target.tolist(), strict=True)]
     limits = resources.limit[route]
     for pair, limit, latency in zip(pairs, limits.tolist(), latency_us.tolist(), strict=True):
         ElementTree.SubElement(
             zone, "link", id=pair, bandwidth=_bandwidth(limit), latency=f"{latency:.6f}us", sharing_policy="FATPIPE"
         )
     for pair, a, b, columns in zip(pairs, source.tolist(), target.tolist(), resources.routes[route], strict=True):
-        ends = {"src": network.names[a], "dst": network.names[b], "symmetrical": "NO"}
+        ends = {"src": fabric.names[a], "dst": fabric.names[b], "symmetrical": "NO"}
         path = ElementTree.SubElement(zone, "route", ends)
         for number in columns[columns >= 0].tolist():
             if limited[number]:

@@ -15,6 +15,7 @@ from plink.model.spot.prices import HOUR_S, Floats, Market, Prices, PriceTrace
 
 _STEP_S = 600.0  # of the base
 _BASE_DEVIATION, _BASE_HOURS, _DAY_SHARE = 0.03, 12.0, 0.05
+_SHARED = 0.3  # of the spikes: all markets of one type have them at the same time
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -60,20 +61,14 @@ class MadeMarket:
     on_demand: float
 
 
-def make_prices(
-    markets: Sequence[MadeMarket], days: float, seed: int, start: float = 0.0, shared: float = 0.3
-) -> Prices:
-    """Return histories of so many days.
-
-    :param start: of all of them, seconds since 1970. :param shared: the share of spikes that all markets of one type
-        have at the same time.
-    """
+def make_prices(markets: Sequence[MadeMarket], days: float, seed: int, start: float = 0.0) -> Prices:
+    """Return histories of so many days from ``start`` on, seconds since 1970."""
     prices: Prices = {}
     for number, each in enumerate(markets):
         first = next(i for i, other in enumerate(markets) if other.market.type == each.market.type)
         common = np.random.default_rng((seed, 1, first))
         own = np.random.default_rng((seed, 2, number))
-        spikes = [_spikes(each.kind, days, rng, share) for rng, share in ((common, shared), (own, 1 - shared))]
+        spikes = [_spikes(each.kind, days, rng, share) for rng, share in ((common, _SHARED), (own, 1 - _SHARED))]
         prices[each.market] = _trace(each, days, own, np.concatenate(spikes, axis=1), start)
     return prices
 

@@ -65,28 +65,27 @@ def prior(rate: float) -> Interruptions:
     return Interruptions(rate * PRIOR_HOURS, PRIOR_HOURS)
 
 
-def observed(trace: AvailabilityTrace, instances: int | None = None) -> Interruptions:
-    """Return the interruptions in an availability history of those who hold all that there is, up to ``instances``
-    instances: each fall of the count takes that many."""
-    counts = trace.counts if instances is None else np.minimum(trace.counts, instances)
-    falls = np.maximum(0, -np.diff(counts)).sum()
-    return Interruptions(float(falls), float(counts[:-1].sum()) * trace.gap_s / HOUR_S)
+def observed(trace: AvailabilityTrace) -> Interruptions:
+    """Return the interruptions in an availability history of those who hold all that there is: each fall of the count
+    takes that many instances."""
+    falls = np.maximum(0, -np.diff(trace.counts)).sum()
+    return Interruptions(float(falls), float(trace.counts[:-1].sum()) * trace.gap_s / HOUR_S)
 
 
 @dataclass(frozen=True)
 class Spells:
-    """``share``: of the time in which instances could be held; ``hours``: how long each spell lasted."""
+    """``share``: of the time in which an instance could be held; ``hours``: how long each spell lasted."""
 
     share: float
     hours: tuple[float, ...]
 
 
-def spells(trace: AvailabilityTrace, instances: int = 1) -> Spells:
-    """Return the spells in which ``instances`` instances could be held, the unfinished last one included."""
-    held = np.concatenate([[False], trace.counts >= instances, [False]])
+def spells(trace: AvailabilityTrace) -> Spells:
+    """Return the spells in which an instance could be held, the unfinished last one included."""
+    held = np.concatenate([[False], trace.counts >= 1, [False]])
     edges = np.flatnonzero(held[1:] != held[:-1])
     lengths = (edges[1::2] - edges[::2]) * trace.gap_s / HOUR_S
-    return Spells(float((trace.counts >= instances).mean()), tuple(lengths.tolist()))
+    return Spells(float((trace.counts >= 1).mean()), tuple(lengths.tolist()))
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,7 @@ class EvictionCurve:
         return float(a + (b - a) * (half - low) / (high - low))
 
 
-def eviction_curves(
-    trace: PriceTrace, deltas: Floats = DELTAS, max_price: float = np.inf, horizon_s: float = HORIZON_S
-) -> list[EvictionCurve]:
+def eviction_curves(trace: PriceTrace, deltas: Floats = DELTAS, max_price: float = np.inf) -> list[EvictionCurve]:
     """Return the curve of each delta, shape (D,), increasing; an empty list where no start counts.
 
     :param max_price: starts at a higher price are left out, for nobody acquires there (on-demand costs less).
@@ -138,20 +135,20 @@ def eviction_curves(
     last_start = np.zeros(len(ends))  # of each segment: from later starts an eviction would not be seen
     for begin, end in trace.stretches:
         inside = (trace.times >= begin) & (trace.times < end)
-        last_start[inside] = np.minimum(ends[inside], end - horizon_s)
+        last_start[inside] = np.minimum(ends[inside], end - HORIZON_S)
     lengths = np.where(trace.prices <= max_price, np.maximum(0.0, last_start - trace.times), 0.0)
     total = lengths.sum()
     if total <= 0:
         return []
-    exceeded = first_exceedances(trace.times, trace.prices, ends, deltas, horizon_s)
+    exceeded = first_exceedances(trace.times, trace.prices, ends, deltas, HORIZON_S)
     used = lengths > 0
     begins, stops = trace.times[used], (trace.times + lengths)[used]
-    return [_curve(times - stops, times - begins, total, horizon_s) for times in exceeded[used].T]
+    return [_curve(times - stops, times - begins, total) for times in exceeded[used].T]
 
 
-def _curve(earliest: Floats, latest: Floats, total: float, horizon_s: float) -> EvictionCurve:
+def _curve(earliest: Floats, latest: Floats, total: float) -> EvictionCurve:
     """Return the curve of times to eviction that are spread evenly from ``earliest`` to ``latest``, shape (S,) each."""
-    within = earliest < horizon_s
+    within = earliest < HORIZON_S
     earliest, latest = earliest[within], latest[within]
     bends = np.concatenate([earliest, latest])
     slopes = np.concatenate([np.ones(len(earliest)), -np.ones(len(latest))])
@@ -160,9 +157,9 @@ def _curve(earliest: Floats, latest: Floats, total: float, horizon_s: float) -> 
     seconds = np.concatenate([[0.0], bends])
     rates = np.concatenate([[0.0], slopes])  # after each of them
     shares = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(seconds))]) / total
-    whole = float(np.interp(horizon_s, seconds, shares))
-    count = int(np.searchsorted(seconds, horizon_s))
-    return EvictionCurve(np.append(seconds[:count], horizon_s), np.append(shares[:count], whole))
+    whole = float(np.interp(HORIZON_S, seconds, shares))
+    count = int(np.searchsorted(seconds, HORIZON_S))
+    return EvictionCurve(np.append(seconds[:count], HORIZON_S), np.append(shares[:count], whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,9 +194,9 @@ class EvictionsOfBid:
         return beta, evicted_s / HOUR_S
 
 
-def odds_table(curves: Sequence[EvictionCurve], deltas: Floats = DELTAS, horizon_s: float = HORIZON_S) -> EvictionOdds:
+def odds_table(curves: Sequence[EvictionCurve], deltas: Floats = DELTAS) -> EvictionOdds:
     """Return the table of the curves, one for each delta."""
-    steps = np.linspace(0, horizon_s, _GRID + 1)
+    steps = np.linspace(0, HORIZON_S, _GRID + 1)
     table = np.zeros((2, len(curves), len(steps)))
     for row, curve in enumerate(curves):
         beta = np.interp(steps, curve.seconds, curve.shares)

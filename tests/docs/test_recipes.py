@@ -14,7 +14,7 @@ _PACKAGES = ("plink", "probes", "runners", "solvers")
 
 _SPEND = """
 from runners.elastic.controller import decode, encode
-from solvers.elastic.extensions.expensive import PriceRose
+from solvers.elastic.expensive import PriceRose
 from tests.runners.elastic.simulated_job import SimulatedJob
 
 job = SimulatedJob(1, "rttt", clocks=80)
@@ -44,8 +44,15 @@ def copy_source(to: Path) -> None:
 
 
 def code() -> list[str]:
-    """Return the page's Python blocks: a generator and its entry, an event, a rule."""
+    """Return the page's Python blocks: a generator and its entry, an event, its case and its name, a rule."""
     return ["\n".join(block.lines) + "\n" for block in blocks(_PAGE) if block.language == "python"]
+
+
+def insert(path: Path, *pieces: tuple[str, str]) -> None:
+    """Put each text before the first line that begins so."""
+    for before, text in pieces:
+        head, tail = path.read_text().split(f"\n{before}", 1)
+        path.write_text(f"{head}\n{text}{before}{tail}")
 
 
 def run(folder: Path, text: str) -> str:
@@ -60,27 +67,24 @@ def run(folder: Path, text: str) -> str:
 
 def test_event_of_the_recipe_drains_a_host(tmp_path: Path) -> None:
     copy_source(tmp_path)
-    (tmp_path / "solvers" / "elastic" / "extensions" / "expensive.py").write_text(code()[2])
+    _, _, module, case, name, _ = code()
+    elastic = tmp_path / "solvers" / "elastic"
+    (elastic / "expensive.py").write_text(module)
+    insert(elastic / "step.py", ("    failures,", "    expensive,\n"), ("        case _:", case))
+    with_import = ("from solvers.elastic import", "from solvers.elastic import expensive\n")
+    insert(tmp_path / "runners" / "elastic" / "controller.py", with_import, ('    "note":', name))
     assert run(tmp_path, _SPEND) == "(0, '') 1 True 3\n"
-
-
-def test_added_event_acts_whenever_something_is_possible(tmp_path: Path) -> None:
-    """If its module has an ``advance`` (``solvers/elastic/extensions/__init__.py``)."""
-    copy_source(tmp_path)
-    acts = '\n\ndef advance(ctx: Context) -> None:\n    ctx.note("it was possible")\n'
-    (tmp_path / "solvers" / "elastic" / "extensions" / "expensive.py").write_text(code()[2] + acts)
-    assert run(tmp_path, _SPEND + '\nprint(any("it was possible" in line for line in job.log))').endswith("True\n")
 
 
 def test_rule_of_the_recipe_trains(tmp_path: Path) -> None:
     copy_source(tmp_path)
-    (tmp_path / "plink" / "model" / "rules" / "tenth.py").write_text(code()[3])
+    (tmp_path / "plink" / "model" / "rules" / "tenth.py").write_text(code()[-1])
     assert run(tmp_path, _TRAIN).split()[-2:] == ["Tenth", "22"]
 
 
 def test_collective_of_the_recipe_is_verified_and_ordered(tmp_path: Path) -> None:
     copy_source(tmp_path)
-    generator, entry, _, _ = code()
+    generator, entry, *_ = code()
     (tmp_path / "solvers" / "schedules" / "star.py").write_text(generator)
     catalogue = tmp_path / "solvers" / "schedules" / "catalogue.py"
     text = catalogue.read_text().replace(

@@ -26,7 +26,7 @@ from plink.model.pipeline.results import (
     TimedAction,
 )
 from plink.model.pipeline.shape import minibatches_to_prove
-from solvers.costs.fabric import Fabric
+from solvers.costs.fabric import Fabric, alike_hosts
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import BYTES_PER_S_OF_GBPS, JointRequest, MeasuredHosts, requested_stages
 from solvers.pipeline.joint_search import Watch
@@ -37,7 +37,6 @@ from solvers.pipeline.thesis import NetworkLevel
 from solvers.pipeline.training_job import PlacedPipeline
 from solvers.pipeline.training_job import Watch as SimulationWatch
 from solvers.pipeline.verifier import never_locks, verify_actions
-from solvers.simulation.job import SimulatedNetwork
 
 _log = logging.getLogger("plink.pipeline")
 _MAX_EXECUTED_ACTIONS = 2_000_000  # of plans whose depths only an execution proves
@@ -248,19 +247,17 @@ def simulate_pipeline(
     if network is not None:
         check_hosts(names, network)
         fabric = rated_fabric(network, request.gbps)
-        simulated, capacities = SimulatedNetwork.of(fabric), fabric.capacities
     elif request.gbps is not None:
-        rates = np.full(len(names), request.gbps)
-        simulated = SimulatedNetwork(tuple(names), np.zeros((len(names),) * 2), None, rates, rates, ())
-        capacities = f"assumed: {request.gbps:g} Gbit/s a host, no latency, no shared links"
+        what = f"assumed: {request.gbps:g} Gbit/s a host, no latency, no shared links"
+        fabric = alike_hosts(names, request.gbps, what)
     else:
         raise UsageError("a network, or --gbps R for hosts that are alike, is needed")
-    slowness = [profile.slowness.get(name, 1.0) for name in simulated.names]
-    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), simulated, slowness)
+    slowness = [profile.slowness.get(name, 1.0) for name in fabric.names]
+    placed = PlacedPipeline.of(plan, costs_of_plan(plan, profile), fabric, slowness)
     result = simulate_placed(placed, request.minibatches, with_timeline, watch)
     document = SimulatedPipeline(
         network=None if network is None else network.fingerprint(),
-        capacities=capacities,
+        capacities=fabric.capacities,
         kind=plan.kind,
         replicas=plan.replicas,
         minibatches=result.minibatches,

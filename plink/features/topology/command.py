@@ -15,7 +15,6 @@ from plink.terminal.options import NetworkFile
 from plink.terminal.screen import say
 from runners.hostfiles import check_node_names, check_slurm_names
 from solvers.costs.fabric import fabric_of
-from solvers.simulation.job import SimulatedNetwork
 from solvers.simulation.simgrid import OPTIONS, deployment_xml, platform_xml
 
 app = typer.Typer(no_args_is_help=True)
@@ -71,7 +70,7 @@ def export(
     if kind == _SIMGRID:
         if order is not None:
             names = plink.read_order(order).arrange(network.hosts, str(order)).names
-        text = platform_xml(SimulatedNetwork.of(fabric_of(network)))
+        text = platform_xml(fabric_of(network))
         contents = f"{len(names)} hosts"
         say(f"run SimGrid with {' '.join(OPTIONS)}")
         if deployment is not None:

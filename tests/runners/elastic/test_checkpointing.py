@@ -10,7 +10,7 @@ from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import method_of, params_of
-from solvers.elastic import checkpointing, dispatch
+from solvers.elastic import checkpointing, step
 from solvers.elastic.commands import CheckpointAnswer, LogLine, Say, Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -93,7 +93,7 @@ class Desk:
     def answer(self, word: dict[str, Any], error: str | None = None, kind: str = "", **result: Any) -> None:
         """One that was sent is answered."""
         answer = Answer(word["id"], error, kind, {} if error else result)
-        self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
+        self.act(lambda ctx: step.answered(ctx, word["to"], answer))
 
     def written(self, reason: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
         """Hosts have answered that they wrote theirs, or why not, and removed what they were asked to remove."""

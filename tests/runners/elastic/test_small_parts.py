@@ -15,7 +15,7 @@ from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
 from runners.elastic.compatibility import refuse
 from runners.elastic.controller import encode
-from solvers.elastic import dispatch, events, failures
+from solvers.elastic import events, failures
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.events import ShardsReady
@@ -23,7 +23,8 @@ from solvers.elastic.failures import FailureDetector
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import GONE, initial
-from solvers.elastic.working import ShardsLoaded
+from solvers.elastic.step import answered
+from solvers.elastic.working import loaded
 
 
 def hello_of(**fields: Any) -> Hello | OtherVersion:
@@ -51,9 +52,8 @@ class Channel:
 
     def ask(self, host: int, ticket: int, request: Request | None = None) -> None:
         """A request whose answer is wanted."""
-        purpose = ShardsLoaded(host, (), ticket)
         ctx = Context(self.job, 0.0)
-        ctx.request(host, request or LoadShards(()), purpose)
+        ctx.request(host, request or LoadShards(()), loaded, host, (), ticket)
         self.job = ctx.state
         self.request_ids += [
             command.id for command in ctx.commands if isinstance(command, Send) and command.id is not None
@@ -62,7 +62,7 @@ class Channel:
     def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
         """As a host does."""
         ctx = Context(self.job, 0.0)
-        dispatch.answered(ctx, host, Answer(number, error, GONE if error else "", result))
+        answered(ctx, host, Answer(number, error, GONE if error else "", result))
         self.job = ctx.state
         self.emitted += ctx.emitted
 

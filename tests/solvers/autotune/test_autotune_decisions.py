@@ -63,7 +63,7 @@ def after(
     """Where it stands after stretches of so many MB/s."""
     decision = None
     for mega in megas:
-        stretch = ObservedInterval(course.epoch, 1, round(mega * 1e6), 1.0, carrying(rates))
+        stretch = ObservedInterval(course.epoch, round(mega * 1e6), 1.0, carrying(rates))
         course, decision = decide(course, stretch, settings or AutotuneSettings())
     assert decision is not None
     return course, decision
@@ -124,7 +124,7 @@ def test_tuning_that_did_not_last_is_repeated(mega: float, begins: bool) -> None
 
 
 def test_what_did_not_arrive_is_waited_for_five_times() -> None:
-    course, stretch = TuningTrajectory(FAIR, epoch=4), ObservedInterval(2, 1, 1, 1.0, carrying(EVEN))
+    course, stretch = TuningTrajectory(FAIR, epoch=4), ObservedInterval(2, 1, 1.0, carrying(EVEN))
     for number in range(1, 6):
         course, decision = decide(course, stretch, AutotuneSettings())
         assert (decision.action, course.waits, course.epoch) == (WAIT, number, 4)
@@ -137,7 +137,7 @@ def test_a_stretch_without_traffic_says_nothing() -> None:
     nothing = ObservedTraffic(*(np.zeros((RANKS, RANKS)) for _ in range(3)))
     for size, seconds, observed in ((0, 1.0, carrying(EVEN)), (100, 0.0, carrying(EVEN)), (100, 1.0, nothing)):
         course, decision = decide(
-            TuningTrajectory(FAIR), ObservedInterval(0, 1, size, seconds, observed), AutotuneSettings()
+            TuningTrajectory(FAIR), ObservedInterval(0, size, seconds, observed), AutotuneSettings()
         )
         assert decision.action == WATCH
         assert course.throughputs == ()

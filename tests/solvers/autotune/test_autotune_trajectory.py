@@ -56,9 +56,7 @@ class Run:
             size = int(CHUNK) * len(assignment.global_group)
             taken = (seconds + compute_s) * float(self._blur(()))
             self._at_work = self._upcoming
-            self.course, decision = decide(
-                self.course, ObservedInterval(epoch, 1, size, taken, messages), self.settings
-            )
+            self.course, decision = decide(self.course, ObservedInterval(epoch, size, taken, messages), self.settings)
             if decision.assignment is not None:
                 self._upcoming = (self.course.epoch, decision.assignment)
             self.decisions.append(decision)
@@ -135,7 +133,7 @@ def test_a_network_that_recovers_little_by_little_just_after_it_was_tuned() -> N
     observed, _ = seen(uneven, EVEN)
     actions = []
     for mega in (3.563, 4.295, 5.011, 5.975, 5.876, 5.144):
-        course, decision = decide(course, ObservedInterval(0, 1, int(mega * 1e6), 1.0, observed), settings)
+        course, decision = decide(course, ObservedInterval(0, int(mega * 1e6), 1.0, observed), settings)
         actions.append(decision.action)
     assert QUICKTUNE in actions
     assert imbalance(course.assignment) < imbalance(uneven)
@@ -182,7 +180,7 @@ def test_a_stretch_in_which_nothing_was_sent() -> None:
     list(run.go(EVEN, 10))
     nothing = ObservedTraffic(np.zeros((16, 16)), np.full((16, 16), np.nan), np.full((16, 16), np.nan))
     for _ in range(5):
-        run.course, decision = decide(run.course, ObservedInterval(0, 0, 0, 2.0, nothing), run.settings)
+        run.course, decision = decide(run.course, ObservedInterval(0, 0, 2.0, nothing), run.settings)
         assert decision.action == WATCH
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
 from solvers.checking import (
+    MAX_SPEARMAN_LOSS,
     Correlation,
     calibration,
     gain_of_best,
@@ -146,9 +147,9 @@ def test_exactly_the_tolerance_or_the_worst_before_is_not_slower() -> None:
 
 
 def test_exactly_the_tolerance_or_the_end_of_the_interval_ranks_no_worse() -> None:
-    before = Correlation(0.75, None, None, 3)
-    assert not ranks_worse(before, 0.5, 0.25)
-    assert ranks_worse(before, 0.499, 0.25)
+    before = Correlation(1.0, None, None, 3)
+    assert not ranks_worse(before, 1.0 - MAX_SPEARMAN_LOSS)
+    assert ranks_worse(before, 0.999 - MAX_SPEARMAN_LOSS)
     cached = Correlation(0.75, 0.25, 0.9, 9)
-    assert not ranks_worse(cached, 0.25, 0.25)
-    assert ranks_worse(cached, 0.249, 0.25)
+    assert not ranks_worse(cached, 0.25)
+    assert ranks_worse(cached, 0.249)

@@ -184,22 +184,6 @@ def test_the_way_there_ends_with_the_round_of_the_last_reduction() -> None:
     assert reduce_phase(schedule_for("tree", 5)) == slice(0, 4)
 
 
-def test_a_cost_is_printed_to_the_nanosecond() -> None:
-    """Three decimals of a microsecond; the rounds in their order."""
-    breakdown = CostBreakdown(
-        "latency", 12.34567, np.array([1.00049, 2.0]), np.array([0.12345, 3.0]), ("x", "y"), ("a", "b")
-    )
-    assert breakdown.to_json() == {
-        "model": "latency",
-        "cost_us": 12.346,
-        "slowest_pair": ["a", "b"],
-        "rounds": [
-            {"latency_us": 1.0, "transfer_us": 0.123, "busiest": "x"},
-            {"latency_us": 2.0, "transfer_us": 3.0, "busiest": "y"},
-        ],
-    }
-
-
 @pytest.mark.parametrize(("model", "scale"), [("alpha-beta", 1e-9), ("contention", 1e3)])
 def test_only_bytes_over_rates_count(model: str, scale: float) -> None:
     """A billionth of the bytes at a billionth of the rates is the same cost, with the same limits."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from plink.model.elastic import requests as r
 from plink.model.elastic.reports import Answer
-from solvers.elastic import dispatch, rebalancing
+from solvers.elastic import rebalancing
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -15,6 +15,7 @@ from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import GONE, Replication, ShardNumbers, State, initial
+from solvers.elastic.step import answered
 
 
 def job(hosts: int) -> State:
@@ -45,16 +46,16 @@ def test_host_lost_while_workers_pause_puts_the_barrier_off() -> None:
     """Once the others have paused they go on as before; with its shards in memory elsewhere there is another one."""
     state, (first,) = step(job(3), rebalancing.advance)
     answer = Answer(first.id, None, "", {"elsewhere": []})
-    state, _ = step(state, lambda ctx: dispatch.answered(ctx, 0, answer))
+    state, _ = step(state, lambda ctx: answered(ctx, 0, answer))
     state, pauses = step(wanted(state, {0: (1,), 1: (0,), 2: (2,)}), rebalancing.advance)
     assert [type(sent.request) for sent in pauses] == [r.Pause] * 3
     for sent in pauses[:2]:
         paused = Answer(sent.id, None, "", {"begun": 0})
-        state, nothing = step(state, lambda ctx, sent=sent, paused=paused: dispatch.answered(ctx, sent.host, paused))  # type: ignore[misc]
+        state, nothing = step(state, lambda ctx, sent=sent, paused=paused: answered(ctx, sent.host, paused))  # type: ignore[misc]
         assert not nothing
     state.members = {number: member for number, member in state.members.items() if number != 2}
     gone = Answer(pauses[2].id, "the host is gone", GONE)
-    state, sent_then = step(wanted(state, {0: (1,), 1: (0,)}), lambda ctx: dispatch.answered(ctx, 2, gone))
+    state, sent_then = step(wanted(state, {0: (1,), 1: (0,)}), lambda ctx: answered(ctx, 2, gone))
     assert {(sent.host, type(sent.request)) for sent in sent_then} == {(0, r.Resume), (1, r.Resume)}
     _, again = step(wanted(state, {0: (1, 2), 1: (0,)}), rebalancing.advance)
     assert [type(sent.request) for sent in again] == [r.Pause] * 2

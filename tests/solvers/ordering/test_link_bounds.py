@@ -15,7 +15,7 @@ from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import cost_by_model
-from solvers.simulation.job import CapacityChanges, SimulatedNetwork
+from solvers.simulation.job import CapacityChanges
 from tests.solvers.costs.test_cost_models import fabric, fitting, options_for
 from tests.solvers.costs.test_interfaces import GBPS, bcube
 from tests.solvers.simulation.collectives import simulate_collective
@@ -55,15 +55,15 @@ def test_no_order_is_faster(algo: str, seed: int) -> None:
     """By rounds, one port, the simulation, and that of ranks that send as soon as their data are there."""
     problem, orders = some_network(algo, seed)
     args = algo, len(problem.baseline), problem.options, problem.fabric, problem.size_bytes
-    options, network = options_at(problem.options, algo, problem.size_bytes), SimulatedNetwork.of(problem.fabric)
+    options = options_at(problem.options, algo, problem.size_bytes)
     parts = [
         (weight, schedule_for(name, args[1], options))
         for weight, name in parts_of(algo, problem.size_bytes, problem.fabric)
     ]
 
     def eagerly(order: Order) -> float:
-        runs = [(w, simulate_collective(part, network, order, problem.size_bytes, lockstep=False)) for w, part in parts]
-        return sum(weight * run.makespan_us for weight, run in runs)
+        args = problem.fabric, order, problem.size_bytes
+        return sum(weight * simulate_collective(part, *args, lockstep=False).makespan_us for weight, part in parts)
 
     executions = {
         "alpha-beta": [cost_function_for(*args, "alpha-beta")],
@@ -82,7 +82,7 @@ def test_a_plain_simulator_is_not_faster(seed: int) -> None:
         problem, orders = some_network(algo, seed)
         schedule = schedule_for(algo, len(orders[0]), options_at(problem.options, algo, problem.size_bytes))
         resources, tasks = PreparedCollective.of(schedule, lockstep=False).job(
-            SimulatedNetwork.of(problem.fabric), orders[0], problem.size_bytes
+            problem.fabric, orders[0], problem.size_bytes
         )
         offsets, needed = tasks.after
         rows = [

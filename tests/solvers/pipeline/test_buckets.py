@@ -15,7 +15,6 @@ from solvers.pipeline.joint_request import JointRequest, MeasuredHosts
 from solvers.pipeline.simulator import simulate_pipeline
 from solvers.pipeline.stage_costs import DEFAULT_BUCKET_BYTES, costs_of_plan
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.job import SimulatedNetwork
 from tests.solvers.pipeline.test_even import VGG, layer, profile_of
 
 MANY_LAYERS = profile_of(*(layer(f"l{k}", 0.02, 300_000, 5_000_000) for k in range(12)))
@@ -46,7 +45,7 @@ def simulated_s(plan: PipelinePlan, profile: ModelProfile, network: Fabric, buck
     )  # fmt: skip
     own = structs.replace(plan, stages=stages)
     slowness = (1.0,) * len(network.names)
-    placed = PlacedPipeline.of(own, costs_of_plan(own, profile), SimulatedNetwork.of(network), slowness)
+    placed = PlacedPipeline.of(own, costs_of_plan(own, profile), network, slowness)
     return simulate_pipeline(placed).minibatch_s
 
 

@@ -1,5 +1,6 @@
 """Simulated pipelines: hand cases, what shared links do, and the cycle ratio as an oracle."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,10 @@ import pytest
 from benchmarks.pipeline_cycles import pipeline_period_s, unshared_case
 from plink.errors import UsageError
 from plink.model.pipeline.shape import PipelineShape, base_depths
-from solvers.costs.fabric import TierLinks
+from solvers.costs.fabric import TierLinks, alike_hosts
 from solvers.pipeline.simulator import PipelineSimulation, simulate_pipeline
 from solvers.pipeline.stage_costs import GradientBucket, StageCosts
 from solvers.pipeline.training_job import PlacedPipeline
-from solvers.simulation.job import SimulatedNetwork
 
 GBPS = 0.2  # 25 MB/s
 
@@ -25,9 +25,9 @@ def simulated(
     depths = options.pop("depths", base_depths(replicas) if kind in ("1f1b", "2bw") else (1,) * len(replicas))
     hosts = sum(replicas)
     names = tuple(f"h{k}" for k in range(hosts))
-    rates = np.full(hosts, options.pop("gbps", GBPS))
     rtt = np.full((hosts, hosts), options.pop("rtt_us", 0.0))
-    network = SimulatedNetwork(names, rtt / 2, None, rates, rates, options.pop("tiers", ()))
+    alike = alike_hosts(names, options.pop("gbps", GBPS))
+    fabric = replace(alike, rtt_us=rtt, outer_tiers=options.pop("tiers", ()))
     slowness = options.pop("slowness", (1.0,) * hosts)
     minibatches = options.pop("minibatches", None)
     crossing_back = options.pop("crossing_back", crossing)
@@ -40,7 +40,7 @@ def simulated(
     boundaries = ((crossing, crossing_back),) * (len(stages) - 1)
     shape = PipelineShape(kind, replicas, depths, **options)
     return simulate_pipeline(
-        PlacedPipeline(shape, tuple(costs), places, boundaries, network, slowness), minibatches
+        PlacedPipeline(shape, tuple(costs), places, boundaries, fabric, slowness), minibatches
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def test_flows_share_an_uplink() -> None:
     shared = simulated([(0.02, 0.02, 0)] * 2, (2, 2), tiers=(rack,), **options)
     assert 2 * free.minibatch_s == pytest.approx(0.08 + 0.05, rel=1e-4)
     assert 2 * shared.minibatch_s == pytest.approx(0.08 + 0.10, rel=1e-4)
-    assert shared.links[0][0] == "the way out of the group of h0"
+    assert shared.links[0][0] == "the way out of the tier-2 group of h0"
 
 
 def test_frozen_layers_compute_forward_only() -> None:

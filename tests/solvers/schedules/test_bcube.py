@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.schedules.bcube import bcube
-from solvers.schedules.bml import bml, bml_reduce_scatter
+from solvers.schedules.bcube import bml_reduce_scatter
+from solvers.schedules.catalogue import Options, schedule_for
 from tests.solvers.schedules.transfers import moves, sent
 
 
@@ -16,7 +16,7 @@ def test_bcube_sends_the_thesis_s_parts(shape: tuple[int, int]) -> None:
     """Round i: S / B^(i+1) to each of the B - 1 ranks at a distance of multiples of B^i."""
     base, levels = shape
     ranks = base**levels
-    schedule = bcube(ranks, base)
+    schedule = schedule_for("bcube", ranks, Options(base=base))
     assert schedule.rounds == 2 * levels
     assert sent(schedule) == pytest.approx([2 * (ranks - 1) / ranks] * ranks)
     for t, a, b, _, count, copies in moves(schedule):
@@ -28,7 +28,7 @@ def test_bcube_sends_the_thesis_s_parts(shape: tuple[int, int]) -> None:
 
 def test_bml_on_bcube_3_2_is_the_example_of_the_paper() -> None:
     """18 pieces; each interface sends 6, 2, 2 and 6 of them, and thread 0 begins on level 0, thread 1 on level 1."""
-    schedule = bml(9, 3)
+    schedule = schedule_for("bml", 9, Options(base=3))
     assert (schedule.chunks, schedule.rounds) == (18, 4)
     used: Counter[tuple[int, int, int]] = Counter()
     for t, a, b, first, count, _ in moves(schedule):
@@ -43,7 +43,7 @@ def test_bml_on_bcube_3_2_is_the_example_of_the_paper() -> None:
 def test_every_interface_of_bml_is_busy_for_2_n_minus_1_over_kn(shape: tuple[int, int]) -> None:
     base, levels = shape
     ranks = base**levels
-    schedule = bml(ranks, base)
+    schedule = schedule_for("bml", ranks, Options(base=base))
     busy: Counter[tuple[int, int]] = Counter()
     for _, a, b, _, count, _ in moves(schedule):
         level = next(i for i in range(levels) if a // base**i % base != b // base**i % base)

@@ -13,23 +13,21 @@ from hypothesis import strategies as st
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, forward_and_reverse
 from solvers.costs.by_name import pattern_for
-from solvers.schedules.bcube import bcube
-from solvers.schedules.bml import bml
+from solvers.schedules.bcube import bcube_reduce_scatter, bml_reduce_scatter
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
-from solvers.schedules.halving_doubling import halving_doubling
-from solvers.schedules.hierarchical import flat, hub_reduce_scatter, two_level_masters, two_level_reduce_scatter
+from solvers.schedules.halving_doubling import halving_doubling, lightgbm_reduce_scatter, recursive_doubling
+from solvers.schedules.hierarchical import (
+    flat_reduce_scatter,
+    hub_reduce_scatter,
+    two_level_masters,
+    two_level_reduce_scatter,
+)
 from solvers.schedules.hubs import hubs
-from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.masters import Groups
 from solvers.schedules.multi_ring import multi_ring, ring_tours
 from solvers.schedules.parameter_server import push
-from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_chunked
-from solvers.schedules.trees import (
-    double_binary_tree,
-    nccl_tree,
-    tree,
-)
+from solvers.schedules.trees import all_reduce_along, double_binary_tree, heap_parents, nccl_tree
 from solvers.spanning.tier_tree import star
 from tests.solvers.requests import RANKS, partitions, requests
 from tests.solvers.schedules.transfers import moves, sent
@@ -235,8 +233,8 @@ def test_groups_that_are_none_are_refused() -> None:
 
 
 def test_flat_aggregation_is_one_group_and_the_sharded_server() -> None:
-    assert moves(flat(9)) == moves(two_level([list(range(9))])) == moves(parameter_server(9))
-    assert sent(flat(9)) == pytest.approx([16 / 9] * 9)
+    assert moves(schedule_for("flat", 9)) == moves(two_level([list(range(9))])) == moves(parameter_server(9))
+    assert sent(schedule_for("flat", 9)) == pytest.approx([16 / 9] * 9)
 
 
 @given(st.integers(3, 40))
@@ -333,17 +331,17 @@ def test_every_name_maps_to_its_generator() -> None:
         "ring-chunked": ring_chunked(8, 3),
         "halving-doubling": halving_doubling(8),
         "recursive-doubling": recursive_doubling(8),
-        "tree": tree(8, 3, 3),
+        "tree": all_reduce_along("tree", [heap_parents(8, 3)], 3),
         "double-binary-tree": double_binary_tree(8, 3),
-        "bcube": bcube(8, 2),
+        "bcube": forward_and_reverse(bcube_reduce_scatter(8, 2)),
         "2lha": two_level(groups),
-        "flat": flat(8),
+        "flat": forward_and_reverse(flat_reduce_scatter(8)),
         "hubs": forward_and_reverse(*hubs(star(8))),
         "phub": forward_and_reverse(hub_reduce_scatter([range(8)], 3)),
         "phub-2l": forward_and_reverse(hub_reduce_scatter(groups, 3)),
         "ps": forward_and_reverse(push(8, sharded=False, root=5)),
-        "bml": bml(8, 2),
-        "multi-ring": multi_ring(8, 2),
+        "bml": forward_and_reverse(bml_reduce_scatter(8, 2)),
+        "multi-ring": forward_and_reverse(*multi_ring(8, 2)),
         "gloo": ring(8, -1, 1),
         "nccl-ring": ring(8, 1, -1),
         "nccl-tree": nccl_tree(8, 3),
@@ -360,13 +358,13 @@ def test_every_name_maps_to_its_generator() -> None:
 
 def test_options_left_out_are_the_usual() -> None:
     """A binary tree, digits of two, four pieces, and servers on every worker."""
-    assert moves(schedule_for("tree", 9)) == moves(tree(9, 2))
-    assert moves(schedule_for("bcube", 16)) == moves(bcube(16, 2))
-    assert moves(schedule_for("bml", 16)) == moves(bml(16, 2))
+    assert moves(schedule_for("tree", 9)) == moves(schedule_for("tree", 9, Options(fan_out=2)))
+    assert moves(schedule_for("bcube", 16)) == moves(schedule_for("bcube", 16, Options(base=2)))
+    assert moves(schedule_for("bml", 16)) == moves(schedule_for("bml", 16, Options(base=2)))
     assert moves(schedule_for("ring-chunked", 5)) == moves(ring_chunked(5, 4))
-    assert moves(schedule_for("ps", 5)) == moves(flat(5))
+    assert moves(schedule_for("ps", 5)) == moves(schedule_for("flat", 5))
     assert moves(schedule_for("ps", 5, Options(sharded=False))) == moves(forward_and_reverse(push(5, sharded=False)))
-    assert moves(schedule_for("bml", 9, Options(base=77, levels=2))) == moves(bml(9, 3))
+    assert moves(schedule_for("bml", 9, Options(base=77, levels=2))) == moves(schedule_for("bml", 9, Options(base=3)))
 
 
 @given(st.integers(2, 14))

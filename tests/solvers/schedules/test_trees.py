@@ -17,7 +17,6 @@ from solvers.schedules.trees import (
     midpoint_parents,
     nccl_tree,
     shifted,
-    tree,
 )
 from solvers.schedules.verifier import verify
 from tests.solvers.requests import RANKS
@@ -29,13 +28,13 @@ def test_the_heap() -> None:
     assert heights(heap_parents(8, 3)).tolist() == [2, 1, 1, 0, 0, 0, 0, 0]
     assert heap_parents(4, 1).tolist() == [-1, 0, 1, 2]
     with pytest.raises(UsageError, match="fan-out of one or more"):
-        tree(4, 0)
+        schedule_for("tree", 4, Options(fan_out=0))
 
 
 @given(RANKS, st.integers(2, 6))
 def test_a_tree_takes_twice_its_height(ranks: int, fan_out: int) -> None:
     levels = math.ceil(round(math.log(ranks * (fan_out - 1) + 1, fan_out), 9)) - 1
-    schedule = tree(ranks, fan_out)
+    schedule = schedule_for("tree", ranks, Options(fan_out=fan_out))
     assert schedule.rounds == 2 * levels
     assert sum(sent(schedule)) == 2 * (ranks - 1)
     assert np.bincount(schedule.target[~schedule.copies]).max() <= fan_out

@@ -7,10 +7,9 @@ import pytest
 
 from plink.errors import NoAnswer, UsageError
 from plink.model.schedule import make_schedule
-from solvers.costs.fabric import BYTES_PER_US
+from solvers.costs.fabric import BYTES_PER_US, Fabric, TierLinks, alike_hosts
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.simulation.collective import EAGER_BYTES
-from solvers.simulation.job import SimulatedNetwork, TierLinks
 from tests.solvers.simulation.collectives import simulate_collective
 
 SIZE = 8e6
@@ -18,11 +17,10 @@ LATENCY_US = 10.0
 GBPS = 2.0
 
 
-def network(hosts: int, *tiers: TierLinks, latency_us: float = LATENCY_US) -> SimulatedNetwork:
+def network(hosts: int, *tiers: TierLinks, latency_us: float = LATENCY_US) -> Fabric:
     """Equal hosts under shared links."""
-    rates = np.full(hosts, GBPS)
-    names = tuple(f"h{host}" for host in range(hosts))
-    return SimulatedNetwork(names, np.full((hosts, hosts), latency_us), None, rates, rates, tiers)
+    alike = alike_hosts([f"h{host}" for host in range(hosts)], GBPS)
+    return replace(alike, rtt_us=np.full((hosts, hosts), 2 * latency_us), outer_tiers=tiers)
 
 
 def racks(hosts: int, number: int, gbps: float) -> TierLinks:
@@ -69,19 +67,17 @@ def test_outer_tier_limits_what_the_inner_one_lets_through() -> None:
 
 
 def test_measured_rate_of_a_pair_limits_its_flow() -> None:
-    slow = network(2)
-    pairs = np.array([[np.nan, GBPS / 4], [np.nan, np.nan]])
-    limited = SimulatedNetwork(slow.names, slow.latency_us, pairs, slow.out_gbps, slow.in_gbps, ())
+    limited = replace(network(2), pair_gbps=np.array([[np.nan, GBPS / 4], [np.nan, np.nan]]))
     schedule = make_schedule("one", 2, 1, [[0, 0, 1, 0, 1, 1]], "broadcast")
     result = simulate_collective(schedule, limited, np.arange(2), SIZE)
     assert result.makespan_us == pytest.approx(4 * SIZE / (GBPS * BYTES_PER_US) + LATENCY_US, rel=1e-9)
 
 
-def slow_receiver(host: int) -> SimulatedNetwork:
+def slow_receiver(host: int) -> Fabric:
     """Return four hosts, one of which receives at a quarter of the others' rate."""
     even = network(4)
     rates = np.where(np.arange(4) == host, GBPS / 4, GBPS)
-    return replace(even, in_gbps=rates)
+    return replace(even, host_in_gbps=rates)
 
 
 def test_rank_goes_on_when_all_it_sent_has_left() -> None:
@@ -129,7 +125,7 @@ def test_every_algorithm_of_the_catalogue_runs_and_moves_what_it_says(algo: str)
 
 def test_unmeasured_pair_and_wrong_order_are_refused() -> None:
     schedule, unknown = schedule_for("ring", 3), network(3)
-    unknown.latency_us[0, 1] = np.nan
+    unknown.rtt_us[0, 1] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):
         simulate_collective(schedule, unknown, np.arange(3), SIZE)
     with pytest.raises(UsageError, match="2 ranks"):

@@ -11,9 +11,9 @@ from benchmarks.clouds import three_tier
 from benchmarks.referee import played_us
 from benchmarks.simgrid import has_simgrid, simgrid_us
 from plink.errors import NoAnswer
+from solvers.costs.fabric import TierLinks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
-from solvers.simulation.job import SimulatedNetwork, TierLinks
 from solvers.simulation.simgrid import deployment_xml, platform_xml
 from tests.cli.files import refusal, write
 from tests.conftest import typed
@@ -29,7 +29,7 @@ def test_simgrid_takes_as_long(algo: str, tmp_path: Path) -> None:
     """Eight hosts in two racks whose uplinks have half of what their hosts send, in a random order; each pair has a
     latency of its own."""
     pairs = np.random.default_rng(4).uniform(5.0, 400.0, (8, 8))
-    values = replace(network(8, racks(8, 2, 4.0)), latency_us=np.where(np.eye(8, dtype=bool), 0.0, pairs + pairs.T))
+    values = replace(network(8, racks(8, 2, 4.0)), rtt_us=2 * np.where(np.eye(8, dtype=bool), 0.0, pairs + pairs.T))
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if algo == "2lha" else Options()
     order, size = np.random.default_rng(1).permutation(8), 1e8
     schedule = schedule_for(algo, 8, options)
@@ -54,13 +54,12 @@ def test_ranks_that_wait_as_mpi_does_take_as_long(algo: str, size: float, tmp_pa
 @needs_simgrid
 def test_simgrid_ranks_orders_alike(tmp_path: Path) -> None:
     """Rings of 16 hosts in racks under pods, of the order by racks and random ones."""
-    cloud, rates = three_tier(16, 1), np.full(16, 2.0)
+    cloud = three_tier(16, 1)
     tiers = tuple(
         TierLinks(np.unique(group, return_inverse=True)[1], *[np.full(len(np.unique(group)), gbps)] * 2)
         for group, gbps in ((cloud.rack_of, 3.0), (cloud.pod_of, 4.0))
     )
-    names = tuple(f"h{k}" for k in range(16))
-    values = SimulatedNetwork(names, np.full((16, 16), 20.0), None, rates, rates, tiers)
+    values = network(16, *tiers, latency_us=20.0)
     rng, schedule = np.random.default_rng(0), schedule_for("ring", 16)
     orders = [np.lexsort((cloud.rack_of, cloud.pod_of)), *(rng.permutation(16) for _ in range(5))]
     collective = PreparedCollective.of(schedule, lockstep=False)
@@ -90,7 +89,7 @@ def test_a_deployment_has_the_ranks_in_order() -> None:
 
 def test_a_pair_without_a_round_trip_is_named() -> None:
     values = network(2)
-    values.latency_us[0, 1] = np.nan
+    values.rtt_us[0, 1] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):
         platform_xml(values)
 

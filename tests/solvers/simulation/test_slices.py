@@ -15,7 +15,6 @@ from solvers.ordering.search import search
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.simulation.collective import PreparedCollective
 from solvers.simulation.cost import SimulatedCost
-from solvers.simulation.job import SimulatedNetwork
 
 RACKS = [[0, 1, 2, 3, 4], [5, 6], [7, 8, 9]]
 SIZE = 25e6
@@ -40,7 +39,7 @@ def test_price_in_slices_is_near_the_simulation_of_all_slices(algo: str) -> None
         schedule = schedule_for(algo, 10, options)
         slices = engine_slices(algo, options, fabric, SIZE)
         every_slice = PreparedCollective.of(in_segments(schedule, slices), lockstep=False)
-        expected = every_slice.run(SimulatedNetwork.of(fabric), order, SIZE).makespan_us
+        expected = every_slice.run(fabric, order, SIZE).makespan_us
         price = SimulatedCost.of(algo, 10, options, fabric, SIZE)(order)
         assert price == pytest.approx(expected, rel=0.12)
 
@@ -48,8 +47,8 @@ def test_price_in_slices_is_near_the_simulation_of_all_slices(algo: str) -> None
 def test_a_tree_in_slices_is_far_from_the_vector_whole() -> None:
     """The root receives while it sends: without slices it would do one after the other."""
     fabric, order = uneven(0)
-    prepared, network = PreparedCollective.of(schedule_for("tree", 10)), SimulatedNetwork.of(fabric)
-    whole, sliced = (prepared.run(network, order, SIZE, slices=slices).makespan_us for slices in (1, 8))
+    prepared = PreparedCollective.of(schedule_for("tree", 10))
+    whole, sliced = (prepared.run(fabric, order, SIZE, slices=slices).makespan_us for slices in (1, 8))
     assert sliced < 0.7 * whole
 
 
@@ -114,4 +113,4 @@ def test_set_segments_are_the_only_ones() -> None:
     fabric, order = uneven(1)
     by_four = SimulatedCost.of("tree", 10, Options(segments=4), fabric, SIZE)
     prepared = PreparedCollective.of(schedule_for("tree", 10, Options(segments=4)))
-    assert by_four(order) == prepared.run(SimulatedNetwork.of(fabric), order, SIZE).makespan_us
+    assert by_four(order) == prepared.run(fabric, order, SIZE).makespan_us

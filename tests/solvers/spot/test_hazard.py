@@ -39,7 +39,6 @@ def test_falls_of_counts_are_interruptions() -> None:
     """Three and one instances are lost, in 6 + 16 + 16 + 4 + 5 + 4 samples of ten minutes."""
     seen = observed(availability(6, 16, 16, 4, 5, 4))
     assert (seen.count, seen.hours) == (13, pytest.approx(47 / 6))
-    assert observed(availability(6, 16, 16, 4, 5, 4), instances=4).count == 0
     assert observed(availability(0, 0, 0)).rate == 0
 
 
@@ -47,7 +46,6 @@ def test_spells() -> None:
     held = spells(availability(0, 1, 1, 1, 0, 0, 1))
     assert held.share == pytest.approx(4 / 7)
     assert held.hours == pytest.approx((0.5, 1 / 6))
-    assert spells(availability(3, 3, 1), instances=2).hours == pytest.approx((1 / 3,))
 
 
 @given(st.floats(0, 10), st.floats(0.01, 2))

@@ -38,5 +38,3 @@ def test_seeds_and_zones() -> None:
         assert not np.array_equal(first[each.market].prices[:50], other[each.market].prices[:50])
     a, b = (first[each.market] for each in both)
     assert len(np.intersect1d(a.times, b.times)) > 20
-    apart = make_prices(both, 20, 1, shared=0.0)
-    assert len(np.intersect1d(*(apart[each.market].times for each in both))) == 1
