@@ -16,7 +16,6 @@ from probes.disjoint_pairs import Pair, RoundRobin, as_pairs, disjoint, nearest_
 from probes.plan import measured_both_ways
 
 Integers = npt.NDArray[np.intp]
-_CHUNK = 128
 _NO_PAIRS: Integers = np.zeros((0, 2), dtype=np.intp)
 Booleans = npt.NDArray[np.bool_]
 
@@ -67,11 +66,9 @@ class Prediction(Protocol):
     def groups(self) -> Integers:
         """The group of every host, shape (N,)."""
 
-    def rtt_us(self, hosts: Integers) -> Matrix:
-        """Return expected round trips from ``hosts``, shape (H,), to all hosts, shape (H, N)."""
-
     def lower_bound_us(self, hosts: Integers) -> Matrix:
-        """Return lower bounds of the same round trips: pairs of unknown distance are candidates."""
+        """Return lower bounds of round trips from ``hosts``, shape (H,), to all hosts, shape (H, N): pairs of unknown
+        distance are candidates."""
 
 
 @dataclass(frozen=True)
@@ -94,21 +91,12 @@ class AdaptiveSettings:
     min_overlap: float = 0.99
     max_failures: int = 5
 
-    def __post_init__(self) -> None:
-        if not 0 < self.budget <= 1:
-            raise ValueError(f"the budget is a share of all pairs: {self.budget} is not in (0, 1]")
-        if min(self.held_out, self.every_rounds, self.convergence_rounds, self.max_failures) < 1:
-            raise ValueError("pairs, rounds and failures are counted from 1")
-        if self.growth < 0 or not 0 < self.min_overlap <= 1 or not 0 < self.random_share <= 1:
-            raise ValueError("growth is not negative, `random_share` and `min_overlap` are shares in (0, 1]")
-
 
 class AdaptivePlan:
     """A :class:`probes.plan.ProbePlan` that measures few pairs.
 
-    ``predict`` gets the measured matrix, shape (N, N), NaN where unmeasured or held out. ``held_out_error`` is the
-    median relative error of the last prediction on ``held_out_pairs`` pairs it never saw (NaN before the first),
-    ``converged`` whether the groups had converged at the end, ``lost_hosts`` the hosts that stopped answering.
+    ``predict`` gets the measured matrix, shape (N, N), NaN where unmeasured or held out. ``held_out``, shape
+    (k, 2): the pairs that no prediction sees. ``converged``: whether the groups had converged at the end.
     """
 
     def __init__(
@@ -117,17 +105,16 @@ class AdaptivePlan:
         self.settings = settings or AdaptiveSettings()
         pairs_per_round = max(n // 2, 1)
         self.max_pairs = max(int(self.settings.budget * n * (n - 1) / 2), 1)
-        self.max_rounds = math.ceil(self.max_pairs / pairs_per_round)
-        self.held_out_error, self.held_out_pairs = math.nan, 0
+        self._max_rounds = math.ceil(self.max_pairs / pairs_per_round)
         self.converged = False
         self._predict = predict
         self._rng = np.random.default_rng(seed)
         self._schedule = RoundRobin(n, seed)
-        held_out_rounds = max(min(math.ceil(self.settings.held_out / pairs_per_round), self.max_rounds // 8), 1)
+        held_out_rounds = max(min(math.ceil(self.settings.held_out / pairs_per_round), self._max_rounds // 8), 1)
         self._opening_rounds = min(
-            held_out_rounds + math.ceil(self.settings.random_share * self.max_rounds), len(self._schedule)
+            held_out_rounds + math.ceil(self.settings.random_share * self._max_rounds), len(self._schedule)
         )
-        self._held_out = np.concatenate(
+        self.held_out = np.concatenate(
             [_NO_PAIRS, *(self._schedule[k] for k in range(min(held_out_rounds, self._opening_rounds)))]
         )
         self._closed = np.eye(n, dtype=bool)
@@ -139,22 +126,12 @@ class AdaptivePlan:
         self._spent = self._rounds = self._opening_round = 0
         self._predicted_at = (-1, 0)
 
-    @property
-    def held_out(self) -> Integers:
-        """Pairs that no prediction of the plan sees, shape (k, 2)."""
-        return self._held_out
-
-    @property
-    def lost_hosts(self) -> list[int]:
-        """Hosts whose pairs failed again and again."""
-        return [int(host) for host in np.flatnonzero(~self._failures.alive)]
-
     def next_round(self, measured: Matrix) -> list[Pair] | None:
         """See :class:`probes.plan.ProbePlan`."""
         self._update(measured)
-        pairs = self._choose(measured)[: self.max_pairs - self._spent]
+        pairs = self._choose()[: self.max_pairs - self._spent]
         if not len(pairs):
-            self._predict_anew(measured)
+            self._predict_anew()
             return None
         self._last_round = pairs
         self._close(pairs)
@@ -174,16 +151,16 @@ class AdaptivePlan:
             done = measured_both_ways(measured)
             self._closed |= done
             self._spent = int(done.sum()) // 2
-        i, j = self._held_out.T
+        i, j = self.held_out.T
         self._visible[i, j] = self._visible[j, i] = np.nan
 
     def _close(self, pairs: Integers) -> None:
         i, j = pairs.T
         self._closed[i, j] = self._closed[j, i] = True
 
-    def _choose(self, measured: Matrix) -> Integers:
+    def _choose(self) -> Integers:
         """Return the pairs of the next round, shape (k, 2); none when the plan is done."""
-        if self._rounds >= self.max_rounds or self._spent >= self.max_pairs:
+        if self._rounds >= self._max_rounds or self._spent >= self.max_pairs:
             return _NO_PAIRS
         alive = self._failures.alive
         while self._opening_round < self._opening_rounds:
@@ -193,10 +170,10 @@ class AdaptivePlan:
             if len(pairs):
                 return pairs
         if self._prediction_is_due():
-            self._predict_anew(measured)
+            self._predict_anew()
         pairs = disjoint(self._candidates, self._closed, alive, self._rng)
         if not len(pairs):
-            self._predict_anew(measured)
+            self._predict_anew()
             pairs = disjoint(self._candidates, self._closed, alive, self._rng)
         return _NO_PAIRS if self.converged else pairs
 
@@ -205,8 +182,8 @@ class AdaptivePlan:
         is_old = self._rounds - rounds_before >= self.settings.every_rounds
         return rounds_before < 0 or (is_old and self._spent >= spent_before * (1 + self.settings.growth))
 
-    def _predict_anew(self, measured: Matrix) -> None:
-        """Predict, unless nothing was measured since: the next candidates, the error, and convergence."""
+    def _predict_anew(self) -> None:
+        """Predict, unless nothing was measured since: the next candidates, and convergence."""
         if self._predicted_at == (self._rounds, self._spent):
             return
         prediction = self._predict(self._visible)
@@ -214,24 +191,8 @@ class AdaptivePlan:
         self._candidates = nearest_pairs(
             prediction.lower_bound_us, self._closed, self._failures.alive, count + 16, self._rng
         )
-        self._score(prediction, measured)
         self.converged = self._convergence.update(self._rounds, prediction.groups)
         self._predicted_at = (self._rounds, self._spent)
-
-    def _score(self, prediction: Prediction, measured: Matrix) -> None:
-        i, j = self._held_out.T
-        truth = np.fmax(measured[i, j], measured[j, i])
-        measurable = truth > 0
-        i, j, truth = i[measurable], j[measurable], truth[measurable]
-        self.held_out_pairs = len(i)
-        if len(i):
-            chunks = [slice(k, k + _CHUNK) for k in range(0, len(i), _CHUNK)]
-            expected = [self._expected(prediction, i[chunk], j[chunk]) for chunk in chunks]
-            self.held_out_error = float(np.median(np.abs(np.concatenate(expected) - truth) / truth))
-
-    @staticmethod
-    def _expected(prediction: Prediction, i: Integers, j: Integers) -> npt.NDArray[np.float64]:
-        return prediction.rtt_us(i)[np.arange(len(i)), j]
 
 
 class HostFailures:

@@ -47,16 +47,6 @@ class RoundRobin:
         return np.sort(self._label[places], axis=1)
 
 
-def all_rounds(n: int, seed: int) -> list[list[Pair]]:
-    """Return every round of :class:`RoundRobin`, as lists of pairs.
-
-    >>> sorted(sum(all_rounds(3, seed=1), []))
-    [(0, 1), (0, 2), (1, 2)]
-    """
-    schedule = RoundRobin(n, seed)
-    return [as_pairs(schedule[k]) for k in range(len(schedule))]
-
-
 def as_pairs(pairs: npt.NDArray[np.intp]) -> list[Pair]:
     """Return pairs of shape (k, 2) as a list."""
     return list(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True))

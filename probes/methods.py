@@ -84,7 +84,8 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     # In the worst case all but one probe of each window are lost.
     timeout_s = _CONTROL_S + settings.hello_s + settings.timeout_s * (2 + each / window)
 
-    def request(peer: int, ssid_out: int, ssid_in: int) -> AgentBody:
+    def request(peer: int) -> AgentBody:
+        ssid_out, ssid_in = (ssid_ab, ssid_ba) if peer == b else (ssid_ba, ssid_ab)
         return {
             "method": "pair",
             "peer": [context.address(peer), context.agents[peer]["port"]],
@@ -98,22 +99,13 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
             "hello_s": settings.hello_s,
         }
 
-    try:
-        forward, backward = yield [
-            AgentRequest(a, request(b, ssid_ab, ssid_ba), timeout_s),
-            AgentRequest(b, request(a, ssid_ba, ssid_ab), timeout_s),
-        ]
-        context.measurements.record(a, b, "stamp", forward)
-        context.measurements.record(b, a, "stamp", backward)
-    except TaskFailed as error:
-        context.measurements.record_error(a, b, str(error))
-        context.measurements.record_error(b, a, str(error))
+    yield from _both_ways(context, a, b, "stamp", request, timeout_s)
 
 
-def _tool(
+def _both_ways(
     context: MeasurementContext, a: int, b: int, name: str, request: Callable[[int], AgentBody], timeout_s: float
 ) -> RequestBatches:
-    """Measure by a tool that both hosts run against each other at the same time."""
+    """Measure by what both hosts run against each other at the same time."""
     try:
         answers = yield [AgentRequest(a, request(b), timeout_s), AgentRequest(b, request(a), timeout_s)]
         for (i, j), answer in zip(((a, b), (b, a)), answers, strict=True):
@@ -135,7 +127,8 @@ def icmp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
             "timeout_s": context.settings.timeout_s,
         }
 
-    return _tool(context, a, b, "icmp", request, _CONTROL_S + count * (_FPING_INTERVAL_S + context.settings.timeout_s))
+    timeout_s = _CONTROL_S + count * (_FPING_INTERVAL_S + context.settings.timeout_s)
+    return _both_ways(context, a, b, "icmp", request, timeout_s)
 
 
 def tcp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
@@ -146,7 +139,7 @@ def tcp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
         ports = [context.agents[peer]["tcp_port"], context.agents[peer]["ssh_port"]]
         return {"method": "tcp", "peer": context.address(peer), "ports": ports, "count": count}
 
-    return _tool(context, a, b, "tcp", request, _CONTROL_S + 5.0 + count * 0.05)
+    return _both_ways(context, a, b, "tcp", request, _CONTROL_S + 5.0 + count * 0.05)
 
 
 def iperf3(context: MeasurementContext, a: int, b: int) -> RequestBatches:

@@ -15,10 +15,6 @@ class ProbePlan(Protocol):
     """Source of rounds of disjoint pairs (i < j), each chosen with all earlier results at hand."""
 
     @property
-    def max_rounds(self) -> int:
-        """Upper bound of the number of rounds."""
-
-    @property
     def max_pairs(self) -> int:
         """Upper bound of the number of pairs."""
 
@@ -41,11 +37,6 @@ class AllPairs:
         self._schedule = RoundRobin(n, seed)
         self._round = 0
         self._done: npt.NDArray[np.bool_] | None = None  # by an earlier run, shape (N, N)
-
-    @property
-    def max_rounds(self) -> int:
-        """See :class:`ProbePlan`."""
-        return len(self._schedule)
 
     @property
     def max_pairs(self) -> int:
@@ -89,11 +80,6 @@ class LinkAwarePlan:
         self._crosses = np.array([limit.members[self._pairs].sum(axis=1) == 1 for limit in limits]).reshape(-1, len(a))
         self._crossed = [np.flatnonzero(column).tolist() for column in self._crosses.T]
         self._begun = False
-
-    @property
-    def max_rounds(self) -> int:
-        """See :class:`ProbePlan`."""
-        return self.max_pairs
 
     @property
     def max_pairs(self) -> int:

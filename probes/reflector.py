@@ -12,7 +12,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from plink.model.stamp import StampResult
@@ -87,23 +86,17 @@ def serve(address: str, port: int, on_ready: Callable[[int], None], keep_going: 
     return answers
 
 
-@dataclass(frozen=True)
-class ReflectorAddress:
-    """Address of a STAMP reflector."""
-
-    address: str
-    port: int = PORT
-
-
-def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: float, ssid: int) -> StampResult:
+def query(target: tuple[str, int], count: int, interval_s: float, timeout_s: float, ssid: int) -> StampResult:
     """Probe any STAMP reflector, one packet at a time, and return the summary of its round trips.
 
+    :param target: its address and port.
     :raises OSError: when there is no route to it.
     """
     round_trips: list[int] = []
+    address, port = target
     stamped = 0
-    with _socket("::" if ":" in target.address else "0.0.0.0", 0, transmit_stamps=True) as sock:
-        sock.connect((target.address, target.port))
+    with _socket("::" if ":" in address else "0.0.0.0", 0, transmit_stamps=True) as sock:
+        sock.connect(target)
         # Non-blocking, not a time-out: Python would wait at the error queue too.
         sock.setblocking(False)
         for sequence in range(count):
@@ -115,7 +108,7 @@ def query(target: ReflectorAddress, count: int, interval_s: float, timeout_s: fl
                 round_trips.append(abs(t4_ns) - (kernel_sent_ns or sent_ns) - ns_between(t2, t3))
             time.sleep(interval_s)
     clock: Literal["kernel", "user"] = "kernel" if 2 * stamped > len(round_trips) else "user"
-    return StampResult(target=f"{target.address}:{target.port}", sent=count, clock=clock, **summary(round_trips))
+    return StampResult(target=f"{address}:{port}", sent=count, clock=clock, **summary(round_trips))
 
 
 def _probe(

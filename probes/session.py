@@ -3,17 +3,14 @@
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
 from plink.model.hostlist import fold_hostlist
-from plink.model.hosts import Hosts
 from plink.model.network_file import MachineIdentity
-from plink.transport.fleet import Connector, Fleet, sample_peers
+from plink.transport.fleet import Connector, Fleet, Progress, sample_peers
 from plink.transport.program import AgentProgram
-from probes.disjoint_pairs import all_rounds
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings, probe_task
 from probes.scheduler import CORES_PER_TASK, AgentBody, ProbeScheduler
@@ -36,18 +33,6 @@ PROGRAM = AgentProgram(
     )
 )
 _READY_S = 30.0
-
-
-def _ignore(done: int, total: int) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class ProbeProgress:
-    """Callbacks of (done, total) during a session: hosts connected or lost, pairs measured or failed."""
-
-    connected: Callable[[int, int], None] = _ignore
-    measured: Callable[[int, int], None] = _ignore
 
 
 class ProbeSession:
@@ -81,9 +66,10 @@ class ProbeSession:
         """The first report of every agent, by the index of its host; lost hosts are missing."""
         return self.context.agents
 
-    def start(self, progress: ProbeProgress, limit_s: float = math.inf) -> None:
+    def start(self, progress: Progress, limit_s: float = math.inf) -> None:
         """Start the agents. Hosts without one are lost, and so is every pair of theirs.
 
+        :param progress: is told of hosts that are ``connecting``, whether they connect or are lost.
         :param limit_s: seconds after which hosts that are not connected are given up.
         :raises UnknownHost: when a host's name does not resolve.
         :raises PlinkError: when fewer than two hosts can be measured.
@@ -95,7 +81,7 @@ class ProbeSession:
         def on_start() -> None:
             nonlocal done
             done += 1
-            progress.connected(done, len(hosts))
+            progress("connecting", done, len(hosts))
 
         settings: dict[str, object] = {"key": secrets.token_hex(32)}
         settings |= {key: getattr(self.context.settings, key) for key in ("source_ports", "handshakes")}
@@ -162,22 +148,3 @@ def _is_valid(report: AgentBody) -> bool:
 def _host_identity(report: Mapping[str, Any]) -> MachineIdentity:
     """Return what identifies a host, so that a launch can check that it reaches the same machine again."""
     return MachineIdentity(**{key: report[key] for key in MachineIdentity.__struct_fields__})
-
-
-def measure_all(
-    hosts: Hosts, connector: Connector, settings: ProbeSettings, progress: ProbeProgress, clock: Callable[[], float]
-) -> Measurements:
-    """Measure every pair by STAMP."""
-    with ProbeSession(Measurements(hosts), connector, settings, clock) as session:
-        session.start(progress)
-        rounds = all_rounds(len(hosts), settings.seed)
-        total, done = sum(map(len, rounds)), 0
-
-        def on_done() -> None:
-            nonlocal done
-            done += 1
-            progress.measured(done, total)
-
-        for pairs in rounds:
-            session.measure(pairs, "stamp", on_done)
-        return session.measurements

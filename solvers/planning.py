@@ -3,7 +3,7 @@
 import contextlib
 from collections import Counter
 from dataclasses import fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -180,8 +180,9 @@ def schedule_of(plan: Plan) -> Schedule:
         return forward_and_reverse(
             two_level_reduce_scatter(plan.groups, plan.masters.local_masters, group_of[plan.masters.global_masters])
         )
-    strange = set(plan.options) - {field.name for field in fields(Options) if field.name != "slots"}
+    options: dict[str, Any] = plan.options
+    strange = set(options) - {field.name for field in fields(Options) if field.name != "slots"}
     if strange:
         raise UsageError(f"the plan's options: there is no {min(strange)}")
     slots = {host.slots for host in plan.hosts if host.slots}
-    return schedule_for(plan.algo, plan.ranks, Options(**plan.options, slots=slots.pop() if len(slots) == 1 else 1))
+    return schedule_for(plan.algo, plan.ranks, Options(**options, slots=slots.pop() if len(slots) == 1 else 1))

@@ -4,64 +4,58 @@ A worker at clock c has finished all clocks below c. The state of a partition ha
 workers are in it. A rule says which K a read at c needs, and whether later updates may be seen.
 """
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
 
 from plink.errors import UsageError
-from plink.model import rules
 
 MAX_APART_CLOCKS = 30  # the objectives of 32 clocks are kept
 _SSP = re.compile(r"ssp:(\d{1,9})", re.ASCII)
 
 
-class Rule(Protocol):
-    """Consistency rule of a run: the same for all its servers and workers."""
+class Rule:
+    """Consistency rule of a run, the same for all its servers and workers. A rule of its own overrides what differs; an
+    attribute may override a property."""
 
     @property
     def apart(self) -> int:
-        """Maximum number of clocks that a worker may be ahead of the slowest."""
-
-    @property
-    def steps(self) -> bool:
-        """Whether a worker may send several updates a clock."""
-
-    @property
-    def sees_ahead(self) -> bool:
-        """Whether reads are served from all that arrived; otherwise from the state of the latest common clock."""
-
-    def needs(self, clock: int) -> int:
-        """Return the minimum clock of the state that a worker at ``clock`` must read before it continues."""
-
-
-@dataclass(frozen=True)
-class BSP:
-    """Bulk synchronous: a worker at clock c sees all updates up to c - 1 and none after, whoever is how far;
-    one who takes over for a lost worker too, from the step back that partitions keep."""
-
-    @property
-    def apart(self) -> int:
-        """Zero: no worker begins a clock before all have finished the one before."""
+        """Maximum number of clocks that a worker may be ahead of the slowest: by default no worker begins a clock
+        before all have finished the one before."""
         return 0
 
     @property
     def steps(self) -> bool:
-        """False: one update per clock."""
+        """Whether a worker may send several updates a clock; by default one."""
         return False
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Whether reads are served from all that arrived, the default: newer state is better, as long as no worker
+        waits for it. Otherwise from the state of the latest common clock."""
+        return True
+
+    def needs(self, clock: int) -> int:
+        """Return the minimum clock of the state that a worker at ``clock`` must read before it continues; by default
+        the clock before, less those that workers may be apart."""
+        return clock - 1 - self.apart
+
+
+@dataclass(frozen=True)
+class BSP(Rule):
+    """Bulk synchronous: a worker at clock c sees all updates up to c - 1 and none after, whoever is how far;
+    one who takes over for a lost worker too, from the step back that partitions keep."""
 
     @property
     def sees_ahead(self) -> bool:
         """False: updates of the reader's own clock would depend on who is faster."""
         return False
 
-    def needs(self, clock: int) -> int:
-        """Return the clock before."""
-        return clock - 1
-
 
 @dataclass(frozen=True)
-class SSP:
+class SSP(Rule):
     """Stale synchronous (Ho et al., NIPS 2013; Harlap thesis, 2.2.1): a worker at clock c sees at least all updates up
     to ``c - staleness - 1``, its own of all clocks, and of others' later ones what has arrived.
 
@@ -79,20 +73,6 @@ class SSP:
         """The staleness bound."""
         return self.staleness
 
-    @property
-    def steps(self) -> bool:
-        """False: one update per clock."""
-        return False
-
-    @property
-    def sees_ahead(self) -> bool:
-        """True: newer state is better, as long as no worker waits for it."""
-        return True
-
-    def needs(self, clock: int) -> int:
-        """Return the clock ``staleness`` + 1 before."""
-        return clock - self.staleness - 1
-
 
 def parse_rule(spec: str) -> Rule:
     """Return the rule that a user typed.
@@ -103,8 +83,9 @@ def parse_rule(spec: str) -> Rule:
         return BSP()
     if match := _SSP.fullmatch(spec):
         return SSP(int(match[1]))
-    for parse in rules.parsers():
-        extension: Rule | None = parse(spec)
+    rules = importlib.import_module("plink.model.rules")  # by name, for they import this module
+    for module in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}."):
+        extension: Rule | None = importlib.import_module(module.name).parse(spec)
         if extension is not None:
             return extension
     raise UsageError(

@@ -6,7 +6,6 @@ of some axes is the same operation in each of their groups at once.
 
 import math
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from msgspec import Meta
 from plink.errors import InputError, UsageError, no_choice
 from plink.model.codec import decode, undeclared
 from plink.model.document import Document
-from plink.model.storage import name_of, parse_document, read_text
+from plink.model.storage import name_of, parse_document, parse_toml, read_text
 from plink.model.units import parse_bytes
 
 KINDS = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all", "p2p", "ring")
@@ -328,13 +327,8 @@ def read_mesh(path: str | Path) -> Mesh:
     :raises InputError: when it cannot be read, or what is wrong in it.
     """
     location, text = name_of(path), read_text(path)
-    if location.lower().endswith(".toml"):
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(location, f"no TOML: {error}") from None
-    else:
-        document = parse_document(text, location)
+    is_toml = location.lower().endswith(".toml")
+    document = parse_toml(text, location, "its name ends") if is_toml else parse_document(text, location)
     for key in undeclared(MeshFile, document):  # of a file that is written by hand: a mistake
         raise InputError(f"{location}: {key}", f"is no key here; choose one of {', '.join(MeshFile.__struct_fields__)}")
     file = decode(MeshFile, document, location)

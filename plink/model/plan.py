@@ -4,19 +4,18 @@ An order of hosts, and for two-level aggregation the groups of ranks and the mas
 follows from them, and the environment that makes a library run the algorithm that was planned.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from msgspec import Meta, field
+from msgspec import Meta, field, to_builtins
 
 from plink.errors import InputError
 from plink.model.codec import decode, schema_name
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.hosts import HostEntries, Hosts, hosts_of
+from plink.model.hosts import Host, HostEntries, Hosts, hosts_of
 from plink.model.order import RankOrder, check_order
 from plink.model.schedule import Indices, Schedule, ScheduleFile
 from plink.model.schedule_file import schedule_from
@@ -27,7 +26,7 @@ Groups = tuple[tuple[int, ...], ...]
 _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$")]
 
 
-class PlannedMasters(Part, frozen=True, kw_only=True):
+class PlannedMasters(Part, frozen=True, kw_only=True, dict=True):
     """Who aggregates which chunk."""
 
     weights: str = "sizes"
@@ -36,13 +35,23 @@ class PlannedMasters(Part, frozen=True, kw_only=True):
     """The weight of each group: its ranks, or Gbit/s to hosts outside."""
     rank_weights: tuple[NonNegative, ...] = ()
     """The weight of each rank: 1, or Gbit/s."""
-    local_masters: Annotated[list[Annotated[list[Count], Meta(min_length=1)]], Meta(min_length=1)] = field(name="local")
+    local_ranks: Annotated[list[Annotated[list[Count], Meta(min_length=1)]], Meta(min_length=1)] = field(name="local")
     """For each chunk the rank that aggregates it in each group, in the order of groups."""
-    global_masters: Annotated[list[Count], Meta(min_length=1)] = field(name="global")
+    global_ranks: Annotated[list[Count], Meta(min_length=1)] = field(name="global")
     """For each chunk which of its local masters adds up the groups."""
 
+    @cached_property
+    def local_masters(self) -> Indices:
+        """Ranks that aggregate each of C chunks in each of G groups, shape (C, G)."""
+        return np.array(self.local_ranks, dtype=np.int32)
 
-class PlanFile(Document, frozen=True, kw_only=True, tag="plink.plan/1"):
+    @cached_property
+    def global_masters(self) -> Indices:
+        """Which of these does for all, shape (C,)."""
+        return np.array(self.global_ranks, dtype=np.int32)
+
+
+class Plan(Document, frozen=True, kw_only=True, tag="plink.plan/1", dict=True):
     """How a job is started and aggregates.
 
     Written by `plink plan`. An order of hosts and, for two-level aggregation, groups of ranks and the masters of
@@ -70,11 +79,11 @@ class PlanFile(Document, frozen=True, kw_only=True, tag="plink.plan/1"):
     unknown."""
     limited_by: str | Unset = UNSET
     """The links that the least possible time rests on."""
-    baseline: dict[str, float | None] = field(default_factory=dict)
+    baseline_us: dict[str, float | None] = field(name="baseline", default_factory=dict)
     """Costs of other ways to do the same, in microseconds; one that uses pairs which were not measured is left out."""
     order: RankOrder
     """The order of hosts, a plink.order/1 document."""
-    hosts: HostEntries
+    host_entries: HostEntries = field(name="hosts")
     """The hosts in rank order, as in a network file: the first takes ranks 0 to slots-1, the next those that follow."""
     lab: str | Unset = UNSET
     """The emulated lab that the hosts live in; absent for real hosts."""
@@ -87,108 +96,34 @@ class PlanFile(Document, frozen=True, kw_only=True, tag="plink.plan/1"):
     environment: dict[_Variable, str] = field(default_factory=dict)
     """Variables that every process of the job is started with, so that the library named in algo runs that algorithm:
     NCCL_ALGO, OMPI_MCA_coll_tuned_...; empty where no library has to be told."""
-    schedule: ScheduleFile | None = None
+    schedule_file: ScheduleFile | None = field(name="schedule", default=None)
     """The schedule, a plink.schedule/1 document whose transfers have rounds and leave out what they wait for, which
     follows; null above 100,000 transfers, when it follows from the rest of the plan."""
 
+    @cached_property
+    def hosts(self) -> Hosts:
+        """Its hosts, in rank order."""
+        members = (Host(**{"address": entry.name, **to_builtins(entry)}) for entry in self.host_entries)
+        return Hosts(tuple(members), self.lab or None)
 
-PLAN = schema_name(PlanFile)
-MAX_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
+    @cached_property
+    def schedule(self) -> Schedule | None:
+        """The schedule; None: too large for a file (:func:`solvers.planning.schedule_of` makes it)."""
+        return None if self.schedule_file is None else schedule_from(self.schedule_file, "schedule of the plan")
 
-
-@dataclass(frozen=True)
-class Masters:
-    """Ranks that aggregate each of C chunks in G groups.
-
-    ``local_masters``, shape (C, G): the rank that does in each group; ``global_masters``, shape (C,): which of these
-    does for all. ``weights``: what they are in proportion to (``sizes``, ``bandwidth``,
-    ``least-time``); ``group_weights``, G numbers, and ``rank_weights``, N numbers: these, empty where a file does not
-    tell.
-    """
-
-    local_masters: Indices
-    global_masters: Indices
-    weights: str = "sizes"
-    group_weights: tuple[float, ...] = ()
-    rank_weights: tuple[float, ...] = ()
-
-    def entry(self) -> PlannedMasters:
-        """Return it as it stands in a plan."""
-        return PlannedMasters(
-            weights=self.weights,
-            group_weights=self.group_weights,
-            rank_weights=self.rank_weights,
-            local_masters=self.local_masters.tolist(),
-            global_masters=self.global_masters.tolist(),
-        )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Plan of how a job of N ranks all-reduces ``size_bytes``.
-
-    ``hosts`` stand in rank order, as in ``order``: the first takes ranks 0 to slots-1. ``options``: of the algorithm.
-    ``groups``, of ranks, and ``masters`` are there for two-level aggregation. ``schedule`` None: too large for a file;
-    it follows from the rest (:func:`solvers.planning.schedule_of`). ``chunks``: into how many of equal size
-    the vector is cut, None where only that schedule would tell. ``environment``: what every process is started with.
-    ``limited_by``: the links that ``least_time_us`` rests on. That, ``cost_us`` and ``baseline`` (other ways to do the
-    same) are microseconds by ``model``; ``network`` is the fingerprint of the network it was made for, ``rate_gbps``
-    what a host in its middle sends, None where nobody measured it.
-    """
-
-    algo: str
-    model: str
-    size_bytes: float
-    order: RankOrder
-    hosts: Hosts
-    chunks: int | None
-    cost_us: float | None = None
-    least_time_us: float | None = None
-    baseline: Mapping[str, float] = dataclass_field(default_factory=dict)
-    options: Mapping[str, Any] = dataclass_field(default_factory=dict)
-    groups: Groups | None = None
-    masters: Masters | None = None
-    schedule: Schedule | None = None
-    environment: Mapping[str, str] = dataclass_field(default_factory=dict)
-    network: str | None = None
-    rate_gbps: float | None = None
-    limited_by: str | None = None
+    @property
+    def baseline(self) -> dict[str, float]:
+        """Costs of other ways to do the same that are known, microseconds."""
+        return {name: cost for name, cost in self.baseline_us.items() if cost is not None}
 
     @property
     def ranks(self) -> int:
         """How many take part."""
         return sum(host.slots for host in self.hosts)
 
-    def file(self) -> PlanFile:
-        """Return the document as written to disk."""
-        return PlanFile(
-            network=self.network,
-            rate_gbps=self.rate_gbps,
-            algo=self.algo,
-            options=dict(self.options),
-            model=self.model,
-            size_bytes=self.size_bytes,
-            cost_us=self.cost_us,
-            least_time_us=UNSET if self.least_time_us is None else self.least_time_us,
-            limited_by=UNSET if self.limited_by is None else self.limited_by,
-            baseline=dict(self.baseline),
-            order=self.order,
-            hosts=self.hosts.entries(),
-            lab=self.hosts.lab or UNSET,
-            groups=self.groups,
-            chunks=self.chunks,
-            masters=None if self.masters is None else self.masters.entry(),
-            environment=dict(self.environment),
-            schedule=None if self.schedule is None else self.schedule.file(with_waits=False),
-        )
 
-    def to_json(self) -> JsonObject:
-        """Return the document as JSON."""
-        return self.file().to_json()
-
-    def write(self, path: str | Path) -> None:
-        """Write the file, whole or not at all."""
-        self.file().write(path)
+PLAN = schema_name(Plan)
+MAX_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
 
 
 def plan_from_json(document: JsonObject, location: str) -> Plan:
@@ -196,32 +131,16 @@ def plan_from_json(document: JsonObject, location: str) -> Plan:
 
     :raises InputError: naming the key that is wrong.
     """
-    file = decode(PlanFile, document, location)
-    check_order(file.order, f"{location}: order")
-    hosts = hosts_of(file.hosts, file.lab, location)
-    if tuple(hosts.names) != file.order.hosts:
+    plan = decode(Plan, document, location)
+    check_order(plan.order, f"{location}: order")
+    hosts = hosts_of(plan.host_entries, plan.lab, location)
+    if tuple(hosts.names) != plan.order.hosts:
         raise InputError(f"{location}: hosts", "these are not the hosts of the order, in its order")
-    ranks = sum(host.slots for host in hosts)
-    groups = _groups(file.groups, ranks, location)
-    return Plan(
-        algo=file.algo,
-        model=file.model,
-        size_bytes=file.size_bytes,
-        order=file.order,
-        hosts=hosts,
-        chunks=file.chunks,
-        cost_us=file.cost_us,
-        least_time_us=file.least_time_us or None,
-        limited_by=file.limited_by or None,
-        baseline={key: cost for key, cost in file.baseline.items() if cost is not None},
-        options=file.options,
-        groups=groups,
-        masters=_masters(file.masters, groups, file.chunks, ranks, location),
-        schedule=_schedule(file.schedule, ranks, file.chunks, location),
-        environment=file.environment,
-        network=file.network,
-        rate_gbps=file.rate_gbps,
-    )
+    _check_groups(plan.groups, plan.ranks, location)
+    _check_masters(plan, location)
+    if plan.schedule_file is not None:
+        _check_schedule(schedule_from(plan.schedule_file, f"{location}: schedule"), plan, f"{location}: schedule")
+    return plan
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -244,30 +163,28 @@ def is_plan(path: str | Path) -> bool:
     return looks_like_json and parse_document(text, location).get("schema") == PLAN
 
 
-def _groups(groups: Groups | None, ranks: int, location: str) -> Groups | None:
+def _check_groups(groups: Groups | None, ranks: int, location: str) -> None:
     if groups is None:
-        return None
+        return
     members = [rank for group in groups for rank in group]
     # The number first: hosts may say that they have more ranks than there is memory for a list of.
     if len(members) != ranks or sorted(members) != list(range(ranks)):
         raise InputError(f"{location}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
-    return groups
 
 
-def _masters(
-    masters: PlannedMasters | None, groups: Groups | None, chunks: int | None, ranks: int, location: str
-) -> Masters | None:
+def _check_masters(plan: Plan, location: str) -> None:
+    masters, groups, chunks = plan.masters, plan.groups, plan.chunks
     if (masters is None) != (groups is None):
         raise InputError(f"{location}: masters", "groups and masters go together: give both or null for both")
     if masters is None or groups is None:
-        return None
+        return
     key_location = f"{location}: masters"
     if chunks is None:
         raise InputError(f"{location}: chunks", "masters need the number of chunks")
-    _check_length(masters.local_masters, chunks, "for each chunk", f"{key_location}.local")
-    _check_length(masters.global_masters, chunks, "for each chunk", f"{key_location}.global")
+    _check_length(masters.local_ranks, chunks, "for each chunk", f"{key_location}.local")
+    _check_length(masters.global_ranks, chunks, "for each chunk", f"{key_location}.global")
     group_of = {rank: number for number, group in enumerate(groups) for rank in group}
-    for c, (row, master) in enumerate(zip(masters.local_masters, masters.global_masters, strict=True)):
+    for c, (row, master) in enumerate(zip(masters.local_ranks, masters.global_ranks, strict=True)):
         _check_length(row, len(groups), "for each group", f"{key_location}.local[{c}]")
         for g, rank in enumerate(row):
             if group_of.get(rank) != g:
@@ -277,14 +194,7 @@ def _masters(
     if masters.group_weights:
         _check_length(masters.group_weights, len(groups), "for each group", f"{key_location}.group_weights")
     if masters.rank_weights:
-        _check_length(masters.rank_weights, ranks, "for each rank", f"{key_location}.rank_weights")
-    return Masters(
-        np.array(masters.local_masters, dtype=np.int32),
-        np.array(masters.global_masters, dtype=np.int32),
-        masters.weights,
-        masters.group_weights,
-        masters.rank_weights,
-    )
+        _check_length(masters.rank_weights, plan.ranks, "for each rank", f"{key_location}.rank_weights")
 
 
 def _check_length(values: Sequence[object], number: int, unit: str, location: str) -> None:
@@ -292,14 +202,9 @@ def _check_length(values: Sequence[object], number: int, unit: str, location: st
         raise InputError(location, f"expected {number} entries, one {unit}; got {len(values)}")
 
 
-def _schedule(file: ScheduleFile | None, ranks: int, chunks: int | None, location: str) -> Schedule | None:
-    if file is None:
-        return None
-    key_location = f"{location}: schedule"
-    schedule = schedule_from(file, key_location)
-    for key, actual, expected in (("ranks", schedule.ranks, ranks), ("chunks", schedule.chunks, chunks)):
+def _check_schedule(schedule: Schedule, plan: Plan, location: str) -> None:
+    for key, actual, expected in (("ranks", schedule.ranks, plan.ranks), ("chunks", schedule.chunks, plan.chunks)):
         if actual != expected:
-            raise InputError(f"{key_location}: {key}", f"it has {actual}, the plan {expected}")
+            raise InputError(f"{location}: {key}", f"it has {actual}, the plan {expected}")
     if schedule.collective != "all-reduce":
-        raise InputError(f"{key_location}: collective", f"{schedule.collective} was found, a plan is of an all-reduce")
-    return schedule
+        raise InputError(f"{location}: collective", f"{schedule.collective} was found, a plan is of an all-reduce")

@@ -246,4 +246,5 @@ Environment = Annotated[Mapping[str, str], Text("NAME=VALUE", parse_environment,
 SIZE = Option("Bytes to reduce (64KB, 100MB).", ("--size",), least=1, most=1e18)
 MODEL = Option("Cost model.")
 SET = Option("An option of the algorithm: --set base=4, --set fan-out=3.", ("--set",))
+SMOOTH = Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")
 ENV = Option("Set a variable in every rank's environment; repeatable.")

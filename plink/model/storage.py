@@ -11,6 +11,7 @@ import re
 import stat
 import sys
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -135,6 +136,17 @@ def parse_document(text: str, location: str) -> JsonObject:
     if not isinstance(document, dict):
         raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
     return document
+
+
+def parse_toml(text: str, location: str, what: str) -> JsonObject:
+    """Return the table of a TOML file; ``what`` says in errors of which kind such a file is.
+
+    :raises InputError: when it is not TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise InputError(location, f"not TOML, as {what}: {error}") from None
 
 
 def _parse_slowly(text: str, location: str) -> Any:

@@ -8,15 +8,14 @@ versions may tell more.
 import json
 import math
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO, ClassVar, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from plink.errors import InputError, PlinkError
-from plink.model.codec import convert
+from plink.model.codec import convert, schema_name
 from plink.model.elastic.fields import UpdateCounts
 from plink.model.storage import JsonObject, json_lines
 from plink.model.types import Quantity
@@ -33,20 +32,21 @@ Tier = Literal["reliable", "transient"]
 HostEventName = Literal["joined", "warned", "left", "failed", "released"]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True, tag_field="what", tag=""):
     """Line of a log, written ``at`` seconds since the run began."""
 
-    what: ClassVar[str]
     at: Quantity
 
+    @property
+    def what(self) -> str:
+        """Its kind, as the file has it."""
+        return schema_name(type(self))
 
-@dataclass(frozen=True)
-class HostEvent(Entry):
+
+class HostEvent(Entry, frozen=True, tag="host"):
     """A host joined, left or was warned. ``number``: of its joining, never reused; ``price``: money per hour;
     ``seconds``: the grace period of a warning."""
 
-    what: ClassVar[str] = "host"
     host: str
     number: Total
     tier: Tier
@@ -57,22 +57,18 @@ class HostEvent(Entry):
     why: str = ""
 
 
-@dataclass(frozen=True)
-class StageChange(Entry):
+class StageChange(Entry, frozen=True, tag="stage"):
     """The stage that begins (Harlap thesis, 4.2.2)."""
 
-    what: ClassVar[str] = "stage"
     stage: Literal[1, 2, 3]
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Iteration(Entry):
+class Iteration(Entry, frozen=True, tag="iteration"):
     """An iteration ended after ``seconds``; ``workers`` did its last ``clock``. ``work``: seconds that a host's workers
     computed and waited for others, and their steps, by host. ``moved``: the share of the work that workers did for
     others; ``help``: by host which share of its work workers of which hosts did for it."""
 
-    what: ClassVar[str] = "iteration"
     iteration: Total
     seconds: Quantity
     stage: Literal[1, 2, 3]
@@ -84,32 +80,26 @@ class Iteration(Entry):
     help: dict[str, dict[str, Quantity]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ActionLogEntry(Entry):
+class ActionLogEntry(Entry, frozen=True, tag="action"):
     """An action of the controller, as the decisions of ``solvers/elastic`` name it."""
 
-    what: ClassVar[str] = "action"
     action: str
     why: str = ""
 
 
-@dataclass(frozen=True)
-class RollBackLogEntry(Entry):
+class RollBackLogEntry(Entry, frozen=True, tag="rolled back"):
     """A roll-back to ``clock``; ``redone``: how many clocks it undid."""
 
-    what: ClassVar[str] = "rolled back"
     clock: Total
     generation: Total
     redone: Total
 
 
-@dataclass(frozen=True)
-class ControllerEvent(Entry):
+class ControllerEvent(Entry, frozen=True, tag="controller"):
     """The controller started or restarted. ``rule``: of consistency; ``shares``: whether the data goes by ``slots`` or
     ``speed``; ``rebalance``: whether workers help each other; ``shards``: of the data; ``optimisers``: whether tables
     have some; ``divergence``: its bound."""
 
-    what: ClassVar[str] = "controller"
     event: Literal["started", "restarted"]
     why: str = ""
     rule: str | None = None
@@ -120,49 +110,41 @@ class ControllerEvent(Entry):
     rebalance: bool = False
 
 
-@dataclass(frozen=True)
-class CheckpointLogEntry(Entry):
+class CheckpointLogEntry(Entry, frozen=True, tag="checkpoint"):
     """A checkpoint of a clock was written."""
 
-    what: ClassVar[str] = "checkpoint"
     clock: Total
     seconds: Quantity
     bytes: Total
 
 
-@dataclass(frozen=True)
-class TrafficLogEntry(Entry):
+class TrafficLogEntry(Entry, frozen=True, tag="traffic"):
     """Bytes that a host has sent and received so far; ``updates``: of asynchronous workers, applied and dropped."""
 
-    what: ClassVar[str] = "traffic"
     host: str
     sent: Total
     received: Total
     updates: UpdateCounts | None = None
 
 
-@dataclass(frozen=True)
-class ReplicationLogEntry(Entry):
+class ReplicationLogEntry(Entry, frozen=True, tag="replication"):
     """Rounds of replication, and bytes pushed in them, since the last such entry; the largest distance so far of the
     parameters to replicas, 0 where it is not bounded."""
 
-    what: ClassVar[str] = "replication"
     rounds: Total
     bytes: Total
     largest_distance: Quantity = 0.0
 
 
-@dataclass(frozen=True)
-class EndLogEntry(Entry):
+class EndLogEntry(Entry, frozen=True, tag="end"):
     """The run ended. ``code``: plink's exit code."""
 
-    what: ClassVar[str] = "end"
     seconds: Quantity
     code: int
     why: str = ""
 
 
-KINDS = {kind.what: kind for kind in Entry.__subclasses__()}
+KINDS = {schema_name(kind): kind for kind in Entry.__subclasses__()}
 
 
 class ElasticLog:
@@ -184,7 +166,7 @@ class ElasticLog:
 
     def add(self, entry: Entry) -> None:
         """Write one entry; it is in the file when this returns."""
-        self._write({"at": 0, "what": entry.what} | msgspec.to_builtins(entry) | {"at": round(entry.at, 6)})
+        self._write({"at": 0} | msgspec.to_builtins(entry) | {"at": round(entry.at, 6)})
 
     def _write(self, line: JsonObject) -> None:
         text = json.dumps({key: _number(value) for key, value in line.items()}) + "\n"

@@ -16,6 +16,7 @@ from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import JsonObject, read_document, write_document
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 SCHEMA = "plink.run/1"
 _FILE = "run.json"
@@ -68,29 +69,19 @@ class Run:
         location = str(self.folder / _FILE)
         return hosts_from_json(self.document.get("hosts"), self.document.get("lab"), location)
 
-    def text(self, key: str) -> str:
-        """Return a text of the document.
+    def value(self, kind: type[T], key: str) -> T:
+        """Return a value of the document.
 
-        :raises InputError: when that is not there, or no text.
+        :raises InputError: when that is not there, or of another type.
         """
-        return self._value(str, key, self.document.get(key))
+        return convert(kind, self.document.get(key), str(self.folder / _FILE), key)
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts of the document.
+    def optional(self, kind: type[T], key: str, default: D) -> T | D:
+        """Return a value of the document, ``default`` where that is null or not there.
 
-        :raises InputError: when that is not there, or no list of texts.
+        :raises InputError: when it is of another type.
         """
-        return tuple(self._value(list[str], key, self.document.get(key)))
-
-    def settings(self) -> dict[str, str]:
-        """Return the environment that was requested.
-
-        :raises InputError: when that is no object of texts.
-        """
-        return self._value(dict[str, str], "env", self.document.get("env", {}))
-
-    def _value(self, kind: type[T], key: str, value: object) -> T:
-        return convert(kind, value, str(self.folder / _FILE), key)
+        return default if self.document.get(key) is None else self.value(kind, key)
 
     def machines(self) -> dict[str, JsonObject]:
         """Return the hosts' identities when they were measured; empty where the file has none."""

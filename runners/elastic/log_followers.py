@@ -51,7 +51,7 @@ class CostTracker:
 
     def logged(self, line: Mapping[str, Any]) -> None:
         """Take a line of the log, with its time."""
-        if line["what"] == HostEvent.what:
+        if line["what"] == "host":
             self._hosts.append(HostEvent(**{key: value for key, value in line.items() if key != "what"}))
         elif line["what"] == "iteration":
             self._iterations.add(line["iteration"], line["clock"])

@@ -11,9 +11,10 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec.structs import asdict
 
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.codec import convert

@@ -44,6 +44,11 @@ class Bottleneck:
     time_us: float
     cost_us: float
 
+    @property
+    def share(self) -> float:
+        """Return the share of the time for which these work."""
+        return self.time_us / self.cost_us
+
 
 def transfers_of(pattern: Pattern, order: Ranks, size_bytes: float) -> Transfers:
     """Return the transfers of a pattern's distinct rounds between hosts; those within a host move nothing.

@@ -19,7 +19,8 @@ import pytest
 
 import plink
 from benchmarks.clouds import three_tier
-from plink.features.launch.order import Sources, job_order
+from plink.features.launch.order import job_order
+from plink.features.launch.request import JobRequest
 from plink.model.hosts import Host, Hosts
 from plink.model.pipeline.profile import LayerProfile
 from solvers.costs.by_name import pattern_for
@@ -270,8 +271,8 @@ def test_ranks_know_the_mesh_that_they_were_ordered_for(tmp_path: Path, monkeypa
     assert command.env["PLINK_MESH"] == ""
     order.write("order.json")
     (tmp_path / "hosts.txt").write_text("here slots=2\n")
-    assert job_order(Sources(Path("hosts.txt"), Path("order.json"))).environment == {"PLINK_MESH": "pp=2"}
-    assert not job_order(Sources(Path("hosts.txt"), keep_order=True)).environment
+    assert job_order(JobRequest(Path("hosts.txt"), "order.json")).environment == {"PLINK_MESH": "pp=2"}
+    assert not job_order(JobRequest(Path("hosts.txt"), "given")).environment
 
 
 def test_an_elastic_job_on_this_machine(

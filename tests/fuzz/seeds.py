@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from plink.model.hosts import render_hosts
 from plink.model.network import Network
@@ -220,17 +221,26 @@ def _schedules() -> list[dict[str, Any]]:
 
 
 def _plans() -> list[dict[str, Any]]:
-    from plink.model.plan import Masters, Plan
+    from plink.model.plan import Plan, PlannedMasters
     from plink.model.schedule_file import schedule_from_json
     from tests.fuzz.targets import THREE
 
     two = type(THREE)(THREE.members[:2])
     order = RankOrder(algo="ring", hosts=tuple(two.names))
-    masters = Masters(np.array([[0, 2], [1, 3]], dtype=np.int32), np.array([0, 3], dtype=np.int32))
+    masters = PlannedMasters(local_ranks=[[0, 2], [1, 3]], global_ranks=[0, 3])
     ring = schedule_from_json(_schedules()[0], "ring")
+    plain = Plan(algo="two-level", model="latency", size_bytes=1e6, order=order, host_entries=two.entries(), chunks=2)
     return [
-        Plan("ring", "latency", 1e6, order, two, ring.chunks, 5.0, 4.0, {"environment": 7.0}, schedule=ring).to_json(),
-        Plan("two-level", "latency", 1e6, order, two, 2, groups=((0, 1), (2, 3)), masters=masters).to_json(),
+        structs.replace(
+            plain,
+            algo="ring",
+            chunks=ring.chunks,
+            cost_us=5.0,
+            least_time_us=4.0,
+            baseline_us={"environment": 7.0},
+            schedule_file=ring.file(with_waits=False),
+        ).to_json(),
+        structs.replace(plain, groups=((0, 1), (2, 3)), masters=masters).to_json(),
     ]
 
 

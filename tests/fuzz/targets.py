@@ -230,7 +230,7 @@ def run(data: bytes) -> None:
     (folder / "one" / "run.json").write_bytes(data)
     assert len(list(runs_in(folder))) <= 1
     run: Run = run_named(folder, "last")
-    for ask in (run.hosts, lambda: run.text("program"), lambda: run.texts("args"), run.settings):
+    for ask in (run.hosts, lambda: run.value(str, "program"), lambda: run.value(tuple[str, ...], "args")):
         _tried(ask)
     run.machines()
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from plink.model.hosts import Hosts
+from probes.measurements import Measurements
 from probes.methods import ProbeSettings
-from probes.session import ProbeProgress, measure_all
+from probes.session import ProbeSession
 from runners.job.fleet_runner import FleetRunner
 from runners.job.runner import Job, RunContext, RunObserver
 from runners.lab import kernel
@@ -58,7 +59,10 @@ def as_seen_there(lab: Lab) -> Hosts:
 def test_it_is_probed(small_lab: Lab, connector: SshConnector) -> None:
     hosts = as_seen_there(small_lab)
     with kernel.inside(small_lab.blueprint.namespace(hosts.names[0])):
-        result = measure_all(hosts, connector, ProbeSettings(count=60), ProbeProgress(), time.monotonic)
+        result = Measurements(hosts)
+        with ProbeSession(result, connector, ProbeSettings(count=60), time.monotonic) as session:
+            session.start(lambda phase, done, total: None)
+            session.measure([(0, 1)], "stamp", lambda: None)
     assert result.errors == {}
     assert (result.latency[~np.eye(2, dtype=bool)] > 0).all()
     addresses = [machine.address for machine in result.machines if machine is not None]

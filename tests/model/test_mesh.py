@@ -169,3 +169,7 @@ def test_mesh_file_is_read_as_json_and_toml(tmp_path: Path) -> None:
     toml.write_text('schema = "plink.mesh/1"\nmesh = "pp=2"\ntrafic = ["pp=1GB"]\ntraffic = ["pp=1MB"]\n')
     with pytest.raises(InputError, match=r"mesh\.toml.*trafic"):
         read_mesh(toml)
+    for text in ("mesh = [", f"mesh = {'9' * 5000}", f"mesh = {'[' * 5000}"):
+        toml.write_text(text)
+        with pytest.raises(InputError, match=r"mesh\.toml: not TOML"):
+            read_mesh(toml)

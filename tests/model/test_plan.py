@@ -1,9 +1,9 @@
 """Plans: read back as they were written, and refused with the key that is wrong."""
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.order import RankOrder
-from plink.model.plan import Masters, Plan, plan_from_json, read_plan
+from plink.model.plan import Plan, PlannedMasters, plan_from_json, read_plan
 from plink.model.schedule import forward_and_reverse
 from plink.model.storage import render_document
 from solvers.planning import schedule_of
@@ -33,12 +34,16 @@ def two_level(groups: list[list[int]], chunks: int, with_schedule: bool = True) 
     slots = [1] * ranks if ranks < 4 else [1, ranks - 2, 1]
     hosts = Hosts(tuple(Host(f"h{k}", f"10.0.0.{k}", number) for k, number in enumerate(slots)))
     local, global_group = equal_chunks(groups, chunks)
-    masters = Masters(local, local[np.arange(chunks), global_group], "sizes", (1.5,) * len(groups), (1.0,) * ranks)
+    masters = PlannedMasters(
+        group_weights=(1.5,) * len(groups), rank_weights=(1.0,) * ranks,
+        local_ranks=local.tolist(), global_ranks=local[np.arange(chunks), global_group].tolist(),
+    )  # fmt: skip
     schedule = forward_and_reverse(two_level_reduce_scatter(groups, local, global_group)) if with_schedule else None
     order = RankOrder(algo="given", hosts=tuple(hosts.names))
     return Plan(
-        "2lha", "latency", 1e8, order, hosts, chunks, 12.5, None, {"flat": 20.25},
-        groups=tuple(tuple(group) for group in groups), masters=masters, schedule=schedule,
+        algo="2lha", model="latency", size_bytes=1e8, order=order, host_entries=hosts.entries(), chunks=chunks,
+        cost_us=12.5, baseline_us={"flat": 20.25}, groups=tuple(tuple(group) for group in groups), masters=masters,
+        schedule_file=None if schedule is None else schedule.file(with_waits=False),
         environment={"PLINK_X": "a b"}, network="sha256:12ab",
     )  # fmt: skip
 
@@ -76,7 +81,7 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
     plan = again(two_level(groups, chunks))
     assert plan.schedule is not None
     assert verify(plan.schedule) == []
-    made = schedule_of(replace(plan, schedule=None))
+    made = schedule_of(replace(plan, schedule_file=None))
     assert made.to_json()["transfers"] == schedule_of(plan).to_json()["transfers"]
 
 
@@ -84,11 +89,14 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
 def test_without_masters_the_schedule_is_the_algorithm_s(algo: str) -> None:
     options = {"segments": 2} if algo == "ring-chunked" else {}
     hosts = Hosts((Host("a", "a", 3), Host("b", "b")))
-    plan = Plan(algo, "latency", 100, RankOrder(algo="given", hosts=("a", "b")), hosts, None, options=options)
+    order = RankOrder(algo="given", hosts=("a", "b"))
+    plan = Plan(
+        algo=algo, model="latency", size_bytes=100, order=order, host_entries=hosts.entries(), options=dict(options)
+    )
     made = schedule_of(again(plan))
     assert verify(made) == []
     assert made.to_json() == schedule_for(algo, 4, Options(**options)).to_json()
-    held = again(replace(plan, schedule=made, chunks=made.chunks))
+    held = again(replace(plan, schedule_file=made.file(), chunks=made.chunks))
     assert schedule_of(held).to_json()["transfers"] == made.to_json()["transfers"]
     with pytest.raises(UsageError, match="there is no colour"):
         schedule_of(replace(plan, options={"colour": 1}))
@@ -99,7 +107,8 @@ def test_transfers_say_what_they_wait_for_only_where_rounds_do_not() -> None:
     assert "after" not in document["schedule"]["transfers"][0]
     assert PLAN.schedule is not None
     offsets = np.arange(len(PLAN.schedule) + 1, dtype=np.int64) * 0
-    explicit = replace(PLAN, schedule=replace(PLAN.schedule, after=(offsets, np.zeros(0, dtype=np.int32))))
+    schedule = dataclasses.replace(PLAN.schedule, after=(offsets, np.zeros(0, dtype=np.int32)))
+    explicit = replace(PLAN, schedule_file=schedule.file(with_waits=False))
     assert explicit.to_json()["schedule"]["transfers"][0]["after"] == []
 
 

@@ -14,7 +14,7 @@ from plink.model.hosts import Host, Hosts
 from plink.transport.fleet import LEASE_S, Fleet
 from probes.measurements import Measurements
 from probes.methods import ProbeSettings
-from probes.session import PROGRAM, ProbeProgress, ProbeSession
+from probes.session import PROGRAM, ProbeSession
 from probes.stamp import Key, unpack_reflector
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 from tests.probes.echo_peers import probe, udp
@@ -99,7 +99,7 @@ def test_session_of_busy_hosts_is_refused(agent: AgentUnderTest, children: Child
     hosts = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
     session = ProbeSession(Measurements(hosts), children, ProbeSettings(), time.monotonic)
     with session, pytest.raises(PlinkError, match="a, b: another plink probe is running on it"):
-        session.start(ProbeProgress())
+        session.start(lambda phase, done, total: None)
 
 
 def test_session_of_one_host_is_refused(children: ChildHosts) -> None:

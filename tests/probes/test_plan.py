@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.fabric import SimulatedFabric, three_tier
 from plink.model.network import Matrix
 from probes.adaptive import AdaptivePlan, AdaptiveSettings, GroupConvergence, neighbourhood_overlap
-from probes.disjoint_pairs import Pair, all_rounds, disjoint, nearest_pairs
+from probes.disjoint_pairs import Pair, RoundRobin, as_pairs, disjoint, nearest_pairs
 from probes.plan import AllPairs, LinkAwarePlan, LinkLimit, ProbePlan
 from solvers.prediction.tiered import predict_tiered
 
@@ -25,9 +25,6 @@ class Guess:
 
     distance: Matrix
     groups: npt.NDArray[np.intp]
-
-    def rtt_us(self, hosts: npt.NDArray[np.intp]) -> Matrix:
-        return self.distance[hosts]
 
     def lower_bound_us(self, hosts: npt.NDArray[np.intp]) -> Matrix:
         return self.distance[hosts]
@@ -56,7 +53,6 @@ def carry_out(
     rounds: list[list[Pair]] = []
     while (pairs := plan.next_round(measured)) is not None:
         rounds.append(pairs)
-        assert len(rounds) <= plan.max_rounds
         for i, j in pairs:
             if not {i, j} & dead:
                 measured[i, j], measured[j, i] = rng.uniform(10, 100, 2)
@@ -77,7 +73,8 @@ def check(rounds: list[list[Pair]], n: int) -> None:
 @given(n=st.integers(1, 40), seed=SEEDS)
 def test_circle_has_every_pair_once_in_disjoint_rounds(n: int, seed: int) -> None:
     """Also for one host, and for odd numbers; in as few rounds as there can be."""
-    rounds = all_rounds(n, seed)
+    schedule = RoundRobin(n, seed)
+    rounds = [as_pairs(schedule[k]) for k in range(len(schedule))]
     check(rounds, n)
     assert sorted(itertools.chain(*rounds)) == list(itertools.combinations(range(n), 2))
     assert len(rounds) == (0 if n == 1 else n - 1 + n % 2)
@@ -114,8 +111,6 @@ def test_adaptive_keeps_its_promises(n: int, seed: int, budget: float, dead: fro
     rounds, _ = carry_out(plan, n, seed, dead)
     check(rounds, n)
     assert sum(map(len, rounds)) <= plan.max_pairs <= max(budget * n * (n - 1) / 2, 1)
-    if plan.held_out_pairs:
-        assert plan.held_out_error >= 0.0
 
 
 @settings(deadline=None, max_examples=30)
@@ -131,12 +126,12 @@ def test_the_predictor_never_sees_a_held_out_pair(n: int, seed: int) -> None:
     predictor = Guesser(seed)
     plan = AdaptivePlan(n, seed, predictor, AdaptiveSettings(budget=0.5))
     rounds, measured = carry_out(plan, n)
-    hidden = {pair for pairs in rounds[:1] for pair in pairs}
-    assert plan.held_out_pairs >= len(hidden)
+    hidden = plan.held_out.tolist()
+    assert len(hidden) >= len(rounds[0])
     for shown in predictor.shown:
         assert all(np.isnan(shown[i, j]) and np.isnan(shown[j, i]) for i, j in hidden)
     visible = np.isfinite(predictor.shown[-1])
-    assert visible.sum() == np.isfinite(measured).sum() - 2 * plan.held_out_pairs
+    assert visible.sum() == np.isfinite(measured).sum() - 2 * len(hidden)
     assert (predictor.shown[-1][visible] == measured[visible]).all()
 
 
@@ -164,7 +159,6 @@ def test_dead_host_is_evicted_and_its_partners_are_not() -> None:
     n, dead = 64, frozenset({3, 17})
     plan = AdaptivePlan(n, 5, Guesser(5), AdaptiveSettings(budget=0.5))
     rounds, measured = carry_out(plan, n, dead=dead)
-    assert plan.lost_hosts == sorted(dead)
     assert not any({i, j} & dead for pairs in rounds[20:] for i, j in pairs)
     assert sum(3 in pair for pairs in rounds for pair in pairs) == 5
     assert np.isnan(measured[3, np.arange(n) != 3]).all()
@@ -191,9 +185,13 @@ def test_adaptive_finds_the_racks_of_64_hosts(seed: int, offset_us: float) -> No
     """Eight racks of eight in two pods, with two fifths of the pairs."""
     fabric = three_tier(64, seed, rack_size=8, racks_per_pod=4, one_way=True, offset_us=offset_us)
     plan = AdaptivePlan(64, seed, predict_tiered, AdaptiveSettings(budget=0.4))
-    groups = predict_tiered(on_fabric(fabric, plan)).groups
-    assert neighbourhood_overlap(fabric.rack, groups) >= 0.95
-    assert plan.held_out_error < 0.12
+    measured = on_fabric(fabric, plan)
+    i, j = plan.held_out.T
+    shown = measured.copy()
+    shown[i, j] = shown[j, i] = np.nan
+    prediction, held_out_us = predict_tiered(shown), np.fmax(measured[i, j], measured[j, i])
+    assert neighbourhood_overlap(fabric.rack, predict_tiered(measured).groups) >= 0.95
+    assert np.median(np.abs(prediction.rtt_us(np.arange(64))[i, j] / held_out_us - 1)) < 0.12
 
 
 def test_adaptive_passes_the_bars_at_256_hosts_and_stops_early() -> None:
@@ -237,12 +235,6 @@ def test_groups_converge_when_unchanged_for_long_enough() -> None:
     assert not any(convergence.update(k, apart) for k in range(10))
     assert [convergence.update(k, halves) for k in range(10, 16)] == [False, False, False, False, True, True]
     assert not convergence.update(16, np.repeat([0, 1, 2, 3], 2))
-
-
-@pytest.mark.parametrize("wrong", [{"budget": 1.5}, {"random_share": 0.0}, {"max_failures": 0}, {"min_overlap": 2.0}])
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError):
-        AdaptiveSettings(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("racks", "per_rack", "max_flows"), [(4, 4, 2), (2, 8, 1), (3, 5, 2), (4, 4, 4)])

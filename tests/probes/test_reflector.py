@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.reflector import SIZE, ReflectorAddress, pack_sender, query, reflect, serve
+from probes.reflector import SIZE, pack_sender, query, reflect, serve
 from probes.stamp import ntp_from_ns
 
 WAIT_S = 60.0
@@ -89,7 +89,7 @@ def test_scapy_packets_interoperate() -> None:
 
         thread = threading.Thread(target=answer_two)
         thread.start()
-        result = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 2, 0.0, WAIT_S, ssid=3)
+        result = query(sock.getsockname(), 2, 0.0, WAIT_S, ssid=3)
         thread.join(WAIT_S)
     assert (result.sent, result.received, result.clock_steps) == (2, 2, 0)
     assert [(Sender(packet).seq, Sender(packet).ssid, len(packet)) for packet in packets] == [(0, 3, 44), (1, 3, 44)]
@@ -104,7 +104,7 @@ def test_an_answer_is_exactly_as_long_as_the_question(packet: bytes, t2: int, t3
 
 def test_a_reflector_answers_our_sender() -> None:
     with reflecting() as (port, end):
-        result = query(ReflectorAddress("127.0.0.1", port), 200, 0.0, WAIT_S, ssid=1)
+        result = query(("127.0.0.1", port), 200, 0.0, WAIT_S, ssid=1)
         assert end() == 200
     assert (result.sent, result.received, result.clock_steps) == (200, 200, 0)
     assert result.clock == "kernel"
@@ -148,7 +148,7 @@ def test_answers_to_other_questions_are_not_counted() -> None:
 
         thread = threading.Thread(target=answer_badly)
         thread.start()
-        result = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 3, 0.0, 2.0, ssid=3)
+        result = query(sock.getsockname(), 3, 0.0, 2.0, ssid=3)
         thread.join(WAIT_S)
     assert (result.sent, result.received) == (3, 2)
 
@@ -156,9 +156,9 @@ def test_answers_to_other_questions_are_not_counted() -> None:
 def test_nobody_there_is_loss_and_not_an_error() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        silent = query(ReflectorAddress("127.0.0.1", sock.getsockname()[1]), 2, 0.0, 0.05, ssid=1)
+        silent = query(sock.getsockname(), 2, 0.0, 0.05, ssid=1)
         port = sock.getsockname()[1]
-    closed = query(ReflectorAddress("127.0.0.1", port), 2, 0.0, 0.05, ssid=1)
+    closed = query(("127.0.0.1", port), 2, 0.0, 0.05, ssid=1)
     for result in (silent, closed):
         assert (result.sent, result.received, result.percentiles_us) == (2, 0, [None] * 5)
 

@@ -1,6 +1,6 @@
 """What the log of an elastic run amounts to."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from plink.model.elastic.fields import UpdateCounts
 from plink.records.elastic_history import history_of

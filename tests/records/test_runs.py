@@ -29,7 +29,10 @@ def test_a_run_is_there_from_the_start_and_then_knows_its_end(tmp_path: Path) ->
     (run,) = runs_in(tmp_path)
     assert (run.id, run.document["id"], run.document["exit_code"]) == ("r1", "r1", 3)
     assert run.hosts() == HOSTS
-    assert (run.text("program"), run.texts("args"), run.settings()) == ("train.py", ("--x", "a b"), {"A": "1"})
+    assert run.value(str, "program") == "train.py"
+    assert run.value(tuple[str, ...], "args") == ("--x", "a b")
+    assert run.optional(dict[str, str], "env", {}) == {"A": "1"}
+    assert run.optional(int, "master_port", 29500) == 29500
     assert (tmp_path / "r1").stat().st_mode & 0o077 == 0
 
 
@@ -120,5 +123,10 @@ def test_what_a_file_should_not_say_is_named(change: dict[str, object], tmp_path
     Record(tmp_path / "r", request() | change)
     run = run_named(tmp_path, "r")
     with pytest.raises(InputError, match=next(iter(change))):
-        (run.hosts(), run.texts("args"), run.text("program"), run.settings())
+        (
+            run.hosts(),
+            run.value(tuple[str, ...], "args"),
+            run.value(str, "program"),
+            run.optional(dict[str, str], "env", {}),
+        )
     assert json.loads((tmp_path / "r" / "run.json").read_text())["exit_code"] is None

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Annotated
 
 from plink.errors import UsageError
-from plink.model.request import MODEL, SET, FeatureRequest, Option, Settings
+from plink.model.request import MODEL, SET, SMOOTH, FeatureRequest, Option, Settings
 from plink.model.units import format_bytes
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ class AdviseRequest(FeatureRequest):
     algorithms: Sequence[str] = ALL_ALGORITHMS
     options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
     seed: Annotated[int, Option("Seed of the search for a ring (five seconds at most).", least=0)] = 0
-    smooth_latencies: Annotated[
-        bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")
-    ] = False
+    smooth_latencies: Annotated[bool, SMOOTH] = False
 
     def __post_init__(self) -> None:
         from solvers.schedules.catalogue import ALGORITHMS

@@ -1,7 +1,6 @@
 """``plink advise --parameters``: the balance of a step and the network, as a table and in a few sentences."""
 
 import math
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from plink.errors import InputError, UsageError
 from plink.model.codec import convert
-from plink.model.storage import name_of, read_text
+from plink.model.storage import name_of, parse_toml, read_text
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
 from plink.records.runs import run_named
@@ -47,10 +46,7 @@ def read_parts(path: Path) -> "NetworkParts":
     :raises InputError: naming the key that is missing, wrong or not known.
     """
     location = name_of(path)
-    try:
-        document = tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(location, f"not TOML, as prices of parts are: {error}") from None
+    document = parse_toml(read_text(path), location, "prices of parts are")
     if unknown := sorted(document.keys() - NetworkParts.__annotations__.keys()):
         raise InputError(f"{location}: {unknown[0]}", f"choose from {', '.join(NetworkParts.__annotations__)}")
     parts: NetworkParts = convert(NetworkParts, document, location)

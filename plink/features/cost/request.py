@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option, Settings
+from plink.model.request import MODEL, SET, SIZE, SMOOTH, Bytes, FeatureRequest, Option, Settings
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,4 @@ class CostRequest(FeatureRequest):
         int | None, Option("Random orders to compare with; default 201, fewer if large.", least=0, most=100_000)
     ] = None
     seed: Annotated[int, Option("Draws the random orders.", least=0)] = 0
-    smooth_latencies: Annotated[
-        bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")
-    ] = False
+    smooth_latencies: Annotated[bool, SMOOTH] = False

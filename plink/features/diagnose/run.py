@@ -31,7 +31,7 @@ from probes.measurements import Measurements
 from probes.method_selection import reachable_hosts, remeasure
 from probes.methods import ProbeSettings
 from probes.plan import AllPairs
-from probes.session import ProbeProgress, ProbeSession
+from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for
 from solvers.changes.compare import compare
@@ -94,7 +94,7 @@ def examine(
     settings = ProbeSettings(count=_COUNT, hello_s=_HELLO_S)
     with ProbeSession(measurements, connector, settings, time.monotonic) as session:
         lost, limit = session.scheduler.lost_hosts, _TimeLimit(session)
-        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)), _CONNECT_S * limit.scale)
+        session.start(progress, _CONNECT_S * limit.scale)
         with limit.of_check():
             facts = _facts_by_name(session)
         for host in session.agents.keys() - lost.keys():

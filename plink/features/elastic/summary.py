@@ -1,11 +1,10 @@
 """Sum up an elastic run from its log, or that of one that still runs."""
 
 import statistics
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from plink.errors import InputError
 from plink.model.elastic import summary as m

@@ -3,7 +3,6 @@
 import os
 import secrets
 import statistics
-import time
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from plink.errors import UsageError
 from plink.features.check.request import CheckRequest
+from plink.features.measure.request import ProbeRequest
 from plink.features.order.request import OrderRequest
 from plink.model.check import US_PER_S
 from plink.model.demo import Demo
@@ -21,8 +21,6 @@ from plink.model.units import format_bytes, format_gbps, format_us, parse_bytes
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, progress, say
 from plink.transport.fleet import Connector
-from probes.methods import ProbeSettings
-from probes.session import ProbeProgress, measure_all
 from runners.lab import kernel, lifecycle
 from runners.lab.blueprint import Blueprint, LabSettings, Rate
 from runners.lab.state import LabState, need_root
@@ -100,13 +98,14 @@ def demo(request: DemoRequest, as_json: Json = False) -> None:
 
 def _measure(blueprint: Blueprint, connector: Connector, request: DemoRequest, seed: int) -> Demo:
     from plink.features.check.benchmark import PHASES, PlannedBenchmark, time_orders  # these bring numba
+    from plink.features.measure.run import probe
     from plink.features.order.run import reorder
 
     hosts, size_bytes, rate = blueprint.hosts(), request.size_bytes, request.rate
     say("plink probe: round trips between all pairs of hosts")
     with progress("connecting", "measuring") as bars:
-        watcher = ProbeProgress(bars["connecting"], bars["measuring"])
-        network = measure_all(hosts, connector, ProbeSettings(count=1000, seed=seed), watcher, time.monotonic).network()
+        probing = ProbeRequest(count=1000, pairs="all", host_rates=False, shared_links=False, seed=seed)
+        network = probe(hosts, probing, progress=lambda phase, done, total: bars[phase](done, total))
     say("plink reorder --algo ring")
     order = reorder(network, OrderRequest(model="latency", seed=seed))
     plink_hosts = order.arrange(hosts, "order")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import InputError, PartlyDone, UsageError
+from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.session import measure_into
 from plink.features.order.interfaces import interface_warnings
@@ -13,7 +14,7 @@ from plink.features.order.request import OrderRequest
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
-from plink.model.plan import read_plan
+from plink.model.plan import is_plan, read_plan
 from plink.records import workspace
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.screen import say, say_read
@@ -28,7 +29,7 @@ class JobOrder:
     """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
     they were measured, by name; ``environment``: variables of a plan or a mesh for every process; ``network``: what was
     measured of these hosts before now, for the order; ``hubs``: hosts that take no ranks; ``source``: how the order is
-    recorded."""
+    recorded; ``plan_file``: where it is that of a plan."""
 
     hosts: Hosts
     baseline: Hosts
@@ -37,36 +38,27 @@ class JobOrder:
     network: Network | None = None
     hubs: tuple[Host, ...] = ()
     source: str = "given"
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Sources of hosts and order, as typed. ``keep_order``: use the order of the hosts file;
-    ``may_probe``: hosts without an order may be probed."""
-
-    hosts_file: Path | None = None
-    order_file: Path | None = None
     plan_file: Path | None = None
-    keep_order: bool = False
-    max_age_s: float = 86400.0
-    algo: str | None = None
-    accept_new_host_keys: bool = False
-    may_probe: bool = True
 
 
-def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: None) -> JobOrder:
+def job_order(
+    options: JobRequest, check: Callable[[Hosts], None] = lambda hosts: None, may_probe: bool = True
+) -> JobOrder:
     """Return a job's hosts in rank order, and say where they are from. Without an order, hosts are probed and ordered
     first, unless a recent network file of theirs exists.
 
     :param check: called with the hosts before they are probed or an order is searched for, which takes long; raises
         what keeps them from running the job.
+    :param may_probe: hosts without an order may be probed.
     :raises UsageError: when there are no hosts. :raises PlinkError: as probing does.
     """
-    if sources.plan_file is not None:
-        return _from_plan(sources.plan_file, sources.hosts_file)
+    keep_order = options.order == KEEP_HOSTS_ORDER
+    order_file = None if options.order is None or keep_order else Path(options.order)
+    if order_file is not None and is_plan(order_file):
+        return _from_plan(order_file, options.hosts_file)
     network = stored = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
-    if sources.hosts_file is not None:
-        baseline = read_hosts(sources.hosts_file)
+    if options.hosts_file is not None:
+        baseline = read_hosts(options.hosts_file)
     elif network is not None:
         say_read(workspace.NETWORK, network.measured_at)
         baseline = network.hosts
@@ -74,16 +66,16 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
         raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
     ranked = baseline.ranked()
     order, location, source = None, str(workspace.ORDER), "given"
-    if sources.order_file is not None:
-        order, location = read_order(sources.order_file, baseline), str(sources.order_file)
+    if order_file is not None:
+        order, location = read_order(order_file, baseline), str(order_file)
         source = location
-    elif not sources.keep_order and len(ranked) >= 3:
-        network, order = _computed_order(sources, baseline, network, check)
+    elif not keep_order and len(ranked) >= 3:
+        network, order = _computed_order(options, baseline, network, check, may_probe)
         source = f"plink ({order.algo})"
     hosts = ranked if order is None else order.arrange(baseline, location)
     environment = {} if order is None else order.environment
     # What was measured a moment ago need not be compared, and an order that was not computed has no network.
-    compared = network if network is stored and not sources.keep_order and _has_hosts(network, baseline) else None
+    compared = network if network is stored and not keep_order and _has_hosts(network, baseline) else None
     identities = {} if network is None else network.host_identities
     return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs, source)
 
@@ -115,37 +107,39 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             )
     identities = {} if network is None else network.host_identities
     compared = network if _has_hosts(network, hosts) else None
-    return JobOrder(hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs, location)
+    return JobOrder(
+        hosts, baseline.ranked(), identities, plan.environment, compared, baseline.hubs, location, plan_file
+    )
 
 
 def _computed_order(
-    sources: Sources, baseline: Hosts, network: Network | None, check: Callable[[Hosts], None]
+    options: JobRequest, baseline: Hosts, network: Network | None, check: Callable[[Hosts], None], may_probe: bool
 ) -> tuple[Network, RankOrder]:
     """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
     too old."""
     reason = None  # to measure
     if network is None or not _same_hosts(network.hosts, baseline):
         reason = f"nothing was measured of these {len(baseline)} hosts here yet"
-    elif sources.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
-        if workspace.age_s(workspace.NETWORK, network.measured_at) > sources.max_age_s:
+    elif options.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
+        if workspace.age_s(workspace.NETWORK, network.measured_at) > options.settings.max_network_age_s:
             old = workspace.age(workspace.NETWORK, network.measured_at)
             reason = f"{workspace.NETWORK} is {old} old, more than max-network-age"
         else:
             say_read(workspace.NETWORK, network.measured_at)
     warned: list[str] = []  # by the probe
     if network is None or reason is not None:
-        if not sources.may_probe:
+        if not may_probe:
             raise UsageError(
                 f"{reason}: give --order order.json, or --order given for that of the hosts file, or `plink probe` "
                 "first; no host is contacted here"
             )
         check(baseline.ranked())
         say(f"{reason}: probing them (--order given starts without)")
-        network = _probe(sources, baseline)
+        network = _probe(options, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
     reusable = (
-        order is not None and set(order.hosts) == set(baseline.ranked().names) and sources.algo in (None, order.algo)
+        order is not None and set(order.hosts) == set(baseline.ranked().names) and options.algo in (None, order.algo)
     )
     if order is not None and reusable and order.network in (None, network.fingerprint()):
         say_read(workspace.ORDER)
@@ -154,14 +148,14 @@ def _computed_order(
     else:
         if reason is None:
             check(baseline.ranked())
-        order = _search_order(network, sources.algo or "ring", warned)
+        order = _search_order(network, options.algo or "ring", warned)
     return network, order
 
 
-def _probe(sources: Sources, baseline: Hosts) -> Network:
+def _probe(options: JobRequest, baseline: Hosts) -> Network:
     measurements = Measurements(baseline)
     request = ProbeRequest(
-        count=_PROBES_PER_PAIR, shared_links=False, accept_new_host_keys=sources.accept_new_host_keys
+        count=_PROBES_PER_PAIR, shared_links=False, accept_new_host_keys=options.accept_new_host_keys
     )
     try:
         measure_into(workspace.NETWORK, measurements, request)

@@ -131,10 +131,9 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
     says how to go on by hand.
     """
     folder = setup.job.env.get(CHECKPOINT_VARIABLE)
-    return setup if folder is None else _restarted(setup, folder, restarts)
+    if folder is None:
+        return setup
 
-
-def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
     def progress() -> tuple[int, int]:
         """Return the minibatch that the job began with, and that of the latest checkpoint that all ranks have."""
         log = setup.request.pipeline_log
@@ -159,7 +158,7 @@ def _restarted(setup: JobSetup, folder: str, restarts: int) -> JobSetup:
         if latest > begin and restarts > 0 and result.exit_code != _INTERRUPTED and not result.timed_out:
             job = replace(setup.job, env={**setup.job.env, RESTORE_VARIABLE: folder})
             request = replace(setup.request, pipeline_log=PipelineLog())
-            following = _restarted(replace(setup, job=job, request=request), folder, restarts - 1)
+            following = restartable(replace(setup, job=job, request=request), restarts - 1)
             # It may be damaged: what training resumes from, its ranks say.
             left = f"restarts left: {restarts - 1}"
             return Restart(following, f"checkpoints up to minibatch {latest} are in {folder}; starting again; {left}")

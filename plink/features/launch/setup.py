@@ -3,17 +3,15 @@
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from plink.errors import UsageError
 from plink.features.launch import nccl_proof
-from plink.features.launch.order import JobOrder, Sources, job_order
+from plink.features.launch.order import JobOrder, job_order
 from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
-from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest, misplaced
+from plink.features.launch.request import JobRequest, misplaced
 from plink.features.launch.run import AutotuneRequest, LaunchRequest, PreflightRequest, RecordRequest
 from plink.features.launch.session import JobSetup, dry_run_shown
 from plink.model.hosts import HUB, Host, Hosts
-from plink.model.plan import is_plan
 from plink.records.pipeline_log import PipelineLog
 from plink.terminal.screen import say
 from runners.choice import KUBERNETES
@@ -59,14 +57,13 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     options.settings.check("--pipeline")
     if runner == "local":
         return set_up(replace(job, env={}), _local(options), request, options)
-    sources = replace(_sources(options), may_probe=runner != KUBERNETES)
 
     def check(hosts: Hosts) -> None:
         if runner not in _UNCHECKED:
             dry_run_shown(job, hosts, request)
 
-    order = job_order(sources, check)
-    return set_up(replace(job, env=dict(order.environment)), order, request, options, sources.plan_file)
+    order = job_order(options, check, may_probe=not in_pods)
+    return set_up(replace(job, env=dict(order.environment)), order, request, options)
 
 
 def launch_request(runner: str, options: JobRequest, autotune: AutotuneRequest | None = None) -> LaunchRequest:
@@ -78,9 +75,7 @@ def launch_request(runner: str, options: JobRequest, autotune: AutotuneRequest |
     return LaunchRequest(runner, {}, options.accept_new_host_keys, record, autotune, nccl=nccl)
 
 
-def set_up(
-    job: Job, order: JobOrder, request: LaunchRequest, options: JobRequest, plan_file: Path | None = None
-) -> JobSetup:
+def set_up(job: Job, order: JobOrder, request: LaunchRequest, options: JobRequest) -> JobSetup:
     """Return the job with its backend; ``--env`` wins over all else.
 
     :param request: with Autotune of the masters that it has, where no backend is typed that has others.
@@ -93,7 +88,7 @@ def set_up(
 
         every_s = settings.autotune_every_s if options.autotune else None
         everyone = Hosts((*order.hosts, *order.hubs), order.hosts.lab)
-        backend = backend_for(options.backend, everyone, plan_file, every_s)
+        backend = backend_for(options.backend, everyone, order.plan_file, every_s)
         env |= backend.environment
         if backend.hubs:
             job, hosts = replace(job, hubs=backend.hubs), everyone
@@ -114,20 +109,6 @@ def set_up(
         if "NCCL_ALGO" in options.env:
             say(f"NCCL_ALGO={options.env['NCCL_ALGO']} is kept: it decides instead of NCCL's tuner")
     return JobSetup(replace(job, env=env | dict(options.env)), hosts, order.baseline, request, options)
-
-
-def _sources(options: JobRequest) -> Sources:
-    order = None if options.order in (None, KEEP_HOSTS_ORDER) else Path(str(options.order))
-    planned = order is not None and is_plan(order)
-    return Sources(
-        hosts_file=options.hosts_file,
-        order_file=None if planned else order,
-        plan_file=order if planned else None,
-        keep_order=options.order == KEEP_HOSTS_ORDER,
-        max_age_s=options.settings.max_network_age_s,
-        algo=options.algo,
-        accept_new_host_keys=options.accept_new_host_keys,
-    )
 
 
 def _local(options: JobRequest) -> JobOrder:

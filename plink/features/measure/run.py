@@ -27,7 +27,7 @@ from probes.measurements import NOT_TRIED, Measurements
 from probes.method_selection import select_methods
 from probes.methods import BANDWIDTH_METHODS, ProbeSettings
 from probes.plan import AllPairs, LinkAwarePlan, ProbePlan
-from probes.session import ProbeProgress, ProbeSession
+from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for
 from solvers.hierarchy.shared_tiers import HostGroups
@@ -98,7 +98,7 @@ def measure(
     deadline = None if request.budget_s is None else time.monotonic() + request.budget_s
     with ProbeSession(measurements, connector, settings_of(request), time.monotonic) as session:
         started = time.monotonic()
-        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
+        session.start(progress)
         _log.debug("agents on %d hosts in %.1f s", len(session.agents), time.monotonic() - started)
         if interfaces := find_interfaces(session):
             measurements.add(interfaces=with_rates_of(measurements.details.interfaces or None, interfaces))

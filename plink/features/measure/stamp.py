@@ -13,7 +13,7 @@ from plink.terminal.options import Json
 from plink.terminal.screen import print_json, say
 from plink.transport.addresses import source_address_for
 from probes.agent.summary import PERCENTILES
-from probes.reflector import PORT, ReflectorAddress, query, serve
+from probes.reflector import PORT, query, serve
 from runners.lab.blueprint import is_lab_address
 
 _MAX_PORT = 65535
@@ -75,8 +75,7 @@ def stamp(
     if is_lab_address(address) and not is_lab_address(_source(address)):
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
-        reflector = ReflectorAddress(address, int(port))
-        answered = query(reflector, count, parse_duration(interval), parse_limit(timeout), ssid=1)
+        answered = query((address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1)
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
     round_trips = structs.replace(answered, target=target)

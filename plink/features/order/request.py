@@ -9,7 +9,7 @@ from plink.errors import InputError, UsageError, no_choice
 from plink.features.order.constraints import RequestedGroups
 from plink.model.mesh import Mesh, ModelShape, Traffic, make_mesh, read_mesh
 from plink.model.pipeline.plan import read_pipeline
-from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option, Settings, Text
+from plink.model.request import MODEL, SET, SIZE, SMOOTH, Bytes, FeatureRequest, Option, Settings, Text
 
 if TYPE_CHECKING:
     from plink.model.topology import Topology
@@ -81,9 +81,7 @@ class OrderRequest(FeatureRequest):
         False
     )
     force: Annotated[bool, Option("Take the found order even if its gain is within noise.", panel=_SEARCH)] = False
-    smooth_latencies: Annotated[
-        bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.", panel=_HOSTS)
-    ] = False
+    smooth_latencies: Annotated[bool, replace(SMOOTH, panel=_HOSTS)] = False
 
     def __post_init__(self) -> None:
         from plink.features.order.algorithms import options_of

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from plink.errors import UsageError, no_choice
 from plink.features.order.constraints import RequestedGroups
-from plink.model.request import MODEL, SET, SIZE, Bytes, FeatureRequest, Option, Settings
+from plink.model.request import MODEL, SET, SIZE, SMOOTH, Bytes, FeatureRequest, Option, Settings
 
 if TYPE_CHECKING:
     from plink.model.order import RankOrder
@@ -43,9 +43,7 @@ class PlanRequest(FeatureRequest):
     ] = None
     options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
     seed: Annotated[int, Option("Draws the random groups to compare with.", least=0)] = 0
-    smooth_latencies: Annotated[
-        bool, Option("Smooth round trips by an embedding; `plink embed` shows whether it helps.")
-    ] = False
+    smooth_latencies: Annotated[bool, SMOOTH] = False
 
     def __post_init__(self) -> None:
         from plink.features.order.algorithms import options_of

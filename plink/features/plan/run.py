@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,9 +23,10 @@ from plink.features.order.algorithms import (
 from plink.features.order.constraints import check_number, constraints_from, ranked_groups
 from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, own_options
 from plink.features.plan.request import PlanRequest
+from plink.model.document import UNSET
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from plink.model.plan import MAX_TRANSFERS, Masters, Plan
+from plink.model.plan import MAX_TRANSFERS, Plan, PlannedMasters
 from plink.model.schedule import Indices, Schedule
 from plink.model.units import format_us
 from plink.records.workspace import GROUPS
@@ -88,12 +89,14 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
         ranks_text = "ranks as the network lists the hosts" if result.groups is None else "groups one after the other"
         _log.info("no order was given: %s", ranks_text)
     schedule = _small_schedule(result, pattern)
-    result = replace(result, rate_gbps=fabric.rate_gbps)
+    result = structs.replace(result, rate_gbps=fabric.rate_gbps)
     least = least_time_on(fabric, ranks) if model in (CONTENTION, SIMULATED) else None
     if least is not None:
         least_us = round(least.us_per_byte * request.size_bytes, 3)
-        result = replace(result, least_time_us=least_us, limited_by=least.limited_by)
-    return result if schedule is None else replace(result, schedule=schedule, chunks=schedule.chunks)
+        result = structs.replace(result, least_time_us=least_us, limited_by=least.limited_by)
+    if schedule is None:
+        return result
+    return structs.replace(result, schedule_file=schedule.file(with_waits=False), chunks=schedule.chunks)
 
 
 def _one_level(
@@ -110,13 +113,14 @@ def _one_level(
     }
     if request.algo == HUBS:  # made for the order: all cost the same
         others = {name: _other(name, network, ranks, request, model) for name in ("ring", "double-binary-tree", "flat")}
-    plan = Plan(
-        request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), None,
-        round(cost_of(ranks), 3),
-        baseline=_available_costs(others), options=dict(option_values),
-        schedule=schedule_for(HUBS, len(ranks), options) if request.algo == HUBS else None,
-        environment=LIBRARY_ENVIRONMENT.get(request.algo, {}), network=network.fingerprint(),
-    )  # fmt: skip
+    schedule = schedule_for(HUBS, len(ranks), options) if request.algo == HUBS else None
+    plan = structs.replace(
+        _plan(network, request, model, order, cost_of(ranks)),
+        baseline_us=_available_costs(others),
+        options=dict(option_values),
+        schedule_file=None if schedule is None else schedule.file(with_waits=False),
+        environment=LIBRARY_ENVIRONMENT.get(request.algo, {}),
+    )
     return plan, pattern
 
 
@@ -161,16 +165,38 @@ def _two_level(
             )
     if request.order is None:
         order = structs.replace(order, cost=round(cost, 3), model=model, size_bytes=request.size_bytes)
-    return Plan(
-        request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), chunks, round(cost, 3),
-        baseline=baseline | ({} if random is None else {"random_groups_median": round(random, 3)}),
+    return structs.replace(
+        _plan(network, request, model, order, cost),
+        chunks=chunks,
+        baseline_us=baseline | ({} if random is None else {"random_groups_median": round(random, 3)}),
         groups=tuple(tuple(group) for group in groups),
-        masters=Masters(
-            local, local[np.arange(chunks), global_group], by,
-            *(tuple(float(f"{weight:.6g}") for weight in column) for column in (weights.groups, weights.ranks)),
+        masters=PlannedMasters(
+            weights=by,
+            group_weights=_six_digits(weights.groups),
+            rank_weights=_six_digits(weights.ranks),
+            local_ranks=local.tolist(),
+            global_ranks=local[np.arange(chunks), global_group].tolist(),
         ),
+    )
+
+
+def _plan(network: Network, request: PlanRequest, model: str, order: RankOrder, cost_us: float) -> Plan:
+    """Return what plans of all algorithms have."""
+    hosts = order.arrange(network.hosts, "order")
+    return Plan(
+        algo=request.algo,
+        model=model,
+        size_bytes=request.size_bytes,
+        order=order,
+        host_entries=hosts.entries(),
+        lab=hosts.lab or UNSET,
+        cost_us=round(cost_us, 3),
         network=network.fingerprint(),
-    )  # fmt: skip
+    )
+
+
+def _six_digits(weights: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(f"{weight:.6g}") for weight in weights)
 
 
 def _masters(

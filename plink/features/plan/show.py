@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from plink.model.plan import Groups, Masters, Plan
+from plink.model.plan import Groups, Plan, PlannedMasters
 from plink.model.units import format_bytes, format_least_time, format_us, numbered, significant
 from plink.terminal.screen import show_table
 
@@ -45,7 +45,7 @@ def print_plan(job_plan: Plan, on_stderr: bool) -> None:
         show_table(columns, rows, title, boxed=True, on_stderr=on_stderr)
 
 
-def _group_rows(job_plan: Plan, groups: Groups, masters: Masters) -> Iterator[Sequence[str]]:
+def _group_rows(job_plan: Plan, groups: Groups, masters: PlannedMasters) -> Iterator[Sequence[str]]:
     """Yield a row per group: hosts, chunks mastered globally and per rank, each beside its share."""
     host_of_rank = [host.name for host in job_plan.hosts for _ in range(host.slots)]
     total = sum(masters.group_weights)

@@ -11,6 +11,7 @@ from plink.model.diagnosis import Finding
 from plink.model.network import Matrix
 from plink.model.order import OrderValidation
 from plink.pictures import Floats
+from solvers.costs.loads import Bottleneck
 
 
 @dataclass(frozen=True)
@@ -46,45 +47,20 @@ class TieredGroups:
 
 
 @dataclass(frozen=True)
-class RouteBottleneck:
-    """What the cost model blames for most of the time of a collective.
-
-    ``kind``: ``links`` (that groups share), ``hosts`` (what they send or receive by themselves), ``latency``, or
-    ``hop`` (the longest one, for an order that makes it as short as can be). ``resources``: names of the links that
-    are equally busy; ``hosts``: theirs; ``time_us``: for how long they work, of the ``cost_us``. ``hops``, shape
-    (H, 2): the pairs of the route that it concerns. ``links``: those of the tree of shared links (tier, link, whether
-    it is the way out).
-    """
-
-    kind: str
-    resources: tuple[str, ...]
-    hosts: tuple[int, ...]
-    time_us: float
-    cost_us: float
-    hops: Indices
-    links: tuple[tuple[int, int, bool], ...] = ()
-
-    @property
-    def share(self) -> float:
-        """Return the share of the time for which these work."""
-        return self.time_us / self.cost_us
-
-
-@dataclass(frozen=True)
 class Route:
     """An order, and the route of a collective over it.
 
     ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
-    each once; none where they are too many to be drawn, or none is known. ``bottleneck``: None where the cost model
-    blames nothing. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
-    ``by_latency``: they are sums of round trips. ``baseline_kept``: the gain was within the noise, and this is the
-    given order.
+    each once; none where they are too many to be drawn, or none is known. ``bottleneck``: what the cost model
+    blames, of kind ``hop`` for an order that makes its longest one as short as can be; None for nothing. ``cost_us``,
+    ``baseline_us``: of this order and of the given one, by the order's file. ``by_latency``: they are sums of round
+    trips. ``baseline_kept``: the gain was within the noise, and this is the given order.
     """
 
     algo: str
     order: Indices
     hops: Indices
-    bottleneck: RouteBottleneck | None
+    bottleneck: Bottleneck | None
     cost_us: float | None = None
     baseline_us: float | None = None
     gain: OrderValidation | None = None

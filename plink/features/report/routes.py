@@ -1,7 +1,7 @@
 """What an order does on a network: its route, what takes most of the time, and the loads of links and hosts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from plink.errors import InputError, NoAnswer, PlinkError
 from plink.features.order.algorithms import fabric_from, groups_in, links_of, options_in, options_of
 from plink.features.order.interfaces import fabric_of_algorithm
 from plink.features.report.blocks import Indices
-from plink.features.report.data import Bandwidths, LinkDirection, ProbeSummary, Route, RouteBottleneck, SharedLink
+from plink.features.report.data import Bandwidths, LinkDirection, ProbeSummary, Route, SharedLink
 from plink.model.document import UNSET
 from plink.model.mesh import make_mesh
 from plink.model.network import Network
@@ -21,7 +21,7 @@ from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for, price
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import BYTES_PER_US, Fabric, fabric_of
 from solvers.costs.host_flows import best_rates, flows_of
-from solvers.costs.loads import bottleneck_of, link_bytes
+from solvers.costs.loads import Bottleneck, bottleneck_of, link_bytes
 from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import Pattern
 from solvers.costs.shared_rows import shared_rows
@@ -120,7 +120,7 @@ def _hops(work: CollectiveWork) -> Indices:
     return np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
 
 
-def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: Indices) -> RouteBottleneck | None:
+def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: Indices) -> Bottleneck | None:
     """Return what the cost model blames: the one that the order was found by, else the best that the network allows.
 
     The latencies' model adds up hops, so that it blames none; only an order for the shortest longest hop has one.
@@ -141,17 +141,17 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     links = result.links if fabric.measured else ()  # inferred groups are not in the tree of shared links
     cost_us = order.cost or result.cost_us  # the order's is simulated: rounds overlap
     time_us = min(result.time_us, cost_us)
-    return RouteBottleneck(result.kind, result.resources, result.hosts, time_us, cost_us, result.hops, links)
+    return replace(result, links=links, time_us=time_us, cost_us=cost_us)
 
 
-def _longest_hop(network: Network, hops: Indices) -> RouteBottleneck | None:
+def _longest_hop(network: Network, hops: Indices) -> Bottleneck | None:
     length = network.rtt_us[hops[:, 0], hops[:, 1]]
     if not np.isfinite(length).any():
         return None
     longest = int(np.nanargmax(length))
     i, j = hops[longest].tolist()
     time_us = float(length[longest])
-    return RouteBottleneck("hop", (), (i, j), time_us, time_us, hops[longest : longest + 1])
+    return Bottleneck("hop", (), (i, j), (), hops[longest : longest + 1], time_us, time_us)
 
 
 def bandwidths_of(network: Network, work: CollectiveWork | None) -> Bandwidths:

@@ -3,8 +3,9 @@
 import calendar
 import datetime
 
-from plink.features.report.data import ProbeSummary, ReportData, Route, RouteBottleneck, TierStatistics
+from plink.features.report.data import ProbeSummary, ReportData, Route, TierStatistics
 from plink.model.units import count, format_gbps, format_us
+from solvers.costs.loads import Bottleneck
 
 _PROPER = {
     "bcube": "BCube",
@@ -132,7 +133,7 @@ def _order(data: ReportData) -> str:
     return text if route.bottleneck is None else f"{text} {blame(data, route.bottleneck)}"
 
 
-def blame(data: ReportData, bottleneck: RouteBottleneck) -> str:
+def blame(data: ReportData, bottleneck: Bottleneck) -> str:
     """Say in a sentence what takes most of the time, by the cost model."""
     if bottleneck.kind == "hop":
         a, b = (data.names[host] for host in bottleneck.hosts)
@@ -148,7 +149,7 @@ def blame(data: ReportData, bottleneck: RouteBottleneck) -> str:
     return f"The bottleneck, for {bottleneck.share:.0%} of the time, is {named}."
 
 
-def _is_inferred(data: ReportData, bottleneck: RouteBottleneck) -> bool:
+def _is_inferred(data: ReportData, bottleneck: Bottleneck) -> bool:
     """Whether the cost model assumed the capacity of what it blames."""
     tiers = data.bandwidths.tiers
     ways = [

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from plink.errors import UsageError
+from plink.model.consistency import Rule
 from plink.model.units import parse_duration
 
 DEFAULT_CLOCK_S, MIN_CLOCK_S, MAX_CLOCK_S = 2.0, 0.1, 600.0
@@ -12,7 +13,7 @@ _SPEC = re.compile(r"asp(?::(.{1,20}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class ASP:
+class ASP(Rule):
     """A clock is a stretch of time: each worker does as many steps as it can, and sends and reads with each. The worker
     that has shard 0 ends its clock after ``clock_s``, the others when they notice that. So there are clocks to roll
     back to, of about the same time everywhere, and no barrier.
@@ -20,6 +21,8 @@ class ASP:
     :raises UsageError: a clock shorter than :data:`MIN_CLOCK_S` or longer than :data:`MAX_CLOCK_S`.
     """
 
+    apart = _APART_CLOCKS
+    steps = True
     clock_s: float = DEFAULT_CLOCK_S
 
     def __post_init__(self) -> None:
@@ -28,21 +31,6 @@ class ASP:
                 f"clocks of {self.clock_s:g}s: choose a clock of {MIN_CLOCK_S * 1000:g}ms to {MAX_CLOCK_S:g}s, longer "
                 "than a mini-batch takes"
             )
-
-    @property
-    def apart(self) -> int:
-        """So many clocks: more than a worker that still sends anything is ever behind."""
-        return _APART_CLOCKS
-
-    @property
-    def steps(self) -> bool:
-        """True: an update a step."""
-        return True
-
-    @property
-    def sees_ahead(self) -> bool:
-        """True: reads see all that has arrived."""
-        return True
 
     def needs(self, clock: int) -> int:
         """Return the clock that is so many before; at least the first values of the tables."""

@@ -4,42 +4,32 @@ import re
 from dataclasses import dataclass
 
 from plink.errors import UsageError
+from plink.model.consistency import MAX_APART_CLOCKS, Rule
 
-_MAX_APART_CLOCKS = 30  # as for ssp:N
 _SPEC = re.compile(r"dssp:(\d{1,9}):(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True)
-class DSSP:
+class DSSP(Rule):
     """Stale synchronous with a bound between ``lower`` and ``upper``: a worker that is ``lower`` clocks ahead of the
     slowest goes on for as many clocks as make it wait least then, but is never more than ``upper`` ahead.
 
-    :raises UsageError: ``lower`` above ``upper``, or ``upper`` above 30 clocks.
+    :raises UsageError: ``lower`` above ``upper``, or ``upper`` above :data:`MAX_APART_CLOCKS`.
     """
 
     lower: int
     upper: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lower <= self.upper <= _MAX_APART_CLOCKS:
+        if not 0 <= self.lower <= self.upper <= MAX_APART_CLOCKS:
             raise UsageError(
-                f"dssp:{self.lower}:{self.upper}: choose two bounds of 0 to {_MAX_APART_CLOCKS} clocks, the lower first"
+                f"dssp:{self.lower}:{self.upper}: choose two bounds of 0 to {MAX_APART_CLOCKS} clocks, the lower first"
             )
 
     @property
     def apart(self) -> int:
         """The upper bound."""
         return self.upper
-
-    @property
-    def steps(self) -> bool:
-        """False: one update per clock."""
-        return False
-
-    @property
-    def sees_ahead(self) -> bool:
-        """True: newer state is better, as long as no worker waits for it."""
-        return True
 
     def needs(self, clock: int) -> int:
         """Return the clock ``upper`` + 1 before, at least the first values of the tables; a worker may wait for a later

@@ -4,19 +4,21 @@ import re
 from dataclasses import dataclass
 
 from plink.errors import UsageError
+from plink.model.consistency import Rule
 
 DEFAULT_STEPS, MAX_STEPS = 15, 240
 _SPEC = re.compile(r"elastic-bsp(?::(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class ElasticBSP:
+class ElasticBSP(Rule):
     """A clock is a superstep: each worker does as many steps as fit until a barrier at which all wait least, 1 to
     ``most_steps``. Between barriers reads see what has arrived; at a barrier all updates of the clocks before.
 
     :raises UsageError: fewer than 1 step, or more than :data:`MAX_STEPS`.
     """
 
+    steps = True
     most_steps: int = DEFAULT_STEPS
 
     def __post_init__(self) -> None:
@@ -24,23 +26,9 @@ class ElasticBSP:
             raise UsageError(f"elastic-bsp:{self.most_steps}: choose 1 to {MAX_STEPS} steps a worker and superstep")
 
     @property
-    def apart(self) -> int:
-        """Zero: no worker begins a superstep before all have finished the one before."""
-        return 0
-
-    @property
-    def steps(self) -> bool:
-        """True: an update a step."""
-        return True
-
-    @property
     def sees_ahead(self) -> bool:
         """Whether steps see each other's updates: not where each superstep has one, which is BSP."""
         return self.most_steps > 1
-
-    def needs(self, clock: int) -> int:
-        """Return the clock before."""
-        return clock - 1
 
 
 def parse(spec: str) -> ElasticBSP | None:

@@ -5,11 +5,11 @@ have been granted, and every instance that may still cost money. Times are secon
 and hour.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
+from plink.model.codec import schema_name
 from plink.model.spot.market_file import BillingName
 from plink.model.spot.prices import Instant, Market, Price
 from plink.model.types import Count, Name, NonNegative, PositiveInt
@@ -21,20 +21,21 @@ PenaltyScope = Literal["market", "kind", "all"]
 Token = Annotated[str, Meta(title="a token (letters, digits and dashes)", pattern=r"^[A-Za-z0-9-]{1,64}(?!\n)$")]
 
 
-@dataclass(frozen=True)
-class JournalEntry:
-    """Entry of a journal; ``what``: its kind, as the file has it."""
+class JournalEntry(Struct, frozen=True, tag_field="what", tag=""):
+    """Entry of a journal."""
 
-    what: ClassVar[str]
     at: Instant
 
+    @property
+    def what(self) -> str:
+        """Its kind, as the file has it."""
+        return schema_name(type(self))
 
-@dataclass(frozen=True)
-class JournalOpened(JournalEntry):
+
+class JournalOpened(JournalEntry, frozen=True, tag="opened"):
     """The run, who rents, how it bills, the reliable machines that are paid from ``at`` on, and the provider's name of
     the account, where it has one."""
 
-    what: ClassVar[str] = "opened"
     run: Name
     provider: Name
     billing: BillingName
@@ -44,20 +45,16 @@ class JournalOpened(JournalEntry):
     schema: Literal["plink.spot-journal/1"] = SCHEMA
 
 
-@dataclass(frozen=True)
-class LimitsSet(JournalEntry):
+class LimitsSet(JournalEntry, frozen=True, tag="limits"):
     """The money that may be spent in all, and an hour, from now on; None: any."""
 
-    what: ClassVar[str] = "limits"
     budget: NonNegative | None = None
     max_hourly: NonNegative | None = None
 
 
-@dataclass(frozen=True)
-class PriceChanged(JournalEntry):
+class PriceChanged(JournalEntry, frozen=True, tag="price"):
     """The price of a market in which instances are held or requested, from ``since_s`` on."""
 
-    what: ClassVar[str] = "price"
     zone: Name
     type: Name
     product: Name
@@ -70,19 +67,14 @@ class PriceChanged(JournalEntry):
         return Market(self.zone, self.type, self.product)
 
 
-@dataclass(frozen=True)
-class PricesRecorded(JournalEntry):
+class PricesRecorded(JournalEntry, frozen=True, tag="priced"):
     """The journal has all prices until ``at`` of the markets in which instances are held or requested."""
 
-    what: ClassVar[str] = "priced"
 
-
-@dataclass(frozen=True)
-class InstancesRequested(JournalEntry):
+class InstancesRequested(JournalEntry, frozen=True, tag="request"):
     """``count`` instances are about to be requested for at most ``bid`` each, under a token that is used only here.
     ``is_for_deadline``: a deadline asks for them."""
 
-    what: ClassVar[str] = "request"
     token: Token
     zone: Name
     type: Name
@@ -98,23 +90,19 @@ class InstancesRequested(JournalEntry):
         return Market(self.zone, self.type, self.product)
 
 
-@dataclass(frozen=True)
-class InstanceGranted(JournalEntry):
+class InstanceGranted(JournalEntry, frozen=True, tag="granted"):
     """The provider granted one instance of a request; it is paid from ``since_s`` on."""
 
-    what: ClassVar[str] = "granted"
     token: Token
     instance: Name
     since_s: Instant
 
 
-@dataclass(frozen=True)
-class RequestClosed(JournalEntry):
+class RequestClosed(JournalEntry, frozen=True, tag="request closed"):
     """A request is over: all that is granted is in the journal. ``abandoned``: no answer came, and not all of it
     appeared. What appears later is released. ``scope``: where nothing is requested until ``penalised_until_s``: in its
     market, in all of its kind (spot, or on demand: providers limit them apart), or at all."""
 
-    what: ClassVar[str] = "request closed"
     token: Token
     outcome: ClosedRequest
     error: str = ""
@@ -122,60 +110,47 @@ class RequestClosed(JournalEntry):
     scope: PenaltyScope = "market"
 
 
-@dataclass(frozen=True)
-class RequestsPaused(JournalEntry):
+class RequestsPaused(JournalEntry, frozen=True, tag="requests paused"):
     """The provider throttles, or refuses the credentials: nothing is requested in any market for a while, also where
     it is in doubt what the last request was granted."""
 
-    what: ClassVar[str] = "requests paused"
     error: str
     penalised_until_s: NonNegative
 
 
-@dataclass(frozen=True)
-class InstanceJoined(JournalEntry):
+class InstanceJoined(JournalEntry, frozen=True, tag="joined"):
     """An instance works in the job, as this host."""
 
-    what: ClassVar[str] = "joined"
     instance: Name
     host: Name
 
 
-@dataclass(frozen=True)
-class InstanceDraining(JournalEntry):
+class InstanceDraining(JournalEntry, frozen=True, tag="drain"):
     """The job is about to be asked to move away from an instance, which is released after that."""
 
-    what: ClassVar[str] = "drain"
     instance: Name
     reason: str
     penalised_until_s: NonNegative = 0.0
 
 
-@dataclass(frozen=True)
-class InstanceReleased(JournalEntry):
+class InstanceReleased(JournalEntry, frozen=True, tag="release"):
     """An instance is about to be released."""
 
-    what: ClassVar[str] = "release"
     instance: Name
     reason: str
 
 
-@dataclass(frozen=True)
-class InstanceEnded(JournalEntry):
+class InstanceEnded(JournalEntry, frozen=True, tag="ended"):
     """An instance is gone: it is paid until ``until_s``."""
 
-    what: ClassVar[str] = "ended"
     instance: Name
     end: InstanceEnd
     until_s: Instant
     penalised_until_s: NonNegative = 0.0
 
 
-@dataclass(frozen=True)
-class JobEnded(JournalEntry):
+class JobEnded(JournalEntry, frozen=True, tag="job ended"):
     """The job is over: everything is released."""
 
-    what: ClassVar[str] = "job ended"
 
-
-KINDS = {kind.what: kind for kind in JournalEntry.__subclasses__()}
+KINDS = {schema_name(kind): kind for kind in JournalEntry.__subclasses__()}

@@ -1,7 +1,6 @@
 """The market file, ``market.toml``: which types may be bought, what a job needs, who rents, and the limits of money."""
 
 import math
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from plink.errors import InputError
 from plink.model.codec import convert
 from plink.model.document import Part
 from plink.model.spot.prices import Market, Price, Prices
-from plink.model.storage import name_of, read_text
+from plink.model.storage import name_of, parse_toml, read_text
 from plink.model.types import Count, Name, NonNegative, Positive, PositiveInt
 
 _CHUNKS = 4  # allocations that the most cores come in, where the file does not say
@@ -207,10 +206,7 @@ def read_market_file(path: str | Path) -> MarketFile:
     :raises InputError: naming the key that is wrong or not known.
     """
     location = name_of(path)
-    try:
-        document = tomllib.loads(read_text(path))
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-        raise InputError(location, f"not TOML, as a market file is (histories: --prices FILE): {error}") from None
+    document = parse_toml(read_text(path), location, "a market file is (histories: --prices FILE)")
     return market_file_from(document, location)
 
 

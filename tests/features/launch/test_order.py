@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.clouds import three_tier
-from plink.features.launch.order import Sources, job_order
+from plink.features.launch.order import job_order
+from plink.features.launch.request import JobRequest, LaunchSettings
 from plink.model.hosts import Hosts, render_hosts
 from plink.records import workspace
 from tests.networks import details_from
@@ -35,9 +36,9 @@ def test_a_copied_file_is_as_old_as_its_measurement(
     workspace.prepare()
     type(made)(made.hosts, made.latency_us, details=details_from(document)).write(workspace.NETWORK)
     Path("hosts.txt").write_text(render_hosts(made.hosts))
-    sources = Sources(Path("hosts.txt"), max_age_s=3600, algo="tree")
+    options = JobRequest(Path("hosts.txt"), algo="tree", settings=LaunchSettings(max_network_age_s=3600))
     if probes:
         with pytest.raises(WouldProbe):
-            job_order(sources, refuse)
+            job_order(options, refuse)
     else:
-        assert len(job_order(sources).hosts) == 8
+        assert len(job_order(options).hosts) == 8

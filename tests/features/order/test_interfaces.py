@@ -11,7 +11,8 @@ import pytest
 
 import plink
 from plink.features.diagnose.run import diagnose
-from plink.features.launch.order import Sources, job_order
+from plink.features.launch.order import job_order
+from plink.features.launch.request import JobRequest
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.shared_links import measure_shared_links
 from plink.features.order.interfaces import exchanges_on_switches, interface_topology, rail_names
@@ -141,7 +142,7 @@ def test_probe_and_reorder_name_a_dead_interface_as_doctor(
         assert line.removeprefix("error: ") in done.stderr
     assert [done.returncode for done in ordered] == [0, 0]
     monkeypatch.chdir(tmp_path)
-    job_order(Sources(Path("hosts")))  # as `plink launch` does, which probes and then searches
+    job_order(JobRequest(Path("hosts")))  # as `plink launch` does, which probes and then searches
     assert capsys.readouterr().err.count("/eth") == probed.stderr.count("/eth")
     healthy = network_of(blueprint(3, 2))
     healthy.write(tmp_path / "healthy.json")

@@ -14,7 +14,6 @@ from plink.features.report.data import (
     ProbeSummary,
     ReportData,
     Route,
-    RouteBottleneck,
     SharedLink,
     TieredGroups,
     TierStatistics,
@@ -22,6 +21,7 @@ from plink.features.report.data import (
 )
 from plink.model.diagnosis import Finding, Severity
 from plink.model.order import OrderValidation
+from solvers.costs.loads import Bottleneck
 
 NASTY = "</script><b>&\"'`x`\u2028$a^2$"
 
@@ -43,7 +43,7 @@ def facts(hosts: int = 8, racks: int = 2, seed: int = 0, **changes: Any) -> Repo
     )
     order = np.argsort(rack, kind="stable")
     hops = np.sort(np.stack([order, np.roll(order, 1)], axis=1), axis=1)
-    into_first = RouteBottleneck("hosts", ("host0, in",), (0,), 300.0, 500.0, hops[-1:])
+    into_first = Bottleneck("hosts", ("host0, in",), (0,), (), hops[-1:], 300.0, 500.0)
     angle = 2 * np.pi * rack / racks
     xy = 5 * np.stack([np.cos(angle), np.sin(angle)], axis=1) + rng.normal(0, 0.3, (hosts, 2))
     made = ReportData(

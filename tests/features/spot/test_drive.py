@@ -4,13 +4,14 @@ import json
 import os
 import shlex
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec import structs, to_builtins
 
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.features.spot.drive import drive_spot, dry_run_spot
@@ -59,9 +60,7 @@ def recorded(folder: Path, entries: list[Any], market: str = MARKET_FILE + PROVI
     run = folder / ".plink" / "runs" / "abcd"
     (run / "spot").mkdir(parents=True)
     (run / "run.json").write_text(json.dumps({"schema": "plink.run/1", "id": "abcd", "started": "2024-01-01T00:00:00"}))
-    (run / "spot" / "journal.jsonl").write_text(
-        "".join(json.dumps({"what": entry.what} | asdict(entry)) + "\n" for entry in entries)
-    )
+    (run / "spot" / "journal.jsonl").write_text("".join(json.dumps(to_builtins(entry)) + "\n" for entry in entries))
     (run / "spot" / "market.toml").write_text(market)
     program(
         folder, "cloud", "cat > asked-$1.json\nif [ $1 = release ]; then echo gone > gone; fi\n"
@@ -92,7 +91,7 @@ def test_status_has_the_budget_of_the_latest_driver(tmp_path: Path) -> None:
     run = recorded(tmp_path, [ENTRIES[0], limits[0], *ENTRIES[1:-1]])
     assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["cost"]["budget"] == 40
     with (run / "spot" / "journal.jsonl").open("a") as file:
-        file.write(json.dumps({"what": limits[1].what} | asdict(limits[1])) + "\n")
+        file.write(json.dumps(to_builtins(limits[1])) + "\n")
     assert json.loads(typed("spot", "status", "abcd", "--json", cwd=tmp_path).stdout)["cost"]["budget"] is None
 
 
@@ -163,7 +162,7 @@ def test_release_of_all_goes_on_after_a_run_that_cannot_be_released(tmp_path: Pa
     ],
 )
 def test_status_needs_no_file_of_requests(tmp_path: Path, table: str, kind: str) -> None:
-    recorded(tmp_path, [replace(ENTRIES[0], provider=kind), *ENTRIES[1:8]], MARKET_FILE + table)
+    recorded(tmp_path, [structs.replace(ENTRIES[0], provider=kind), *ENTRIES[1:8]], MARKET_FILE + table)
     done = typed("spot", "status", "abcd", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["held"]) == 1
@@ -198,7 +197,7 @@ def aws(folder: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> None:
 
 def test_release_without_the_start_up_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\nstart_up = "gone.sh"\n'
-    opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
+    opened = structs.replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
     run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
     aws(tmp_path, monkeypatch, """echo '{"Account": "111111111111"}'""")
     assert release_spot(run, print).names == ("spot-i-1",)
@@ -207,7 +206,7 @@ def test_release_without_the_start_up_script(tmp_path: Path, monkeypatch: pytest
 
 def test_credentials_of_another_account_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
-    opened = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
+    opened = structs.replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
     run = recorded(tmp_path, [opened, *ENTRIES[1:8]], MARKET_FILE + table)
     aws(tmp_path, monkeypatch, """echo '{"Account": "222222222222"}'""")
     with pytest.raises(UsageError, match="222222222222"):

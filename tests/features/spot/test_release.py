@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from plink.errors import PartlyDone, PlinkError, UsageError
 from plink.features.spot.drive import drive_spot, dry_run_spot
@@ -26,7 +27,7 @@ from tests.features.spot.conftest import Waits
 from tests.features.spot.test_drive import ENTRIES, aws, recorded
 
 AWS = '[provider]\nkind = "aws"\nregion = "us-east-1"\nimage = "ami-1"\n'
-OPENED_ON_AWS = replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
+OPENED_ON_AWS = structs.replace(ENTRIES[0], provider="aws us-east-1", account="111111111111")
 
 
 def released(run: Path) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import history_of
@@ -26,7 +27,7 @@ def live(entries: list[Entry], at: float) -> TotalCost | None:
     """By the lines as a controller says them."""
     spending = CostTracker()
     for entry in entries:
-        spending.logged({"what": entry.what, **vars(entry)})
+        spending.logged(to_builtins(entry))
     return spending.so_far(at)
 
 

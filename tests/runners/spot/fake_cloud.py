@@ -3,8 +3,10 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import to_builtins
 
 from plink.model.codec import convert
 from plink.model.hosts import Host
@@ -72,7 +74,7 @@ class FakeJournal:
 
     def add(self, entry: journal.JournalEntry) -> None:
         self.fuse.point()
-        self.lines.append(json.dumps({"what": entry.what} | asdict(entry)))
+        self.lines.append(json.dumps(to_builtins(entry)))
         self.fuse.point()
 
     def entries(self) -> list[journal.JournalEntry]:

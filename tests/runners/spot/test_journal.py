@@ -5,10 +5,10 @@ import os
 import resource
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.spot import journal
@@ -89,7 +89,7 @@ def test_journal_without_checksums_is_read_and_continued(tmp_path: Path) -> None
 
 
 def _line(entry: journal.JournalEntry) -> bytes:
-    return json.dumps({"what": entry.what} | asdict(entry)).encode() + b"\n"
+    return json.dumps(to_builtins(entry)).encode() + b"\n"
 
 
 @pytest.mark.parametrize("missing", range(4))

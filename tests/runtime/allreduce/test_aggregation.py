@@ -1,7 +1,6 @@
 """By which schedule what is reduced: documents, and how ranks hand them to each other."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 from jsonschema import Draft202012Validator
+from msgspec import structs
 
 from benchmarks.aggregation_file import aggregation_to_json
 from plink.errors import InputError, UsageError
@@ -141,7 +141,7 @@ def test_a_plan_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert by_rate == {None: (2, 1024), 0.2: (1, 640), 1.0: (2, 1408), 25.0: (2, 4096)}
     read = plan_from_json(plan, "f")
     rings = {
-        groups: aggregation_for_plan(first.classes, replace(read, groups=groups)).ring
+        groups: aggregation_for_plan(first.classes, structs.replace(read, groups=groups)).ring
         for groups in (((0, 2), (1, 3)), ((0, 1), (2, 3)), ((0, 1, 2, 3),), ((0, 2, 1, 3),), None)
     }
     assert [groups for groups, ring in rings.items() if ring] == [((0, 2), (1, 3))]

@@ -196,13 +196,8 @@ def test_sum_of_a_workers_steps_that_is_too_large_stops_the_partition() -> None:
 class Stepping(BSP):
     """Clocks of several steps: a read waits for the clock before, and sees all that arrived."""
 
-    @property
-    def steps(self) -> bool:
-        return True
-
-    @property
-    def sees_ahead(self) -> bool:
-        return True
+    steps = True
+    sees_ahead = True
 
 
 COUNTS = Layout((Table("n", ROWS, 1, "int64"),), 2)

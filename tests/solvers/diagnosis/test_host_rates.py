@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probes.disjoint_pairs import all_rounds
+from probes.disjoint_pairs import RoundRobin
 from solvers.costs.host_flows import Flow
 from solvers.diagnosis.bandwidth import fast_partner, half_duplex, slow_by_flows
 
@@ -19,8 +19,9 @@ def rotating_flows(
     """
     rng = np.random.default_rng(seed)
     flows = []
-    for pairs in all_rounds(len(rates), seed)[:rounds]:
-        for a, b in pairs:
+    schedule = RoundRobin(len(rates), seed)
+    for k in range(min(rounds, len(schedule))):
+        for a, b in schedule[k].tolist():
             for source, target in ((a, b), (b, a)):
                 rate = min(rates[a], rates[b]) * float(np.exp(rng.normal(0, noise)))
                 flows.append(Flow(source, target, rate))

@@ -9,12 +9,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from plink.elastic.app import Objective
 from plink.elastic.app_error import AppError
 from plink.elastic.tables import Table, Values
 from plink.errors import InputError
+from plink.model.consistency import Rule
 from plink.runtime.elastic.arrays.row_blocks import Overflow, RowBlock, no_room
 from plink.runtime.elastic.helping import messages as m
 from plink.runtime.elastic.helping.help_network import HelpNetwork
@@ -27,13 +29,11 @@ from plink.runtime.elastic.worker.clock_work import ClockWork, Grain, LoadedShar
 from plink.runtime.elastic.worker.primaries import PrimaryAddress, Timeouts
 
 
-class _AnyState:
+@dataclass(frozen=True)
+class _AnyState(Rule):
     """Rule of a reader that says itself which state it needs."""
 
-    apart, steps = 0, False
-
-    def __init__(self, sees_ahead: bool) -> None:
-        self.sees_ahead = sees_ahead
+    sees_ahead: bool = True
 
     def needs(self, clock: int) -> int:
         """Return no bound: no state is older than that of clock -1."""
