@@ -53,7 +53,7 @@ def last_order(network: Network) -> RankOrder | None:
     if not workspace.ORDER.is_file():
         return None
     order = read_order(workspace.ORDER)
-    if set(order.hosts) != set(network.hosts.names):
+    if set(order.hosts) != set(network.hosts.ranked().names):
         say(f"{workspace.ORDER} is for other hosts and is ignored")
         return None
     say_read(workspace.ORDER)

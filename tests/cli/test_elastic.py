@@ -26,9 +26,9 @@ from tests.features.spot.test_drive import recorded
 
 GOLDEN = """\
 3 iterations in 3,600.0 s; exit code 0 (it was to do 3)
-1 iterations were lost to roll-backs
+lost to roll-backs: 1 iteration
 objective: 0.25
-stage 1: 1 iterations, median 1.5 s
+stage 1: 1 iteration, median 1.5 s
 stage 2: 2 iterations, median 0.5 s
 cost: 1.1, 0.367 an iteration
 without a price (price=X in the hosts file), so not in the cost: spot-2
@@ -239,7 +239,7 @@ def test_summary_states_updates_and_delays(tmp_path: Path) -> None:
         (0, 0, 10), (1, 1, 20), (2, 3, 130), (4, 6, 40),
     ]  # fmt: skip
     printed = typed("elastic", "summary", "log", cwd=tmp_path).stdout
-    assert "200 applied, 25 dropped (8.3%), 75 before they were sent (25.0%)" in printed
+    assert "200 applied, 100 dropped (33.3%), 75 of these before they were sent" in printed
     assert "4 transfers took 1.50 times their plan, 3 of them for several workers" in printed
     assert "delay 3.0, at most 6 (0: 5%, 1: 10%, 2-3: 65%, 4-6: 20%)" in printed
 

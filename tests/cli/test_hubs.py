@@ -55,6 +55,14 @@ def test_hubs_are_taken_where_they_are_cheapest(
     assert chosen.hubs == (tuple(f"fat-{k}" for k in range(hubs)) if taken else ())
 
 
+def test_the_last_order_of_the_ranks_is_taken(tmp_path: Path) -> None:
+    """Orders list no hubs."""
+    network(0.9, tmp_path)
+    assert typed("reorder", "--algo", "ring", cwd=tmp_path).returncode == 0
+    done = typed("plan", cwd=tmp_path)
+    assert (done.returncode, "read .plink/order.json" in done.stderr) == (0, True), done.stderr
+
+
 def test_a_narrow_hub_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

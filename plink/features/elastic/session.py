@@ -110,7 +110,10 @@ def _hosts(runner: str, options: JobRequest) -> Hosts:
         return Hosts(members)
     if options.hosts_file is None:
         raise UsageError("an elastic job needs --hosts FILE, where hosts have tier=reliable or tier=transient")
-    return read_hosts(options.hosts_file).ranked()
+    everyone = read_hosts(options.hosts_file)
+    if everyone.hubs:
+        say(f"hubs take no part in an elastic job: {', '.join(host.name for host in everyone.hubs)}")
+    return everyone.ranked()
 
 
 def _show_nodes(hosts: Hosts, node: Job) -> None:

@@ -22,7 +22,7 @@ from plink.model.elastic.summary import (
     TotalCost,
     UpdatesSummary,
 )
-from plink.model.units import format_bytes, format_duration, format_time, significant
+from plink.model.units import format_bytes, format_duration, format_time, numbered, significant
 from plink.records.elastic_history import help_sentence, work_sentence, work_shares
 from plink.terminal.screen import print_lines, say, say_error, show_table
 from runners.elastic.rule_replay import rule_in_use
@@ -62,7 +62,7 @@ def status_lines(status: ElasticStatus) -> list[str]:
     seconds = "" if status.iteration_s is None else f", the last took {format_time(status.iteration_s)}"
     objective = "" if status.objective is None else f", objective {status.objective:.6g}"
     lines = [
-        f"stage {status.stage}, {status.iteration + 1} iterations{seconds}{objective}",
+        f"stage {status.stage}, {numbered(status.iteration + 1, 'iteration')}{seconds}{objective}",
         f"clock {status.begun}; safe up to clock {status.consistent}"
         + ("" if status.checkpoint is None else f", on disk up to clock {status.checkpoint}"),
     ]
@@ -96,10 +96,10 @@ def status_lines(status: ElasticStatus) -> list[str]:
 
 def updates_sentence(updates: UpdatesSummary) -> str:
     """What a person is told of the updates of asynchronous workers."""
-    applied, dropped, unsent, planned = updates.applied, updates.dropped, updates.unsent, updates.planned
-    total = applied + dropped + unsent
-    text = f"updates (one a step and partition): {applied:,} applied, {dropped:,} dropped ({dropped / total:.1%})"
-    text += f", {unsent:,} before they were sent ({unsent / total:.1%})" if unsent else ""
+    applied, dropped, planned = updates.applied, updates.dropped + updates.unsent, updates.planned
+    share = dropped / (applied + dropped)
+    text = f"updates (one a step and partition): {applied:,} applied, {dropped:,} dropped ({share:.1%})"
+    text += f", {updates.unsent:,} of these before they were sent" if updates.unsent else ""
     if planned:
         text += f"; {planned:,} transfers took {updates.lateness:.2f} times their plan"
         text += f", {updates.grouped:,} of them for several workers" if updates.grouped else ""
@@ -137,12 +137,15 @@ def _sentences(document: ElasticSummary) -> list[str]:
     how = (
         "it still runs, or was cut off" if end is None else f"exit code {end.code}" + (f" ({end.why})" * bool(end.why))
     )
-    lines = [f"{document.iterations} iterations in {document.seconds:,.1f} s; {how}"]
+    lines = [f"{numbered(document.iterations, 'iteration')} in {document.seconds:,.1f} s; {how}"]
     if lost:
-        lines.append(f"{lost} iterations were lost to roll-backs")
+        lines.append(f"lost to roll-backs: {numbered(lost, 'iteration')}")
     if document.objective is not None:
         lines.append(f"objective: {document.objective:.6g}")
-    lines += [f"stage {row.stage}: {row.iterations} iterations, median {row.median_s:.4g} s" for row in document.stages]
+    lines += [
+        f"stage {row.stage}: {numbered(row.iterations, 'iteration')}, median {row.median_s:.4g} s"
+        for row in document.stages
+    ]
     if document.waited is not None:
         rule = rule_in_use(document.rule or "not known", document.shares, rebalance=document.rebalance)
         lines.append(f"rule {rule}: workers waited {document.waited:.0%} of their time")
@@ -269,7 +272,8 @@ class Screen(logging.Handler):
             objective = "" if result.objective is None else f", objective {result.objective:.6g}"
             median = "" if result.iteration_s is None else f", median {format_time(result.iteration_s)}"
             reason = f": {result.why}" if result.why else ""
-            say(f"{result.iterations} iterations in {format_duration(result.seconds)}{median}{objective}{reason}")
+            done = numbered(result.iterations, "iteration")
+            say(f"{done} in {format_duration(result.seconds)}{median}{objective}{reason}")
         say(f"`plink elastic plot {result.id}` draws what happened")
 
 
