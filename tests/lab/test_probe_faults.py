@@ -55,7 +55,7 @@ def test_hosts_of_three_rates(patient: Lab, tmp_path: Path) -> None:
     fabric = fabric_of(measured)
     for rates in (fabric.host_out_gbps, fabric.host_in_gbps):
         for name, gbps in zip(measured.hosts.names, rates, strict=True):
-            assert 1000 * gbps == pytest.approx(planted[name], rel=0.05)
+            assert 1000 * gbps == pytest.approx(planted[name], rel=0.1)
 
 
 def no_agents(lab: Lab, hosts: list[str] | None = None) -> None:
