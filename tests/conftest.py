@@ -167,10 +167,12 @@ def typed(*words: str, cwd: Path, **environment: str) -> "subprocess.CompletedPr
 
 def _check_schema(words: tuple[str, ...], stdout: str) -> None:
     """A document that a command prints keeps to its published schema, which speaks of all its keys."""
-    if "--json" in words and (kind := re.match(r'\{\s*"schema": "plink\.([a-z-]+)/\d+"', stdout)):
+    if "--json" in words and stdout.startswith("{"):
         from tests.model.schemas import complaints, described
 
         document, _ = json.JSONDecoder().raw_decode(stdout)
+        kind = re.fullmatch(r"plink\.([a-z-]+)/\d+", document.get("schema", ""))
+        assert kind, f"{words}: the document does not name its schema"
         assert described(kind[1], document), f"{words}: {complaints(kind[1], document)}"
 
 

@@ -328,7 +328,7 @@ def read_mesh(path: str | Path) -> Mesh:
     """
     location, text = name_of(path), read_text(path)
     is_toml = location.lower().endswith(".toml")
-    document = parse_toml(text, location, "its name ends") if is_toml else parse_document(text, location)
+    document = parse_toml(text, location, "its name says") if is_toml else parse_document(text, location)
     for key in undeclared(MeshFile, document):  # of a file that is written by hand: a mistake
         raise InputError(f"{location}: {key}", f"is no key here; choose one of {', '.join(MeshFile.__struct_fields__)}")
     file = decode(MeshFile, document, location)

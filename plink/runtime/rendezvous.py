@@ -246,7 +246,7 @@ class PlinkRendezvous(RendezvousHandler):
 
     def _join(self, node: Registration, store: PrefixStore, deadline: float) -> RendezvousInfo:
         number = store.add("came", 1) - 1
-        store.set(f"node-{number}", msgspec.json.encode(node).decode())
+        store.set(f"node-{number}", json.dumps(msgspec.to_builtins(node)))  # names may be no UTF-8
         if self._is_server:
             self._decide(store, deadline)
         pause_s = _POLL_S * max(1.0, node.nodes / _NODES_PER_POLL)

@@ -32,15 +32,14 @@ class DigestedWriter(io.RawIOBase):
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Open a file that gets its name when all is written and on the disk; after an error there is none.
 
-    It is not encrypted; only its owner can read it.
-
+    :param mode: permissions, less those of the umask; by default only its owner can read it. It is not encrypted.
     :raises OSError: it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         with open(descriptor, "wb") as file:
             yield file

@@ -42,18 +42,10 @@ def run_to_end(
     """
     deadline, null, pipe = time.monotonic() + timeout_s, subprocess.DEVNULL, subprocess.PIPE
     out, err, rest = bytearray(), bytearray(), memoryview(stdin or b"")
-    with (
-        subprocess.Popen(
-            argv,
-            stdin=null if stdin is None else pipe,
-            stdout=pipe,
-            stderr=pipe,
-            start_new_session=True,
-            env=env,
-            cwd=cwd,
-        ) as process,
-        selectors.DefaultSelector() as selector,
-    ):
+    process = subprocess.Popen(
+        argv, stdin=null if stdin is None else pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=env, cwd=cwd
+    )
+    with process, selectors.DefaultSelector() as selector:
         try:
             if process.stdin is not None:
                 selector.register(process.stdin, selectors.EVENT_WRITE)

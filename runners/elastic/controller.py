@@ -215,7 +215,7 @@ def main() -> None:
             data = os.read(0, _READ_BYTES)
             if not data:
                 return
-            for message in buffer.messages(data):
+            for message in map(json.loads, buffer.lines(data)):
                 if message["type"] == "settings":
                     settings = msgspec.convert(message["settings"], Settings)
                     controller = Controller(write, settings, message["term"], time.monotonic)

@@ -371,7 +371,7 @@ class ObjectWriter:
 
     def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
         """Return the objects in one file, and the command that starts them."""
-        check_node_names(hosts, "manifests")
+        check_node_names(hosts, "--hosts")
         name = self._settings.named(job.program, context.run_id, hosts)
         documents = objects(name, job, hosts, self._settings, context.run_id)
         file, text = (f"{name}.json", as_json(documents)) if self._json else (f"{name}.yaml", as_yaml(documents))

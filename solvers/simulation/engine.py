@@ -145,8 +145,9 @@ def _limiting(resources: Resources, changes: CapacityChanges) -> Integers:
 
 def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> str:
     """What was waiting for what, for a person."""
-    lines = []
-    for task in np.flatnonzero(state != _DONE).tolist()[:_MAX_SHOWN_TASKS]:
+    unfinished = np.flatnonzero(state != _DONE).tolist()
+    lines = ["tasks wait for each other in a circle"] if (state[unfinished] == _WAITING).all() else []
+    for task in unfinished[:_MAX_SHOWN_TASKS]:
         route = resources.routes[tasks.route[task]]
         offsets, needed = tasks.after
         others = [int(t) for t in needed[offsets[task] : offsets[task + 1]] if state[t] != _DONE]
@@ -157,7 +158,7 @@ def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> s
             else ""
         )
         lines.append(f"{tasks.describe(task)} {_STATES[state[task]]}{reason}{over}")
-    return "; ".join([*lines, *(["..."] if int((state != _DONE).sum()) > _MAX_SHOWN_TASKS else [])])
+    return "; ".join([*lines, *(["..."] if len(unfinished) > _MAX_SHOWN_TASKS else [])])
 
 
 @njit_borrowing(no_cpython_wrapper=False)

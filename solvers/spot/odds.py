@@ -280,7 +280,7 @@ def cost_per_work(held: Any, application: Any, pause_h: Any) -> Any:
     """Return the expected cost per unit of work of a footprint (Harlap thesis, eq. 4.4); infinite without work.
 
     ``held``, shape (4, n): expected cost, useful hours, probability to survive, cores; ``application``: as of
-    :meth:`solvers.spot.offers.Application.numbers`; ``pause_h``: hours lost to a change of the footprint.
+    :meth:`solvers.spot.footprint.Application.numbers`; ``pause_h``: hours lost to a change of the footprint.
     """
     survival = 1.0
     cores = 0.0

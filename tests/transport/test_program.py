@@ -1,5 +1,6 @@
 """An agent program: what travels, and that the one line a remote shell sees is safe to quote."""
 
+import ast
 import importlib
 import json
 import subprocess
@@ -39,12 +40,18 @@ def test_a_bundle_that_is_cut_short_runs_nothing() -> None:
         ("probes.session", "PROGRAM"),
         ("runners.job.fleet_runner", "PROGRAM"),
         ("runners.job.fleet_runner", "TORCHRUN_PROGRAM"),
+        ("runners.launchers.external_runner", "PROGRAM"),
+        ("runners.kubernetes.objects", "POD_PROGRAM"),
+        ("runners.kubernetes.objects", "MPI_PROGRAM"),
     ],
 )
 def test_agents_run_where_nothing_is_installed(module: str, name: str) -> None:
-    """``-I -S``: no site-packages, no current folder. Every import must be in the bundle or the standard library."""
+    """``-I -S``: no site-packages, no current folder. Every import must be in the bundle or the standard library, and
+    the syntax that of Python 3.8."""
     bundle = getattr(importlib.import_module(module), name).bundle({})
     sources = json.loads(bundle[12:])["modules"]
+    for _, source in sources:
+        ast.parse(source, feature_version=(3, 8))
     # Import the modules as the bootstrap does; only main() is not called, as it would talk to a controller.
     body = json.dumps({"modules": [*sources, ["last", "def main(**settings): print(settings)"]], "settings": {"a": 1}})
     data = f"{len(body):<11}\n{body}".encode()

@@ -39,7 +39,7 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
         program=run.value(str, "program"),
         args=run.value(_TEXTS, "args"),
         workdirs=run.optional(_TEXTS, "workdirs", ()) or (run.value(str, "workdir"), "~"),
-        pythons=run.optional(_TEXTS, "pythons", ("python3",)),
+        pythons=run.optional(_TEXTS, "pythons", ()) or ("python3",),
         env=run.optional(dict[str, str], "env", {}),
         timeout_s=run.optional(float, "timeout_s", None),
         interface=run.optional(str, "interface", None),

@@ -51,7 +51,7 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
         )
     content = json.dumps({**structs.asdict(saved), "job": job}).encode()
     for name in (_own(job), _LATEST):
-        with whole_file(folder / name) as file:
+        with whole_file(folder / name, 0o644) as file:
             file.write(content)
     clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
     older = [path for clock, path in clocks if clock <= saved.clock]
