@@ -295,9 +295,8 @@ def _assign_pending(ctx: Context) -> None:
         loaded = {host: _loaded(ctx.state, host) for host in hosts}
         host = min(hosts, key=lambda host: (-len(shards & loaded[host]), busy.count(host), host))
         current = replace(current, pending={**current.pending, worker: replace(left, host=host)})
-        had = current.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, r.TakeOver(worker, had, first, left.until, ctx.state.cluster.generation))
+        ctx.send(host, r.TakeOver(worker, current.history[worker], first, left.until, ctx.state.cluster.generation))
     ctx.state.rebalancing = current
 
 

@@ -418,6 +418,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
         start_at=None,
         begun=max(report.begun for report in reports.values()),
         frozen=bool(finished),
+        history={number: ((worker.first, worker.shards),) for number, worker in workers.items()},
     )
     state.sizes = rebalancing.sizes_of(workers)
     _saved(ctx)
