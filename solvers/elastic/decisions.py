@@ -16,7 +16,6 @@ from solvers.elastic import (
     migration,
     moving,
     progress,
-    rebalancing,
     traffic,
     working,
 )
@@ -50,7 +49,6 @@ def execute(ctx: Context, decision: PlacementDecision) -> str | None:
     if before is not None and not rolls_back:
         migration.forget_replicas(ctx, before)
     ctx.state.rebalancing = replace(ctx.state.rebalancing, target=data.worked_on(decision.cluster.shards))
-    rebalancing.advance(ctx)
     return decision.halted
 
 

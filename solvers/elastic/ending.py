@@ -10,7 +10,6 @@ from plink.model.elastic.requests import Result, WriteResult
 from solvers.elastic import checkpointing, progress, rebalancing, traffic
 from solvers.elastic.commands import EndJob
 from solvers.elastic.context import Context
-from solvers.elastic.state import Phase
 
 
 def end(ctx: Context, code: int, reason: str) -> None:
@@ -30,7 +29,7 @@ def fail(ctx: Context, reason: str) -> None:
 def worker_finished(ctx: Context, report: WorkerFinished) -> None:
     """Handle the end of a worker: released, done with a takeover, or because nothing is left to do."""
     if report.takeover or report.released:
-        rebalancing.worker_ended(ctx, report.worker, report.clock if report.released else None)
+        rebalancing.worker_ended(ctx, report.worker)
     else:  # begun anew at a later one it ends there
         ending = ctx.state.ending
         finished = {report.worker: report.clock, **ending.finished}
@@ -41,7 +40,7 @@ def worker_finished(ctx: Context, report: WorkerFinished) -> None:
 def advance(ctx: Context) -> None:
     """Write the result once all have finished and what they did is safe."""
     current, ending = ctx.state.rebalancing, ctx.state.ending
-    if not ending.finished or current.barrier.phase is not Phase.IDLE or current.pending:
+    if not ending.finished or current.barrier.under_way or current.pending:
         return
     last = min(ending.finished.values())
     done = all(number in ending.finished for number, worker in current.workers.items() if worker.first <= last)

@@ -21,7 +21,6 @@ from solvers.elastic.placement.data import worked_on
 from solvers.elastic.state import (
     Barrier,
     PendingClocks,
-    Phase,
     Rebalancing,
     ShardNumbers,
     State,
@@ -37,7 +36,7 @@ def advance(ctx: Context) -> None:
     """Begin a barrier if one is due and nothing is in its way."""
     _assign_pending(ctx)
     current = ctx.state.rebalancing
-    if current.barrier.phase is not Phase.IDLE or not _possible(ctx.state):
+    if current.barrier.under_way or not _possible(ctx.state):
         return
     if current.start_at is not None:
         ctx.state.rebalancing = replace(current, barrier=_next(current.barrier, current.start_at, 0))
@@ -50,32 +49,22 @@ def rolled_back(ctx: Context, clock: int) -> None:
     """Reset after a roll-back: whatever was under way is off, and assignments are made anew."""
     _abandon(ctx)
     current, members = ctx.state.rebalancing, ctx.state.members
-    ctx.state.rebalancing = replace(
-        current,
-        start_at=clock + 1,
-        frozen=False,
-        begun=clock,
-        history={},
-        pending={},
-        leaving={},
-        after_rollback={**current.after_rollback, **{worker: left.host for worker, left in current.leaving.items()}},
+    ctx.state.rebalancing = Rebalancing(
+        target=current.target,
         workers={number: worker for number, worker in current.workers.items() if worker.host in members},
+        begun=clock,
+        next_worker=current.next_worker,
+        start_at=clock + 1,
+        barrier=current.barrier,
     )
 
 
-def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
-    """Note that a worker that was released, or that took over for a lost one, has done what was left to do.
-
-    :param until: the clock at which it was told to; None: the job is over. What is pending beyond it stays so.
-    """
+def worker_ended(ctx: Context, worker: int) -> None:
+    """Note that a worker that was released, or that took over for a lost one, has done what was left to do."""
     current = ctx.state.rebalancing
-    left = current.pending.get(worker)
-    if left is not None and (until is None or until >= left.until):
-        current = replace(current, pending=omit(current.pending, worker))
     ctx.state.rebalancing = replace(
-        current, leaving=omit(current.leaving, worker), after_rollback=omit(current.after_rollback, worker)
+        current, pending=omit(current.pending, worker), leaving=omit(current.leaving, worker)
     )
-    advance(ctx)
 
 
 def clock_begun(ctx: Context, clock: int) -> None:
@@ -85,20 +74,13 @@ def clock_begun(ctx: Context, clock: int) -> None:
 
 
 def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:
-    return Barrier(Phase.PAUSING, barrier.number + 1, clock, ahead, frozenset(waiting))
+    return Barrier(True, barrier.number + 1, clock, ahead, frozenset(waiting))
 
 
 def _possible(state: State) -> bool:
-    """Return whether every shard has a host that has it in memory.
-
-    Where a target host is lost, what follows from that is yet to be decided.
-    """
-    if state.placement is None:
-        return False
-    target = state.rebalancing.target
-    covered = sum(len(shards) for shards in target.values())
-    ready = not state.migration.opening and not state.cluster.halted
-    return covered == state.settings.shards and all(host in state.members for host in target) and ready
+    """Return whether every shard has a host that has it in memory, and every partition a server."""
+    covered = sum(len(shards) for shards in state.rebalancing.target.values())
+    return covered == state.settings.shards and not state.migration.opening and not state.cluster.halted
 
 
 def _lost(state: State) -> bool:
@@ -111,14 +93,14 @@ def _assignments(current: Rebalancing) -> dict[int, tuple[int, ShardNumbers]]:
 
 def _next_assignment(state: State) -> dict[int, tuple[int, ShardNumbers]]:
     """Return who is to do what, host and shards by worker, of workers that there are and new ones."""
-    current = state.rebalancing
+    current, hosts = state.rebalancing, state.cluster.members
     at_host: dict[int, list[int]] = {}
     for number, worker in sorted(current.workers.items()):
         at_host.setdefault(worker.host, []).append(number)
     first_assignment: dict[int, tuple[int, ShardNumbers]] = {}
     new = itertools.count(current.next_worker)
     for host, shards in sorted(current.target.items()):
-        slots = max(1, min(state.members[host].slots, len(shards)))
+        slots = max(1, min(hosts[host].slots, len(shards)))
         there = at_host.get(host, [])
         for slot in range(slots):
             number = there[slot] if slot < len(there) else next(new)
@@ -145,7 +127,7 @@ def paused(ctx: Context, number: int, host: int, answer: Answer, result: r.Resul
     """Handle a host's workers, paused before the barrier of this number, or an error."""
     current = ctx.state.rebalancing
     barrier = current.barrier
-    if number != barrier.number or barrier.phase is not Phase.PAUSING:
+    if number != barrier.number:
         return
     begun = max(barrier.begun, result.begun) if isinstance(result, r.Paused) else barrier.begun
     barrier = replace(barrier, waiting=barrier.waiting - {host}, begun=begun)
@@ -169,7 +151,7 @@ def _resume_workers(ctx: Context) -> None:
 
 def _abandon(ctx: Context) -> None:
     current = ctx.state.rebalancing
-    if current.barrier.phase is not Phase.IDLE:
+    if current.barrier.under_way:
         ctx.state.rebalancing = replace(current, barrier=Barrier(number=current.barrier.number + 1), next_workers={})
         _resume_workers(ctx)
 
@@ -188,7 +170,7 @@ def _set_participants(ctx: Context) -> None:
         current,
         next_workers=next_workers,
         next_worker=max(current.next_worker, *(number + 1 for number in next_workers)),
-        barrier=replace(current.barrier, phase=Phase.SETTING_PARTICIPANTS, waiting=frozenset(partitions)),
+        barrier=replace(current.barrier, waiting=frozenset(partitions)),
     )
     _tell_servers(ctx, partitions)
 
@@ -207,7 +189,7 @@ def participants_set(
 ) -> None:
     """Handle a server's new participants from the barrier of this number on, but for partitions it does not serve."""
     current = ctx.state.rebalancing
-    if number != current.barrier.number or current.barrier.phase is not Phase.SETTING_PARTICIPANTS:
+    if number != current.barrier.number:
         return
     elsewhere = set(partitions)
     if isinstance(result, r.ParticipantsSet):
@@ -222,48 +204,38 @@ def participants_set(
 
 def retry_participants(ctx: Context, number: int, partitions: tuple[int, ...]) -> None:
     """Ask the primaries once more, who may be others by now."""
-    barrier = ctx.state.rebalancing.barrier
-    if number == barrier.number:
-        _tell_servers(ctx, set(partitions) & barrier.waiting)
+    if number == ctx.state.rebalancing.barrier.number:
+        _tell_servers(ctx, partitions)
 
 
 def _assign(ctx: Context) -> None:
     before, members = ctx.state.rebalancing, ctx.state.members
     workers, clock = before.next_workers, before.barrier.clock
-    pending, leaving, after_rollback = dict(before.pending), dict(before.leaving), dict(before.after_rollback)
-    for number, worker in before.workers.items():
-        if number in workers:
-            continue  # one that was lost meanwhile takes part: the next barrier says up to where it is pending
-        if not before.assigned:
-            after_rollback[number] = worker.host
-        elif worker.host not in members:
-            pending[number] = PendingClocks(worker.shards, worker.first, clock, -1)
-        else:
-            leaving[number] = PendingClocks(worker.shards, worker.first, clock, worker.host)
+    leaving = {  # one that was lost meanwhile takes part: the next barrier says up to where it is pending
+        number: PendingClocks(worker.shards, worker.first, clock, worker.host)
+        for number, worker in before.workers.items()
+        if before.assigned and number not in workers
+    }
     history = {number: (*before.history.get(number, ()), (clock, worker.shards)) for number, worker in workers.items()}
-    ctx.state.rebalancing = replace(
+    current = ctx.state.rebalancing = replace(
         before,
         workers=workers,
         next_workers={},
         barrier=Barrier(number=before.barrier.number),
         start_at=None,
         begun=max(before.begun, clock - 1),
-        pending=pending,
-        leaving=leaving,
-        after_rollback=after_rollback,
+        leaving={**before.leaving, **leaving},
         history={**before.history, **history},
     )
     everywhere = {number: (worker.host, worker.shards, worker.first) for number, worker in workers.items()}
-    left = tuple((worker.host, worker.until) for worker in (*leaving.values(), *pending.values()))
-    hosts = {*after_rollback.values(), *(worker.host for worker in (*before.workers.values(), *workers.values()))}
+    left = tuple((each.host, each.until) for each in (*current.leaving.values(), *current.pending.values()))
     working = {worker.host for worker in workers.values() if ctx.state.settings.rebalance}
     addresses = {host: ctx.state.address(host) for host in sorted(working) if host in members}
-    for host in sorted(host for host in hosts if host in members):
+    for host in members:
         own = {number: worker.shards for number, worker in workers.items() if worker.host == host}
         ctx.send(host, r.AssignShards(clock, ctx.state.cluster.generation, own, everywhere, left, addresses))
     ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
     _tell_sizes(ctx, clock)
-    advance(ctx)
 
 
 def sizes_of(workers: Mapping[int, WorkerAssignment]) -> tuple[int, int]:
@@ -323,9 +295,8 @@ def _assign_pending(ctx: Context) -> None:
         loaded = {host: _loaded(ctx.state, host) for host in hosts}
         host = min(hosts, key=lambda host: (-len(shards & loaded[host]), busy.count(host), host))
         current = replace(current, pending={**current.pending, worker: replace(left, host=host)})
-        had = current.history.get(worker, ((left.first, left.shards),))
         first = max(left.first, ctx.state.clock + 1)
-        ctx.send(host, r.TakeOver(worker, had, first, left.until, ctx.state.cluster.generation))
+        ctx.send(host, r.TakeOver(worker, current.history[worker], first, left.until, ctx.state.cluster.generation))
     ctx.state.rebalancing = current
 
 

@@ -148,7 +148,7 @@ def workers_of(reports: Reports) -> tuple[dict[int, WorkerAssignment], int]:
         worker: WorkerAssignment(host, shards, first)
         for worker, (host, shards, first) in _latest_map(reports).everywhere.items()
     }
-    numbers = {*workers, *(worker for report in reports.values() for worker in report.workers)}
+    numbers = {*workers, *(worker for report in reports.values() for worker in (*report.workers, *report.takeovers))}
     return workers, max(numbers, default=-1) + 1
 
 
@@ -156,11 +156,6 @@ def latest_thresholds(reports: Reports) -> StageThresholds | None:
     """Return what the latest measure of the traffic left to be kept; None: there was none."""
     thresholds = [report.thresholds for report in reports.values() if report.thresholds]
     return max(thresholds, key=lambda thresholds: thresholds.measure, default=None)
-
-
-def leaving_workers(reports: Reports, workers: Mapping[int, WorkerAssignment]) -> dict[int, int]:
-    """Return workers that were told to leave and have not yet, with their hosts."""
-    return {worker: host for host, report in reports.items() for worker in report.workers if worker not in workers}
 
 
 def _something_was_under_way(reports: Reports) -> bool:
@@ -423,7 +418,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
         start_at=None,
         begun=max(report.begun for report in reports.values()),
         frozen=bool(finished),
-        after_rollback=leaving_workers(reports, workers),
+        history={number: ((worker.first, worker.shards),) for number, worker in workers.items()},
     )
     state.sizes = rebalancing.sizes_of(workers)
     _saved(ctx)

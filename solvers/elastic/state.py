@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -128,23 +127,16 @@ class PendingClocks:
     host: int
 
 
-class Phase(Enum):
-    """Phase of a barrier at which shards change hands."""
-
-    IDLE = 0
-    PAUSING = 1
-    SETTING_PARTICIPANTS = 2
-
-
 @dataclass(frozen=True)
 class Barrier:
     """Barrier at which shards change hands.
 
-    ``number``: of the last barrier. At ``clock`` the work changes hands, ``ahead`` clocks after it was chosen;
-    ``waiting``: hosts, or partitions, that have not answered; ``begun``: the latest clock that a host has begun.
+    ``number``: of the last barrier; answers to an earlier one change nothing. At ``clock`` the work changes hands,
+    ``ahead`` clocks after it was chosen; ``waiting``: hosts, or partitions, that have not answered; ``begun``: the
+    latest clock that a host has begun.
     """
 
-    phase: Phase = Phase.IDLE
+    under_way: bool = False
     number: int = 0
     clock: int = 0
     ahead: int = 0
@@ -158,8 +150,7 @@ class Rebalancing:
 
     ``target``: shards by host, as decided. ``pending``: clocks of lost workers, by worker; ``leaving``: of workers that
     were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a barrier that no worker has to
-    be paused for. ``after_rollback``: hosts of workers that leave after a roll-back. ``history``: shards of each worker
-    since a clock, in this generation.
+    be paused for. ``history``: shards of each worker since a clock, in this generation.
     """
 
     target: Mapping[int, ShardNumbers] = field(default_factory=dict)
@@ -172,7 +163,6 @@ class Rebalancing:
     start_at: int | None = 0
     barrier: Barrier = Barrier()
     next_workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
-    after_rollback: Mapping[int, int] = field(default_factory=dict)
     history: Mapping[int, tuple[tuple[int, ShardNumbers], ...]] = field(default_factory=dict)
 
     def late(self, clock: int, reached: Mapping[int, int]) -> bool:

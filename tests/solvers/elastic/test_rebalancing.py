@@ -1,7 +1,9 @@
-"""A barrier that cannot go on: a host is lost while workers pause, and nobody has its shards yet."""
+"""Barriers that cannot go on, that a roll-back ends, and that follow one another."""
 
 from collections.abc import Callable
 from dataclasses import replace
+
+import pytest
 
 from plink.model.elastic import requests as r
 from plink.model.elastic.reports import Answer
@@ -15,7 +17,7 @@ from solvers.elastic.placement.partitions import PartitionPlacement
 from solvers.elastic.placement.stages import Stage, Thresholds
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import GONE, Replication, ShardNumbers, State, initial
-from solvers.elastic.step import answered
+from solvers.elastic.step import answered, run_next_timer
 
 
 def job(hosts: int) -> State:
@@ -36,22 +38,38 @@ def wanted(state: State, target: dict[int, ShardNumbers]) -> State:
     return state
 
 
-def step(state: State, does: Callable[[Context], object]) -> tuple[State, list[Send]]:
+def step(state: State, does: Callable[[Context], object], now: float = 0.0) -> tuple[State, list[Send]]:
     """The state after a step, and what is sent."""
-    does(ctx := Context(state, 0.0))
+    does(ctx := Context(state, now))
     return ctx.state, [command for command in ctx.commands if isinstance(command, Send)]
+
+
+def answer(request: Send, **result: object) -> Callable[[Context], None]:
+    """The step in which the answer to a request comes."""
+    return lambda ctx: answered(ctx, request.host, Answer(request.id, None, "", result))
+
+
+def pass_barrier(state: State, begun: int = 0) -> tuple[State, list[Send]]:
+    """The state after a whole barrier, before which hosts have begun a clock; and what they are to do."""
+    state, sent = step(state, rebalancing.advance)
+    while not isinstance(sent[0].request, r.AssignShards):
+        requests, sent = sent, []
+        for request in requests:
+            if isinstance(request.request, r.Pause):
+                state, more = step(state, answer(request, begun=begun))
+            else:
+                state, more = step(state, answer(request, elsewhere=[]))
+            sent += [each for each in more if not isinstance(each.request, r.Resume)]
+    return state, sent
 
 
 def test_host_lost_while_workers_pause_puts_the_barrier_off() -> None:
     """Once the others have paused they go on as before; with its shards in memory elsewhere there is another one."""
-    state, (first,) = step(job(3), rebalancing.advance)
-    answer = Answer(first.id, None, "", {"elsewhere": []})
-    state, _ = step(state, lambda ctx: answered(ctx, 0, answer))
+    state, _ = pass_barrier(job(3))
     state, pauses = step(wanted(state, {0: (1,), 1: (0,), 2: (2,)}), rebalancing.advance)
     assert [type(sent.request) for sent in pauses] == [r.Pause] * 3
     for sent in pauses[:2]:
-        paused = Answer(sent.id, None, "", {"begun": 0})
-        state, nothing = step(state, lambda ctx, sent=sent, paused=paused: answered(ctx, sent.host, paused))  # type: ignore[misc]
+        state, nothing = step(state, answer(sent, begun=0))
         assert not nothing
     state.members = {number: member for number, member in state.members.items() if number != 2}
     gone = Answer(pauses[2].id, "the host is gone", GONE)
@@ -59,3 +77,48 @@ def test_host_lost_while_workers_pause_puts_the_barrier_off() -> None:
     assert {(sent.host, type(sent.request)) for sent in sent_then} == {(0, r.Resume), (1, r.Resume)}
     _, again = step(wanted(state, {0: (1, 2), 1: (0,)}), rebalancing.advance)
     assert [type(sent.request) for sent in again] == [r.Pause] * 2
+
+
+SWAPPED: dict[int, ShardNumbers] = {0: (1,), 1: (0,)}
+
+
+@pytest.mark.parametrize("late", ["pause", "participants", "retry"])
+def test_what_a_barrier_before_a_roll_back_waited_for_changes_nothing(late: str) -> None:
+    """It comes while participants are set anew, or while workers pause before another barrier."""
+    state, _ = pass_barrier(job(2))
+    state, (pause, other) = step(wanted(state, SWAPPED), rebalancing.advance)
+    state, _ = step(state, answer(pause, begun=0))
+    comes = answer(other, begun=0)
+    if late != "pause":
+        state, (participants,) = step(state, comes)
+        comes = answer(participants, elsewhere=[])
+    if late == "retry":
+        state, _ = step(state, answer(participants, elsewhere=[(0, "moved")]))
+        comes = run_next_timer
+    state, _ = step(state, lambda ctx: rebalancing.rolled_back(ctx, 0))
+    anew, _ = step(state, rebalancing.advance)
+    again, _ = pass_barrier(state)
+    again, _ = step(wanted(again, {0: (0,), 1: (1,)}), rebalancing.advance)
+    for before in anew, again:
+        after, sent = step(before, comes, now=1.0)
+        assert not sent
+        assert after.rebalancing == before.rebalancing
+
+
+def test_hosts_of_workers_that_were_leaving_get_assignments_after_a_roll_back() -> None:
+    """Or they would wait for ever for what they do in the new generation."""
+    state, _ = pass_barrier(job(3))
+    state, _ = pass_barrier(wanted(state, {0: (0, 1), 1: (2,)}))
+    state, _ = step(state, lambda ctx: rebalancing.rolled_back(ctx, 0))
+    _, assigned = pass_barrier(state)
+    assert {sent.host for sent in assigned} == {0, 1, 2}
+
+
+def test_a_barrier_is_after_the_one_before_however_far_off_that_was() -> None:
+    """Workers were faster than the pause, so that the clock was chosen anew."""
+    state, _ = pass_barrier(job(2))
+    state, (assigned, _) = pass_barrier(wanted(state, SWAPPED), begun=20)
+    assert isinstance(assigned.request, r.AssignShards)
+    state, (pause, _) = step(wanted(state, {0: (0,), 1: (1,)}), rebalancing.advance)
+    assert isinstance(pause.request, r.Pause)
+    assert pause.request.clock > assigned.request.clock > 20
