@@ -33,7 +33,8 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     ctx.state.progress = current
     if report.is_leader and clock and report.steps:  # not before the first, nor one that only ends the job
         _leader_done(ctx, report)
-    _log_reported(ctx, iteration - _LATE_ITERATIONS)
+    if ctx.state.progress.over:
+        _log_reported(ctx, iteration - _LATE_ITERATIONS, wait_for_objective=ctx.state.settings.apart == 0)
 
 
 def _leader_done(ctx: Context, report: ClockDone) -> None:
@@ -70,14 +71,17 @@ def _leader_done(ctx: Context, report: ClockDone) -> None:
         )
 
 
-def _log_reported(ctx: Context, late: int) -> None:
-    """Log iterations that all workers have reported, or that are ``late``, in order; with the objective where that is
-    known as soon as they can begin the next."""
+def log_done(ctx: Context) -> None:
+    """Log iterations that all workers have done; objectives that are not known yet are missing."""
+    _log_reported(ctx, -1, wait_for_objective=False)
+
+
+def _log_reported(ctx: Context, late: int, *, wait_for_objective: bool) -> None:
+    """Log iterations that all workers have reported, or that are ``late``, in order."""
     current, reached = ctx.state.progress, ctx.state.work.reached
-    if not current.over:
-        return
-    apart = ctx.state.settings.apart
-    for number in sorted(number for number in current.over if apart or number <= current.evaluated):
+    for number in sorted(current.over):
+        if wait_for_objective and number > current.evaluated:
+            return
         if number > late and ctx.state.rebalancing.late(current.over[number].clock, reached):
             return
         _log_iteration(ctx, number)

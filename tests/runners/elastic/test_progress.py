@@ -44,6 +44,10 @@ class RecordedProgress:
         """All are at a clock again."""
         self._act(lambda ctx: progress.rolled_back(ctx, clock))
 
+    def interrupt(self) -> None:
+        """The job is about to be ended from outside."""
+        self._act(progress.log_done)
+
     def end(self) -> None:
         """The job is over."""
         self._act(progress.ended)
@@ -166,6 +170,19 @@ def test_iteration_is_logged_once_all_workers_have_done_it_and_its_objective_lat
     before = len(messages.lines)
     messages.end()
     assert len(messages.lines) == before
+
+
+@pytest.mark.parametrize("rule", ["bsp", "asp:1s"])
+def test_interrupted_job_logs_what_all_workers_have_done(rule: str) -> None:
+    """The last iteration is not: one worker has not reported it."""
+    messages = RecordedProgress(rule=rule)
+    messages.works(0, 1)
+    for clock in range(1, 4):
+        messages.clock(clock, evaluated_iteration=None, objective=None)
+        if clock < 3:
+            messages.clock(clock, is_leader=False, worker=1)
+    messages.interrupt()
+    assert [(iteration, objective) for iteration, _, objective in messages.iterations] == [(0, None), (1, None)]
 
 
 def test_objectives_come_again_with_iterations_that_are_done_again() -> None:
