@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from plink.model.elastic.fields import UpdateCounts
 from plink.records.elastic_log import (
     ControllerEvent,
@@ -13,6 +15,7 @@ from plink.records.elastic_log import (
     Entry,
     HostEvent,
     Iteration,
+    ObjectiveLogEntry,
     ReplicationLogEntry,
     RollBackLogEntry,
     StageChange,
@@ -195,8 +198,8 @@ def history_of(entries: Sequence[Entry]) -> History:
 
 
 def _steps(entries: Sequence[Entry]) -> tuple[IterationRecord, ...]:
-    """Return all iterations. A log may report a roll-back late, so an iteration that is reported again was rolled back
-    in any case."""
+    """Return all iterations, with objectives that were known later. A log may report a roll-back late, so an iteration
+    that is reported again was rolled back in any case."""
     steps: list[IterationRecord] = []
     last_index: dict[int, int] = {}  # where each iteration was told last
     for entry in entries:
@@ -206,6 +209,10 @@ def _steps(entries: Sequence[Entry]) -> tuple[IterationRecord, ...]:
                 steps[previous] = replace(steps[previous], rolled_back=True)
             last_index[entry.iteration] = len(steps)
             steps.append(IterationRecord(entry, repeated=previous is not None))
+        elif isinstance(entry, ObjectiveLogEntry):
+            if (index := last_index.get(entry.iteration)) is not None:
+                iteration = msgspec.structs.replace(steps[index].iteration, objective=entry.objective)
+                steps[index] = replace(steps[index], iteration=iteration)
         elif isinstance(entry, RollBackLogEntry):
             steps = [
                 step if step.rolled_back or step.iteration.clock <= entry.clock else replace(step, rolled_back=True)

@@ -67,7 +67,8 @@ class StageChange(Entry, frozen=True, tag="stage"):
 class Iteration(Entry, frozen=True, tag="iteration"):
     """An iteration ended after ``seconds``; ``workers`` did its last ``clock``. ``work``: seconds that a host's workers
     computed and waited for others, and their steps, by host. ``moved``: the share of the work that workers did for
-    others; ``help``: by host which share of its work workers of which hosts did for it."""
+    others; ``help``: by host which share of its work workers of which hosts did for it. ``objective``: None where it is
+    not known, or not yet (:class:`ObjectiveLogEntry`)."""
 
     iteration: Total
     seconds: Quantity
@@ -78,6 +79,13 @@ class Iteration(Entry, frozen=True, tag="iteration"):
     work: dict[str, tuple[Quantity, Quantity, Total]] = field(default_factory=dict)
     moved: Quantity = 0.0
     help: dict[str, dict[str, Quantity]] = field(default_factory=dict)
+
+
+class ObjectiveLogEntry(Entry, frozen=True, tag="objective"):
+    """The objective of an iteration that was written without it, as it was not known yet."""
+
+    iteration: Total
+    objective: Finite | None = None
 
 
 class ActionLogEntry(Entry, frozen=True, tag="action"):

@@ -127,6 +127,7 @@ _TYPES: dict[str, type[Any]] = {
     "evict": events.EvictionNotice,
     "get_status": events.StatusRequested,
     "get_checkpoint": events.CheckpointRequested,
+    "get_log": events.LogRequested,
     "host_message": events.HostMessage,
     "alive": events.SupervisorAlive,
     "send": commands.Send,

@@ -37,6 +37,7 @@ _TICK_S = 0.2
 _MAX_CONTROLLER_RESTARTS = 20
 _MAX_PENDING_STATUS_REQUESTS = 50  # that nobody has answered: this asks for one a second
 _CLOSE_TIMEOUT_S = 5.0
+_LOG_TIMEOUT_S = 1.0
 _REQUESTS: dict[str, Callable[[int], Any]] = {
     "status": events.StatusRequested,
     "checkpoint": events.CheckpointRequested,
@@ -162,7 +163,11 @@ class Supervisor:
             if note := warning(members, members, self._settings):
                 self._callbacks.say(note)
             self._start_controller(events.JobStarted)
-            self._serve()
+            try:
+                self._serve()
+            except KeyboardInterrupt:
+                self._complete_log()
+                raise
         finally:
             self._close()
         assert self._ended is not None
@@ -358,12 +363,26 @@ class Supervisor:
         for number in self._members:
             self._groups[number].tell(number, encode_request(Envelope(Bye(over=True), self._term)))
 
+    def _complete_log(self) -> None:
+        """Have the controller log what is done and not in the log yet, if it does so in time."""
+        written: list[dict[str, Any]] = []
+        self._tell_controller(events.LogRequested())
+        self._request("status", written.append)  # it answers in order
+        deadline = self._clock() + _LOG_TIMEOUT_S
+        while not written and self._ended is None and self._controller is not None and self._clock() < deadline:
+            self._run_next()
+
+    def _time_out(self, limit: float) -> None:
+        self._complete_log()
+        if self._ended is None:
+            self._end(TIMED_OUT, f"the job was ended after {limit:.0f} s: that was its --timeout")
+
     def _serve(self) -> None:
         shown, limit = 0.0, self._job.timeout_s
         while self._ended is None:
             self._run_next()
             if limit is not None and self._clock() - self._began > limit:
-                self._end(TIMED_OUT, f"the job was ended after {limit:.0f} s: that was its --timeout")
+                self._time_out(limit)
                 return
             self._tell_controller(events.SupervisorAlive())
             if self._controller is not None and self._controller.silent:

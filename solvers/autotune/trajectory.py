@@ -22,23 +22,30 @@ QUICKTUNE, FINETUNE, RETURN, DONE = "quicktune", "finetune", "return", "done"
 _WAITS = 5  # stretches
 CHANGE = 0.2  # PLink thesis, 4.2.3: "a sudden change (e.g., larger than 20%)"
 _SIGMAS = 3.0
+_APART = 2  # values, whose differences are noise
 _MAD = 1.4826  # median absolute deviations in a standard deviation of normal noise
 
 
 def changed(throughputs: Sequence[float], window: int = 5, threshold: float = CHANGE) -> bool:
-    """Return whether throughput changed significantly: the last ``window`` values against those ``window`` before them.
+    """Return whether throughput changed significantly: the last ``window`` values against the oldest third of all.
 
-    They must differ by more than ``threshold``, and by more than three times the spread of all earlier ones. Medians
-    make one slow iteration (a checkpoint, a burst of other traffic) no change. Shares of the larger one make a fall by
-    a fifth and the rise that undoes it equal.
+    They must differ by more than ``threshold``, and by more than three times the noise. Medians make one slow iteration
+    (a checkpoint, a burst of other traffic) no change. Shares of the larger one make a fall by a fifth and the rise
+    that undoes it equal. Noise is what values differ by that are two apart: a fall in several steps adds to it only
+    while it lasts, so it is noticed when throughput is steady again.
     """
     if len(throughputs) < 2 * window:
         return False
-    before, now = median(throughputs[-2 * window : -window]), median(throughputs[-window:])
-    usual = median(throughputs[:-window])
-    noise = _MAD * median(abs(value - usual) for value in throughputs[:-window])
+    before, now = median(throughputs[: _usual(len(throughputs), window)]), median(throughputs[-window:])
+    steps = [abs(later - earlier) for earlier, later in zip(throughputs, throughputs[_APART:], strict=False)]
+    noise = _MAD * median(steps or [0.0]) / 2**0.5
     largest = max(before, now)
     return largest > 0 and abs(now - before) > max(threshold * largest, _SIGMAS * noise)
+
+
+def _usual(number: int, window: int) -> int:
+    """Return how many of so many values, the oldest, say what is usual."""
+    return max(window, number // 3)
 
 
 @dataclass(frozen=True)
@@ -60,17 +67,17 @@ class ObservedInterval:
 class AutotuneSettings:
     """Settings of Autotune.
 
-    ``change``: relative change of throughput that is examined. ``window``: intervals whose medians are compared, with
-    those of up to ``memory`` before. ``alike``: largest deviation of equal ranks' rates from their median. ``gain``:
-    smallest improvement that counts. ``patience``: intervals of tuning without one after which it ends; ``most``:
-    intervals after which it ends in any case.
+    ``change``: relative change of throughput that is examined. ``window``: the latest intervals, whose median is
+    compared with that of the oldest third of these and up to ``memory`` others. ``alike``: largest deviation of equal
+    ranks' rates from their median. ``gain``: smallest improvement that counts. ``patience``: intervals of tuning
+    without one after which it ends; ``most``: intervals after which it ends in any case.
 
     :raises UsageError: for invalid numbers.
     """
 
     change: float = CHANGE
     window: int = 3
-    memory: int = 9
+    memory: int = 18
     alike: float = 0.3
     gain: float = 0.03
     patience: int = 4
@@ -88,7 +95,8 @@ class AutotuneSettings:
 class TuningTrajectory:
     """State of Autotune. ``assignment``: the latest one; ``epoch``: its number.
 
-    Steady: ``throughputs`` and ``rates`` (of each rank) of the last intervals; ``expected``: the throughput that tuning
+    Steady: ``throughputs`` and ``rates`` (of each rank) of the first intervals since something changed, and of the last
+    ones; ``expected``: the throughput that tuning
     had reached. Tuning: ``best``, the best assignment with its throughput; ``peak``, the highest throughput; ``idle``
     and ``tuned``, intervals without a gain, and of tuning; ``retuned``: it is tuned a second time, as the first did not
     last.
@@ -151,8 +159,11 @@ def decide(
 def _monitor(
     trajectory: TuningTrajectory, interval: ObservedInterval, settings: AutotuneSettings
 ) -> tuple[TuningTrajectory, TuningDecision]:
-    throughputs = (*trajectory.throughputs, interval.throughput)[-settings.memory - settings.window :]
-    rates = (*trajectory.rates, interval.observed.rates())[-settings.memory - settings.window :]
+    throughputs = (*trajectory.throughputs, interval.throughput)
+    rates = (*trajectory.rates, interval.observed.rates())
+    if len(throughputs) > settings.memory + settings.window:  # the oldest stay, or a slow change would never be one
+        usual = _usual(len(throughputs), settings.window)
+        throughputs, rates = throughputs[:usual] + throughputs[usual + 1 :], rates[:usual] + rates[usual + 1 :]
     previous, trajectory = trajectory, replace(trajectory, throughputs=throughputs, rates=rates)
     if previous.expected is not None and len(throughputs) >= settings.window:
         # Tuning takes the highest of some intervals for the best, so later ones are lower by chance. And the network
@@ -167,15 +178,17 @@ def _monitor(
         return trajectory, TuningDecision(
             WATCH, "nothing has changed" if len(throughputs) >= 2 * settings.window else "getting to know it"
         )
-    before, now = _median(throughputs[: -settings.window]), _median(throughputs[-settings.window :])
+    usual = _usual(len(throughputs), settings.window)
+    before, now = _median(throughputs[:usual]), _median(throughputs[-settings.window :])
     reason = f"throughput went from {_mb(before)} to {_mb(now)} MB/s"
-    if _similar_rates(rates[: -settings.window], rates[-settings.window :], settings.alike):
+    if _similar_rates(rates[:usual], rates[-settings.window :], settings.alike):
         if not _is_lasting(before, throughputs[-settings.window :], settings.change):
             # The middle interval may be the one of the change: its rates are a mix, and a lasting change would become
             # the new baseline.
             return trajectory, TuningDecision(WATCH, f"{reason}, but not yet for long enough to find its cause")
-        # The ranks' relative rates are unchanged: the cause is the program, or the network as a whole.
-        trajectory = replace(trajectory, throughputs=throughputs[-settings.window :], rates=rates[-settings.window :])
+        # The ranks' relative rates are unchanged: the cause is the program, or the network as a whole. Or it is a rank
+        # that becomes slower little by little: rates are still compared with the oldest.
+        trajectory = replace(trajectory, throughputs=throughputs[-settings.window :], rates=rates[: settings.window])
         return trajectory, TuningDecision(WATCH, f"{reason}, and the ranks' relative rates are unchanged")
     return _begin(replace(trajectory, retuned=False), interval, settings, reason, now > before)
 

@@ -74,6 +74,11 @@ class CheckpointRequested:
 
 
 @dataclass(frozen=True)
+class LogRequested:
+    """The supervisor is about to end the job: what is done and not in the log yet is to be written."""
+
+
+@dataclass(frozen=True)
 class HostMessage:
     """A host has sent a message."""
 

@@ -1,8 +1,9 @@
 """Progress of a job: clocks and iterations, as the worker that leads reports them.
 
 An iteration's time is what its clocks took the worker that has shard 0, with its waits for the others; clocks that were
-reported to another controller count as the mean of the others. Its objective is known an iteration later, with
-staleness more, and its line in the log waits for that, and for what all its workers report.
+reported to another controller count as the mean of the others. Its line in the log waits for what all its workers
+report. Its objective is known an iteration later, for which the line waits, too; where workers may be apart it is known
+later still, and is a line of its own.
 """
 
 from dataclasses import replace
@@ -32,7 +33,8 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     ctx.state.progress = current
     if report.is_leader and clock and report.steps:  # not before the first, nor one that only ends the job
         _leader_done(ctx, report)
-    _log_reported(ctx, iteration - _LATE_ITERATIONS)
+    if ctx.state.progress.over:
+        _log_reported(ctx, iteration - _LATE_ITERATIONS, wait_for_objective=ctx.state.settings.apart == 0)
 
 
 def _leader_done(ctx: Context, report: ClockDone) -> None:
@@ -46,12 +48,16 @@ def _leader_done(ctx: Context, report: ClockDone) -> None:
         workers, at = ctx.state.rebalancing.count(clock), ctx.now - ctx.state.settings.began
         end = IterationEnd(clock, current.stage, workers, at)
         current = replace(current, over={**current.over, iteration: end})
-    if report.evaluated_iteration is not None:
+    evaluated, objective = report.evaluated_iteration, report.objective
+    if evaluated is not None:
+        if evaluated in current.over:
+            current = replace(current, objectives={**current.objectives, evaluated: objective})
+        elif evaluated > current.evaluated and objective is not None:
+            ctx.log(what="objective", iteration=evaluated, objective=objective)
         current = replace(
             current,
-            evaluated=max(current.evaluated, report.evaluated_iteration),
-            objectives={**current.objectives, report.evaluated_iteration: report.objective},
-            objective=current.objective if report.objective is None else report.objective,
+            evaluated=max(current.evaluated, evaluated),
+            objective=current.objective if objective is None else objective,
         )
     oldest = iteration - _HISTORY_ITERATIONS
     ctx.state.progress = current
@@ -65,10 +71,17 @@ def _leader_done(ctx: Context, report: ClockDone) -> None:
         )
 
 
-def _log_reported(ctx: Context, late: int) -> None:
+def log_done(ctx: Context) -> None:
+    """Log iterations that all workers have done; objectives that are not known yet are missing."""
+    _log_reported(ctx, -1, wait_for_objective=False)
+
+
+def _log_reported(ctx: Context, late: int, *, wait_for_objective: bool) -> None:
     """Log iterations that all workers have reported, or that are ``late``, in order."""
     current, reached = ctx.state.progress, ctx.state.work.reached
-    for number in sorted(number for number in current.over if number <= current.evaluated):
+    for number in sorted(current.over):
+        if wait_for_objective and number > current.evaluated:
+            return
         if number > late and ctx.state.rebalancing.late(current.over[number].clock, reached):
             return
         _log_iteration(ctx, number)

@@ -340,6 +340,9 @@ def _handle(ctx: Context, event: Any) -> None:
             ctx.command(StatusAnswer(event.request_id, status(ctx.state, ctx.now)))
         case events.CheckpointRequested():
             checkpointing.request(ctx, event.request_id)
+        case events.LogRequested():
+            progress.log_done(ctx)
+            traffic.log_changes(ctx)
         case _:
             raise TypeError(f"no module handles {type(event).__name__}")
 

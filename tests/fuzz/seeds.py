@@ -256,6 +256,7 @@ def _elastic_log() -> bytes:
         {"at": 1, **step, "iteration": 0, "clock": 1, "objective": -3.5},
         {"at": 2, "what": "rolled back", "clock": 0, "generation": 1, "redone": 1},
         {"at": 3, **step, "iteration": 0, "clock": 1, "objective": None},
+        {"at": 3, "what": "objective", "iteration": 0, "objective": 0.5},
         {"at": 3, "what": "traffic", "host": "a", "sent": 5, "received": 6},
         {"at": 4, "what": "host", "event": "failed", **common},
         {"at": 5, "what": "end", "seconds": 5, "code": 0},

@@ -9,6 +9,7 @@ from plink.records.elastic_log import (
     EndLogEntry,
     HostEvent,
     Iteration,
+    ObjectiveLogEntry,
     RollBackLogEntry,
     StageChange,
     TrafficLogEntry,
@@ -31,6 +32,14 @@ def test_iterations_after_a_roll_back_are_redone() -> None:
     ]  # fmt: skip
     assert [each.iteration for each in history.completed] == [1, 2, 3, 4]
     assert [each.at for each in history.completed] == [1, 5, 6, 7]
+
+
+def test_late_objective_belongs_to_the_last_iteration_of_its_number() -> None:
+    """One of an iteration whose line was lost with its controller belongs to none."""
+    late = ObjectiveLogEntry(3.2, 2, 0.5)
+    entries = [done(1, 1), done(2, 2), ObjectiveLogEntry(3, 1, 0.25), ObjectiveLogEntry(3, 7, 1.0), done(2, 3.1), late]
+    steps = history_of(entries).steps
+    assert [(s.iteration.iteration, s.iteration.objective) for s in steps] == [(1, 0.25), (2, None), (2, 0.5)]
 
 
 def test_redone_iterations_can_be_lost() -> None:

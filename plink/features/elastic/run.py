@@ -34,6 +34,7 @@ from plink.records.elastic_log import (
     Entry,
     HostEvent,
     Iteration,
+    ObjectiveLogEntry,
     RollBackLogEntry,
     StageChange,
 )
@@ -48,7 +49,7 @@ from runners.job.runner import Job, RunObserver
 from runners.launchers.slurm import StepConnector
 from solvers.costs.fabric import fabric_of
 
-_ITERATION_NOTES_S = 1.0  # between two lines about iterations
+_ITERATION_NOTES_S = 1.0  # between two lines about iterations, or about objectives that come later
 log = logging.getLogger("plink.elastic")
 
 
@@ -61,7 +62,7 @@ class ElasticEvents:
     def __init__(self, elastic_log: ElasticLog, on_entry: Callable[[Entry], None]) -> None:
         self._log, self._on_entry = elastic_log, on_entry
         self._seconds = IterationValues()
-        self._noted_at = -math.inf
+        self._noted_at: dict[type[Entry], float] = {}
         self.objective: float | None = None
 
     @property
@@ -83,16 +84,16 @@ class ElasticEvents:
         self._log.add(entry)
         if isinstance(entry, Iteration):
             self._seconds.add(entry.iteration, entry.seconds)
-            if entry.objective is not None:
-                self.objective = entry.objective
+        if isinstance(entry, Iteration | ObjectiveLogEntry) and entry.objective is not None:
+            self.objective = entry.objective
         self._note(entry)
         self._on_entry(entry)
 
     def _note(self, entry: Entry) -> None:
-        if isinstance(entry, Iteration):
-            if time.monotonic() - self._noted_at < _ITERATION_NOTES_S:
+        if isinstance(entry, Iteration | ObjectiveLogEntry):
+            if time.monotonic() - self._noted_at.get(type(entry), -math.inf) < _ITERATION_NOTES_S:
                 return
-            self._noted_at = time.monotonic()
+            self._noted_at[type(entry)] = time.monotonic()
         if (text := describe(entry)) is not None:
             log.info("%s", text, extra={"entry": entry})
 
@@ -106,6 +107,8 @@ def describe(entry: Entry) -> str | None:
                 f"iteration {entry.iteration}: {format_time(entry.seconds)}{objective}, stage {entry.stage}, "
                 f"{entry.workers} workers"
             )
+        case ObjectiveLogEntry(objective=float(objective)):
+            return f"iteration {entry.iteration}: objective {objective:.6g}"
         case HostEvent():
             seconds = "" if entry.seconds is None else f" ({entry.seconds:g} s)"
             return f"{entry.host} {entry.event}{seconds}: {entry.why}"

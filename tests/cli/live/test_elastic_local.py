@@ -259,6 +259,22 @@ def test_added_host_that_cannot_load_its_data_is_reported(tmp_path: Path) -> Non
         job.close()
 
 
+def test_interrupted_asynchronous_job_keeps_what_was_done(tmp_path: Path) -> None:
+    """Also before the first objective is known, eight clocks later."""
+    job = launched(tmp_path, "--clocks", "100000", "--work-s", "0.02", options=("--rule", "asp:500ms"))
+    try:
+        status_before = until(lambda: (now := status(tmp_path)).get("iteration", -1) >= 1 and now, 60, "two iterations")
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
+    assert summary["iterations"] > status_before["iteration"]
+    assert summary["waited"] is not None
+    assert all(host["steps"] for host in summary["hosts"])
+    assert summary["updates"]["applied"] >= status_before["updates"]["applied"]
+
+
 def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     """Stage, hosts and events stay below, and what hosts print goes above it, line by line."""
     reading, writing = os.openpty()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from plink.elastic import App, Objective, Params, StoppingCriterion, Table
-from plink.model.consistency import BSP, SSP, Rule
+from plink.model.consistency import parse_rule
 from plink.model.elastic.reports import ClockDone
 from plink.records.elastic_history import history_of
-from plink.records.elastic_log import Iteration, RollBackLogEntry
+from plink.records.elastic_log import Entry, Iteration, ObjectiveLogEntry, RollBackLogEntry
 from plink.runtime.elastic.worker.clock_work import LoadedShards
 from plink.runtime.elastic.worker.progress import job_layout
 from plink.runtime.elastic.worker.worker import Worker
@@ -27,10 +27,10 @@ from tests.runtime.elastic.stores import store
 class RecordedProgress:
     """A job's progress, whose lines are kept; clocks of one second, of an objective known an iteration later."""
 
-    def __init__(self, batches: int = 1) -> None:
+    def __init__(self, batches: int = 1, rule: str = "bsp") -> None:
         self.lines: list[dict[str, Any]] = []
         self.batches, self.seconds = batches, 0.0
-        self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 1, 0.0)
+        self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0, rule), 1, 0.0)
         self.job.progress = TrainingProgress(stage=1)
         self.job.members = {0: Member(0, "h0", "reliable")}
 
@@ -43,6 +43,10 @@ class RecordedProgress:
     def rolled_back(self, clock: int) -> None:
         """All are at a clock again."""
         self._act(lambda ctx: progress.rolled_back(ctx, clock))
+
+    def interrupt(self) -> None:
+        """The job is about to be ended from outside."""
+        self._act(progress.log_done)
 
     def end(self) -> None:
         """The job is over."""
@@ -85,6 +89,15 @@ class RecordedProgress:
     @property
     def iterations(self) -> list[tuple[int, float, float | None]]:
         return [(line["iteration"], line["seconds"], line["objective"]) for line in self.lines]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The lines as they are read back."""
+        kinds = {"iteration": Iteration, "objective": ObjectiveLogEntry}
+        return [
+            kinds[line["what"]](**{"at": self.seconds} | {key: line[key] for key in line if key != "what"})
+            for line in self.lines
+        ]
 
 
 def test_iteration_time_and_its_late_objective() -> None:
@@ -141,6 +154,54 @@ def test_iterations_are_reported_anew_after_a_roll_back() -> None:
     assert messages.iterations == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
 
 
+@pytest.mark.parametrize("rule", ["ssp:3", "asp:1s", "ordered:12"])
+def test_iteration_is_logged_once_all_workers_have_done_it_and_its_objective_later(rule: str) -> None:
+    messages = RecordedProgress(rule=rule)
+    messages.works(0, 1)
+    for clock in range(1, 12):
+        late = clock - 9 if clock >= 9 else None
+        messages.clock(clock, evaluated_iteration=late, objective=None if late is None else float(late))
+        assert messages.status()["iteration"] == clock - 2
+        messages.clock(clock, is_leader=False, worker=1, compute_s=3.0)
+        status = messages.status()
+        assert (status["iteration"], status["work"]["h0"]) == (clock - 1, (1.5, 0.0, 1))
+    history = history_of(messages.entries)
+    assert [step.objective for step in history.completed] == [0.0, 1.0, 2.0, *[None] * 8]
+    before = len(messages.lines)
+    messages.end()
+    assert len(messages.lines) == before
+
+
+@pytest.mark.parametrize("rule", ["bsp", "asp:1s"])
+def test_interrupted_job_logs_what_all_workers_have_done(rule: str) -> None:
+    """The last iteration is not: one worker has not reported it."""
+    messages = RecordedProgress(rule=rule)
+    messages.works(0, 1)
+    for clock in range(1, 4):
+        messages.clock(clock, evaluated_iteration=None, objective=None)
+        if clock < 3:
+            messages.clock(clock, is_leader=False, worker=1)
+    messages.interrupt()
+    assert [(iteration, objective) for iteration, _, objective in messages.iterations] == [(0, None), (1, None)]
+
+
+def test_objectives_come_again_with_iterations_that_are_done_again() -> None:
+    """And only with these."""
+    messages = RecordedProgress(rule="ssp:2")
+
+    def clocks(first: int, last: int, offset: float) -> None:
+        for clock in range(first, last + 1):
+            late = clock - 4 if clock >= 4 else None
+            messages.clock(clock, evaluated_iteration=late, objective=None if late is None else late + offset)
+
+    clocks(1, 8, 0.0)
+    messages.rolled_back(3)
+    clocks(4, 9, 0.5)
+    steps = [(step.iteration.iteration, step.iteration.objective) for step in history_of(messages.entries).steps]
+    assert steps[:8] == [(0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0), (4, 4.0), (5, None), (6, None), (7, None)]
+    assert steps[8:] == [(3, 3.5), (4, 4.5), (5, 5.5), (6, None), (7, None), (8, None)]
+
+
 @pytest.mark.parametrize("done", [99, 101])
 def test_roll_back_within_an_iteration_removes_only_redone_clocks(done: int) -> None:
     """Whether it had come to its end, and had been told, or not."""
@@ -181,11 +242,11 @@ class Counts(App[int]):
         return Objective(total=float(iteration), weight=1.0) if iteration % 3 else None
 
 
-@pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
+@pytest.mark.parametrize("rule", ["bsp", "ssp:3"])
 @pytest.mark.parametrize("batches", [1, 2])
-def test_objective_gets_its_own_iteration(rule: Rule, batches: int) -> None:
+def test_objective_gets_its_own_iteration(rule: str, batches: int) -> None:
     """With staleness it is known later, and those of the last iterations not any more."""
-    messages = RecordedProgress(batches)
+    messages = RecordedProgress(batches, rule)
 
     def done(clock: ClockDone) -> None:
         messages.clock(
@@ -196,11 +257,12 @@ def test_objective_gets_its_own_iteration(rule: Rule, batches: int) -> None:
         )
 
     app = Counts(batches)
-    with store(job_layout(app, 1), rule) as made:
+    with store(job_layout(app, 1), parse_rule(rule)) as made:
         made.open(1)
         Worker(LoadedShards(app), made.client(0), range(app.shards), say=[].append, done=done).run()
     messages.end()
-    late = -(-(rule.apart) // batches)
+    late = -(-parse_rule(rule).apart // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
               for i in range(24 // batches)]  # fmt: skip
-    assert messages.iterations == wanted
+    steps = history_of(messages.entries).completed
+    assert [(step.iteration, step.seconds, step.objective) for step in steps] == wanted
