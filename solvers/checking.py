@@ -43,10 +43,9 @@ _PRECISE = 1e-6
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of
-    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one, or of too few
-    costs. ``attainable``: what the predicted
-    ranking has with itself where equal costs are ranked by chance, below 1 with ties."""
+    """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of :data:`solvers.gain.CONFIDENCE`, None
+    for :func:`too_few_rankings`. ``attainable``: what the predicted ranking has with itself where equal costs are
+    ranked by chance, below 1 with ties."""
 
     spearman: float
     low: float | None
@@ -88,8 +87,7 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
         round(float(spearmanr(*ranked).statistic), _DIGITS)
         for ranked in ((costs, measured), (np.sort(costs), range(n)))
     )
-    rankings = math.factorial(n) // math.prod(math.factorial(number) for number in Counter(costs).values())
-    if rankings < _MIN_RANKINGS:
+    if too_few_rankings(predicted) is not None:
         return Correlation(value, None, None, n, attainable)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))
@@ -98,6 +96,19 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
     low = -1.0 if value < -most - 10**-_DIGITS else math.tanh(z - half)
     high = 1.0 if value > most + 10**-_DIGITS else math.tanh(z + half)
     return Correlation(value, low, high, n, attainable)
+
+
+def too_few_rankings(predicted: Sequence[float]) -> str | None:
+    """Return why a perfect ranking of orders with these costs says little: by chance it would come more often than once
+    in ten. None where it says something."""
+    equal = Counter(with_ties(predicted, EQUAL_COST_SHARE)).values()
+    rankings = math.factorial(len(predicted)) // math.prod(math.factorial(number) for number in equal)
+    if rankings >= _MIN_RANKINGS:
+        return None
+    return (
+        f"{len(predicted)} orders with {len(equal)} different costs can be ranked in {rankings} ways only, so a "
+        "perfect ranking may be chance; use more --orders"
+    )
 
 
 def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> CostCalibration:

@@ -43,13 +43,14 @@ _log = logging.getLogger("plink.check")
 @dataclass
 class CheckReport:
     """Results of a check as they come, so that an error loses none. ``distances``: the test case of ``affinity``;
-    ``checks``: each with its test cases."""
+    ``unranked``: one for each algorithm that was not run; ``checks``: each with its test cases."""
 
     network: str | None = None
     truth: str | Unset = UNSET
     affinity: Affinity | Unset = UNSET
     unknown_hosts: tuple[str, ...] | Unset = UNSET
     distances: list[Case] = field(default_factory=list)
+    unranked: list[Case] = field(default_factory=list)
     checks: list[tuple[CollectiveCheck, list[Case]]] = field(default_factory=list)
     host_costs: CalibratedHosts | Unset = UNSET
     library_costs: tuple[CalibratedLibrary, ...] | Unset = UNSET
@@ -57,7 +58,7 @@ class CheckReport:
     @property
     def cases(self) -> list[Case]:
         """All test cases."""
-        return [*self.distances, *(case for _, cases in self.checks for case in cases)]
+        return [*self.distances, *self.unranked, *(case for _, cases in self.checks for case in cases)]
 
     def document(self, *errors: str) -> Check:
         """Return the document, with what kept the check from going on among its failures."""
@@ -119,7 +120,9 @@ def check(
                 for order, timing in zip(orders, run.runs, strict=True)
             ]
     if request.measure and network is not None:
-        plans = plan_check(network, request)  # refused before a run
+        plans, report.unranked = plan_check(network, request)  # refused before a run
+        for case in report.unranked:
+            _log.warning("%s; it is not run", case.text)
         connector = connector_for(network.hosts, request.accept_new_host_keys)
         for planned in plans:
             _log.info("%s", planned.text)
@@ -144,18 +147,27 @@ def check(
     return report.document()
 
 
-def plan_check(network: Network, request: CheckRequest) -> list[PlannedBenchmark]:
+def plan_check(network: Network, request: CheckRequest) -> tuple[list[PlannedBenchmark], list[Case]]:
     """Return the benchmarks of a check, those for the costs of hosts last: of a library's own choice with what it
-    chooses from.
+    chooses from. And a test case without a result for each algorithm whose orders cannot be ranked as they have to.
 
-    :raises PlinkError: for what cannot be run.
+    :raises NoAnswer: when that is so of all. :raises PlinkError: for what cannot be run.
     """
-    plans = [plan_orders(network, request, algo) for algo in request.algorithms]
+    plans, unranked = [], list[Case]()
+    for algo in request.algorithms:
+        try:
+            plans.append(plan_orders(network, request, algo))
+        except NoAnswer as error:
+            unranked.append(Case(algo, "spearman", None, f"{algo}: {error}"))
+    if not plans:
+        raise NoAnswer("; ".join(case.text for case in unranked))
+    ranked = [planned for planned in plans if len(planned.orders) > 1]
     if not request.calibrate:
-        return plans
+        return ranked, unranked
     planned_of = {planned.algo: planned for planned in plans}
     choices = [replace(planned, algo=part) for planned in plans for part in MIXED.get(planned.algo, ())]
-    return plans + [plan_sizes(each) for each in ({each.algo: each for each in choices} | planned_of).values()]
+    timed = {each.algo: each for each in choices} | planned_of
+    return ranked + [plan_sizes(each) for each in timed.values()], unranked
 
 
 def _check_distances(network: Network, request: CheckRequest, truth: Path, report: CheckReport) -> None:

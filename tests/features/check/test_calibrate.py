@@ -176,6 +176,56 @@ def test_sizes_are_timed_after_the_orders(here: Path, monkeypatch: pytest.Monkey
     assert entry["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
 
 
+@pytest.fixture
+def alike(here: Path) -> Path:
+    """Four hosts in one rack: every order costs the same."""
+    rtt = [[0 if a == b else 10 for b in range(4)] for a in range(4)]
+    rack = [{"groups": [{"members": [name], **UPLINK, "limited_by": "groups"} for name in "abcd"]}]
+    write(here / "cloud.json", network(hosts=HOSTS, latency_us=rtt, shared_links=rack))
+    return here
+
+
+def test_hosts_alike_are_calibrated(alike: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts stood in for. One order at several sizes is enough for costs; nothing is ranked, and that is said."""
+    monkeypatch.setattr(check, "time_orders", lambda planned, *_: by_planted_costs(alike / "cloud.json", planned))
+    done = typed(*RING, "--junit", "out.xml", cwd=alike)
+    assert done.returncode == 0, done.stderr
+    assert "ring: every order costs the same" in done.stderr
+    document = json.loads((alike / "check.json").read_text())
+    assert (document["ok"], "checks" in document) == (True, False)
+    assert document["host_costs"]["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+
+
+@pytest.mark.parametrize("limit", [("--min-spearman", "0.9"), ()])
+def test_orders_that_have_to_be_ranked_are_refused_before_a_run(
+    limit: tuple[str, ...], alike: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "time_orders", lambda *_: pytest.fail("something was run"))
+    words = RING if limit else [word for word in RING if word != "--calibrate"]
+    assert "ring: every order costs the same" in refusal(typed(*words, *limit, cwd=alike), 4)
+    write(alike / "cloud.json", network(hosts=HOSTS, shared_links=LINKS))  # rings that leave the racks once or twice
+    if limit:
+        assert "ring: --min-spearman 0.9" in refusal(typed(*words, *limit, cwd=alike), 4)
+
+
+def test_an_algorithm_that_cannot_be_ranked_leaves_the_others(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason is among the failures."""
+    ran = []
+
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        ran.append(planned.algo)
+        return by_planted_costs(here / "cloud.json", planned)
+
+    monkeypatch.setattr(check, "time_orders", time_orders)
+    words = [word for word in RING if word != "--calibrate"]
+    done = typed(*words, "--algo", "flat", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 4
+    assert ran == ["ring"]
+    (reason,) = json.loads((here / "check.json").read_text())["failures"]
+    assert reason.startswith("flat: every order costs the same")
+    assert 'errors="1"' in (here / "out.xml").read_text()
+
+
 def test_nccl_s_own_choice_is_timed_with_its_ring_and_tree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts stood in for: the tree has less to start and more a byte, and NCCL takes it up to 1 MB. Costs of nccl are
     then those of the one it takes, and orders are that one's."""
