@@ -22,7 +22,15 @@ from plink.features.check.benchmark import (
 )
 from plink.features.check.request import CheckRequest
 from plink.features.order.smoothing import device_for
-from plink.model.check import Affinity, CalibratedHosts, CalibratedLibrary, Check, CollectiveCheck, read_benchmark_runs
+from plink.model.check import (
+    Affinity,
+    BenchmarkRun,
+    CalibratedHosts,
+    CalibratedLibrary,
+    Check,
+    CollectiveCheck,
+    read_benchmark_runs,
+)
 from plink.model.document import UNSET, Unset
 from plink.model.network import Matrix, Network
 from plink.model.truth import read_truth
@@ -112,7 +120,7 @@ def check(
         raise UsageError(f"{option} goes with --measure, or with NETWORK and --results")
     for run in runs:
         run = run if recomputed_on is None else with_costs_on(run, recomputed_on, request.model)
-        report.checks.append(evaluate(run, request, baseline))
+        _add(report, run, request, baseline)
         if request.calibrate and recomputed_on is not None:
             options, orders = recorded_orders(run, recomputed_on)
             timings += [
@@ -131,7 +139,7 @@ def check(
             if planned.for_costs:
                 timings += planned.timings(run)
             else:
-                report.checks.append(evaluate(run, request, baseline, time.monotonic() - began))
+                _add(report, run, request, baseline, time.monotonic() - began)
     if request.calibrate and network is not None and timings:
         # `latency` and `simulated` stand for `contention`, which has times and is fast.
         fabric = fabric_of(network)
@@ -145,6 +153,22 @@ def check(
             report.host_costs = fit_host_costs(fabric, of_hosts, timed_model, now)
         report.library_costs = fit_library_costs(fabric, timings, timed_model, now, network.library_costs) or UNSET
     return report.document()
+
+
+def _add(
+    report: CheckReport,
+    run: BenchmarkRun,
+    request: CheckRequest,
+    baseline: tuple[BenchmarkRun, ...],
+    seconds: float = 0.0,
+) -> None:
+    """Evaluate a run. One whose orders cannot be ranked, nor have to be, may still tell the costs of hosts."""
+    try:
+        report.checks.append(evaluate(run, request, baseline, seconds))
+    except NoAnswer as error:
+        if request.has_to_rank:
+            raise
+        _log.warning("%s: %s", run.algo, error)
 
 
 def plan_check(network: Network, request: CheckRequest) -> tuple[list[PlannedBenchmark], list[Case]]:
