@@ -237,11 +237,13 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         )
         result = runner_named("mpirun" if kind == "mpi" else "ssh", lambda: connector).run(job, hosts, context)
     if (failure := result.failure) is not None:
-        last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:]) or "it printed nothing"
+        last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:])
         failed_process = "the launcher" if failure.rank is None else f"rank {failure.rank} on {failure.host}"
         timeout_text = ", as it ran longer than its --timeout" if result.timed_out else ""
         cause = failure.cause or f"{failed_process} failed{timeout_text}"
-        raise PlinkError(f"{planned.algo}: {cause}: {last_output}")
+        if not last_output and failure.cause is None:
+            last_output = "it printed nothing"
+        raise PlinkError(": ".join(filter(None, (planned.algo, cause, last_output))))
     samples = _samples(lines, planned)
     timings = (
         OrderTiming(
