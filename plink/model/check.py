@@ -93,7 +93,8 @@ class CollectiveCheck(BenchmarkRun, frozen=True, kw_only=True):
     spearman: RankCorrelation
     """Rank correlation of predicted costs and medians of measured times."""
     interval: tuple[float, float] | None
-    """Its interval of 95 % (Bonett and Wright 2000); null where there are fewer than four orders."""
+    """Its interval of 95 % (Bonett and Wright 2000); null where a perfect ranking of so few orders, or
+    costs, would come by chance more often than once in ten."""
     orders: Annotated[int, Meta(ge=2)]
     """How many."""
     attainable: RankCorrelation | Unset = UNSET
