@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
 from plink.errors import NoAnswer, UsageError
 from plink.features.check.acceptance import baseline_from, evaluate
@@ -29,7 +30,7 @@ from plink.model.check import (
     CalibratedLibrary,
     Check,
     CollectiveCheck,
-    read_benchmark_runs,
+    read_recorded_runs,
 )
 from plink.model.document import UNSET, Unset
 from plink.model.network import Matrix, Network
@@ -51,7 +52,8 @@ _log = logging.getLogger("plink.check")
 @dataclass
 class CheckReport:
     """Results of a check as they come, so that an error loses none. ``distances``: the test case of ``affinity``;
-    ``unranked``: one for each algorithm that was not run; ``checks``: each with its test cases."""
+    ``unranked``: one for each algorithm that was not run; ``checks``: each with its test cases; ``timings``: what costs
+    were fitted to."""
 
     network: str | None = None
     truth: str | Unset = UNSET
@@ -62,6 +64,7 @@ class CheckReport:
     checks: list[tuple[CollectiveCheck, list[Case]]] = field(default_factory=list)
     host_costs: CalibratedHosts | Unset = UNSET
     library_costs: tuple[CalibratedLibrary, ...] | Unset = UNSET
+    timings: list[BenchmarkRun] = field(default_factory=list)
 
     @property
     def cases(self) -> list[Case]:
@@ -81,6 +84,7 @@ class CheckReport:
             spearman=min((check.spearman for check in checks), default=UNSET),
             host_costs=self.host_costs,
             library_costs=self.library_costs,
+            timings=tuple(self.timings) or UNSET,
             failures=failures,
             checks=checks or UNSET,
         )
@@ -105,7 +109,7 @@ def check(
     """
     report = CheckReport() if report is None else report
     baseline = () if request.max_regression is None else baseline_from(request.max_regression)
-    runs = () if request.results is None else read_benchmark_runs(request.results)
+    runs, sizes = ((), ()) if request.results is None else read_recorded_runs(request.results, request.calibrate)
     timings: list[CollectiveTiming] = []
     if network is None:
         if request.measure or request.truth is not None:
@@ -115,13 +119,14 @@ def check(
         if request.truth is not None:
             _check_distances(network, request, request.truth, report)
     recomputed_on = network if recompute else None
-    if recomputed_on is None and runs and (request.model is not None or request.calibrate):
+    if recomputed_on is None and (runs or sizes) and (request.model is not None or request.calibrate):
         option = "--calibrate" if request.calibrate else "--model"
         raise UsageError(f"{option} goes with --measure, or with NETWORK and --results")
     for run in runs:
         run = run if recomputed_on is None else with_costs_on(run, recomputed_on, request.model)
         _add(report, run, request, baseline)
-        if request.calibrate and recomputed_on is not None:
+    if request.calibrate and recomputed_on is not None:
+        for run in (*runs, *sizes):
             options, orders = recorded_orders(run, recomputed_on)
             timings += [
                 CollectiveTiming(run.algo or "", options, order, run.size_bytes or 0.0, timing.achieved_s)
@@ -138,6 +143,10 @@ def check(
             run = time_orders(planned, connector, progress)
             if planned.for_costs:
                 timings += planned.timings(run)
+                report.timings += [
+                    structs.replace(run, size_bytes=size, runs=(structs.replace(timing, predicted_us=None),))
+                    for size, timing in zip(planned.sizes_bytes, run.runs, strict=True)
+                ]
             else:
                 _add(report, run, request, baseline, time.monotonic() - began)
     if request.calibrate and network is not None and timings:

@@ -154,10 +154,13 @@ RING = (*WORDS, "--algo", "ring", "--size", str(SIZES[-1]))
 def benchmark(planned: PlannedBenchmark, times: list[float]) -> BenchmarkRun:
     """The result of a benchmark of these times; orders alike differ a little."""
     timings = (
-        OrderTiming(order=str(k), predicted_us=1.0 + k, achieved_s=(seconds * (1 + 1e-6 * k),))
-        for k, seconds in enumerate(times)
+        OrderTiming(
+            order=str(k), hosts=planned.hosts_of(order), predicted_us=1.0 + k, achieved_s=(seconds * (1 + 1e-6 * k),)
+        )
+        for k, (seconds, (order, _)) in enumerate(zip(times, planned.orders, strict=True))
     )
-    return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=1e6, model=planned.model)
+    size = max(planned.sizes_bytes)
+    return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=size, model=planned.model)
 
 
 def by_planted_costs(path: Path, planned: PlannedBenchmark) -> BenchmarkRun:
@@ -195,6 +198,25 @@ def test_hosts_alike_are_calibrated(alike: Path, monkeypatch: pytest.MonkeyPatch
     document = json.loads((alike / "check.json").read_text())
     assert (document["ok"], "checks" in document) == (True, False)
     assert document["host_costs"]["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+
+
+@pytest.mark.parametrize("ranked", [True, False])
+def test_what_was_timed_is_fitted_again_without_hosts(
+    ranked: bool, here: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the file that a calibration wrote, also where it ranked no orders."""
+    if not ranked:
+        request.getfixturevalue("alike")
+    monkeypatch.setattr(check, "time_orders", lambda planned, *_: by_planted_costs(here / "cloud.json", planned))
+    before = (here / "cloud.json").read_text()
+    assert typed(*RING, cwd=here).returncode == 0
+    fitted = json.loads((here / "check.json").read_text())["host_costs"]
+    (here / "cloud.json").write_text(before)
+    done = typed("check", "cloud.json", "--results", "check.json", "--calibrate", "--json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)["host_costs"]
+    assert again["overhead_us"] == pytest.approx(fitted["overhead_us"], rel=0.01)
+    assert again["timings"] == fitted["timings"] + (4 if ranked else 0)
 
 
 @pytest.mark.parametrize("limit", [("--min-spearman", "0.9"), ()])
