@@ -36,6 +36,7 @@ _MIN_SIZE_RATIO = 16
 _MIN_GROWTH = 1.2  # of the time from the smallest size to the largest
 _NOISE = 0.05  # relative: larger errors count less
 _US_PER_S, _NS_PER_US = 1e6, 1e3
+_MAX_LOSS = 0.01  # by which costs of hosts may leave the model further off than none
 _EPSILON = 1e-12
 _STEP = 1e-3  # relative, of the differences that stand for derivatives
 _PRECISE = 1e-6
@@ -43,10 +44,9 @@ _PRECISE = 1e-6
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of
-    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one, or of too few
-    costs. ``attainable``: what the predicted
-    ranking has with itself where equal costs are ranked by chance, below 1 with ties."""
+    """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of :data:`solvers.gain.CONFIDENCE`, None
+    for :func:`too_few_rankings`. ``attainable``: what the predicted ranking has with itself where equal costs are
+    ranked by chance, below 1 with ties."""
 
     spearman: float
     low: float | None
@@ -88,8 +88,7 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
         round(float(spearmanr(*ranked).statistic), _DIGITS)
         for ranked in ((costs, measured), (np.sort(costs), range(n)))
     )
-    rankings = math.factorial(n) // math.prod(math.factorial(number) for number in Counter(costs).values())
-    if rankings < _MIN_RANKINGS:
+    if too_few_rankings(predicted) is not None:
         return Correlation(value, None, None, n, attainable)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))
@@ -98,6 +97,19 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
     low = -1.0 if value < -most - 10**-_DIGITS else math.tanh(z - half)
     high = 1.0 if value > most + 10**-_DIGITS else math.tanh(z + half)
     return Correlation(value, low, high, n, attainable)
+
+
+def too_few_rankings(predicted: Sequence[float]) -> str | None:
+    """Return why a perfect ranking of orders with these costs says little: by chance it would come more often than once
+    in ten. None where it says something."""
+    equal = Counter(with_ties(predicted, EQUAL_COST_SHARE)).values()
+    rankings = math.factorial(len(predicted)) // math.prod(math.factorial(number) for number in equal)
+    if rankings >= _MIN_RANKINGS:
+        return None
+    return (
+        f"{len(predicted)} orders with {len(equal)} different costs can be ranked in {rankings} ways only, so a "
+        "perfect ranking may be chance; use more --orders"
+    )
 
 
 def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> CostCalibration:
@@ -266,7 +278,8 @@ def fit_host_costs(
     """Fit what hosts take, rounded as a document states it.
 
     :param fabric: as its links alone are known, without costs of hosts. :param now: the time, RFC 3339.
-    :raises NoAnswer: for too few timings, or times that do not grow with the size.
+    :raises NoAnswer: for too few timings, times that do not grow with the size, or where the model is further off with
+        costs of hosts than without.
     """
     from scipy.optimize import least_squares
 
@@ -299,15 +312,22 @@ def fit_host_costs(
     fit = min(fits, key=lambda result: result.cost)
     overhead, byte = _intervals(fit.x, fit.jac, errors(fit.x))
     x = np.where([overhead is None, byte is None], 0.0, fit.x)  # what changes no time is none
+    error, without = (float(np.median(np.abs(errors(each)))) for each in (x, np.zeros(2)))
+    algorithms = list(dict.fromkeys(timing.algo for timing in timings))
+    if error > without + _MAX_LOSS:
+        raise NoAnswer(
+            f"{', '.join(algorithms)}: times by {model} are off by {error:.1%} in the median with the costs of hosts "
+            f"that fit best, and by {without:.1%} without any"
+        )
     message_us, per_byte_ns = scales.tolist()
     return CalibratedHosts(
         overhead_us=round(float(x[0]) * message_us, 4),
         overhead_interval_us=_scaled(overhead, message_us),
         byte_ns=round(float(x[1]) * per_byte_ns, 5),
         byte_interval_ns=_scaled(byte, per_byte_ns),
-        algorithms=list(dict.fromkeys(timing.algo for timing in timings)),
+        algorithms=algorithms,
         timings=len(timings),
-        error=round(float(np.median(np.abs(errors(x)))), 4),
+        error=round(error, 4),
         measured_at=now,
         model=model,
         fitted=tuple(timing.fitted(us) for timing, us in zip(timings, costs(x).tolist(), strict=True)),

@@ -93,7 +93,8 @@ class CollectiveCheck(BenchmarkRun, frozen=True, kw_only=True):
     spearman: RankCorrelation
     """Rank correlation of predicted costs and medians of measured times."""
     interval: tuple[float, float] | None
-    """Its interval of 95 % (Bonett and Wright 2000); null where there are fewer than four orders."""
+    """Its interval of 95 % (Bonett and Wright 2000); null where a perfect ranking of so few orders, or
+    costs, would come by chance more often than once in ten."""
     orders: Annotated[int, Meta(ge=2)]
     """How many."""
     attainable: RankCorrelation | Unset = UNSET
@@ -165,6 +166,8 @@ class Check(Document, frozen=True, kw_only=True, tag="plink.check/1"):
     """With --calibrate: what hosts take for each message and byte, as written to the network file."""
     library_costs: tuple[CalibratedLibrary, ...] | Unset = UNSET
     """With --calibrate: what NCCL takes besides the network, as written to the network file."""
+    timings: tuple[BenchmarkRun, ...] | Unset = UNSET
+    """With --measure --calibrate: what these costs were fitted to, a run a timing."""
     failures: tuple[str, ...] | Unset = UNSET
     """What falls short, or could not be judged, a sentence each."""
     checks: tuple[CollectiveCheck, ...] | Unset = UNSET
@@ -176,12 +179,22 @@ class _TimedOrders(Part, frozen=True, kw_only=True, tag_field="schema", tag=sche
 
     runs: Annotated[tuple[OrderTiming, ...], Meta(min_length=1)] | Unset = UNSET
     checks: Annotated[tuple[BenchmarkRun, ...], Meta(min_length=1)] | Unset = UNSET
+    timings: tuple[BenchmarkRun, ...] | Unset = UNSET
 
 
 def read_benchmark_runs(path: str | Path) -> tuple[BenchmarkRun, ...]:
-    """Read measured runs from a file: of ``plink.check/1``, also by hand (``{"schema": "plink.check/1", "runs":
-    [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}``), or what ``plink demo --json`` prints.
+    """Read the runs of several orders, as :func:`read_recorded_runs`."""
+    return read_recorded_runs(path)[0]
 
+
+def read_recorded_runs(
+    path: str | Path, for_costs: bool = False
+) -> tuple[tuple[BenchmarkRun, ...], tuple[BenchmarkRun, ...]]:
+    """Read measured runs, and what was timed for the costs of hosts, from a file: of ``plink.check/1``, also by hand
+    (``{"schema": "plink.check/1", "runs": [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}``), or
+    what ``plink demo --json`` prints.
+
+    :param for_costs: whether the latter are enough.
     :raises InputError: when it cannot be read or is no such file, naming the key.
     """
     document, location = read_document(path), name_of(path)
@@ -194,16 +207,15 @@ def read_benchmark_runs(path: str | Path) -> tuple[BenchmarkRun, ...]:
         timings = (
             OrderTiming(order=name, predicted_us=US_PER_S * cost, achieved_s=times) for name, cost, times in orders
         )
-        return (BenchmarkRun(runs=tuple(timings)),)
+        return (BenchmarkRun(runs=tuple(timings)),), ()
     if document.get("schema") != schema_name(Check):
         schemas = f"{schema_name(Check)!r} or {schema_name(DemoTimes)!r}"
         raise InputError(f"{location}: schema", f"expected {schemas}, the kinds of file that hold measured runs")
     timed = decode(_TimedOrders, document, location)
-    if timed.checks:
-        return tuple(structs.replace(run, runs=_printable(run.runs)) for run in timed.checks)
-    if not timed.runs:
+    runs = timed.checks or ((BenchmarkRun(runs=timed.runs),) if timed.runs else ())
+    if not runs and not (for_costs and timed.timings):
         raise InputError(f"{location}: runs", "is missing, and checks too: it holds no measured runs")
-    return (BenchmarkRun(runs=_printable(timed.runs)),)
+    return tuple(structs.replace(run, runs=_printable(run.runs)) for run in runs), timed.timings or ()
 
 
 def _printable(runs: Sequence[OrderTiming]) -> tuple[OrderTiming, ...]:

@@ -109,6 +109,7 @@ class _Launch:
     def __init__(self, launcher: Launcher, run: tuple[Job, Hosts, RunContext], files: Env, env: Env) -> None:
         self._launcher, (self._job, hosts, context) = launcher, run
         self._hosts, self._context = hosts, context
+        self._names = {host.address: host.name for host in hosts}
         assert context.folder is not None
         self._folder, self.files, self._env = context.folder.absolute(), files, env
         self._token = secrets.token_hex(8)
@@ -160,7 +161,7 @@ class _Launch:
         self._collect_reports(self.job_command(reports, runs_program=False), reports)
 
     def _collect_reports(self, command: LaunchCommand, earlier: Reports = MappingProxyType({})) -> Reports:
-        clock, parser = self._context.clock, OutputParser(self._launcher)
+        clock, parser = self._context.clock, OutputParser(self._launcher, self._names)
         reports = parser.reports
         other_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
         deadline, ending, is_unreached = clock() + REPORT_TIMEOUT_S, False, False
@@ -214,7 +215,8 @@ class _Launch:
 
     def run(self, command: LaunchCommand, locations: list[RankLocation]) -> RunResult:
         """Run the job to its end; its processes report once more before they run the program."""
-        monitor = LauncherMonitor(self._launcher, self.assignments, self._context, self._job.timeout_s, locations)
+        limit = self._job.timeout_s
+        monitor = LauncherMonitor(self._launcher, self.assignments, self._context, limit, locations, self._names)
         with LauncherProcess(command, self._launcher.waits_for_ranks) as process:
             monitor.follow(process)
             code = process.end(0.0 if process.open and monitor.is_stopping else STOP_TIMEOUT_S)

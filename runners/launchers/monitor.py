@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeVar
 
 from msgspec import Struct, convert
@@ -37,6 +38,10 @@ SSH_ERROR = re.compile(
     r"Connection (closed|reset) by |Connection timed out during banner|Received disconnect from |Disconnected from |"
     r"Bad owner or permissions on |(\S+@\S+: )?Permission denied( \(|, please)"
 )
+# By which Open MPI, or the ssh that Hydra started, says that a host is lost once ranks run there.
+_LOST_HOST = re.compile(r"\s*Remote daemon: .* on node (\S+)|Timeout, server (\S+) not responding")
+# As an address may be one, but none of a command that ssh advises (`ssh-keygen -R "10.0.0.1"`), nor of a path.
+_WORD = re.compile(r'(?<!["/\[])\b[\w.:-]*\w')
 Message = TypeVar("Message")
 
 
@@ -64,10 +69,13 @@ class RankExit(Struct, frozen=True):
 
 
 class OutputParser:
-    """Parser of one job's output; keeps the ranks' reports and exits, by rank."""
+    """Parser of one job's output; keeps the ranks' reports and exits, by rank.
 
-    def __init__(self, launcher: Launcher) -> None:
-        self._launcher = launcher
+    :param names: of hosts, by their addresses: the launcher's own lines have addresses.
+    """
+
+    def __init__(self, launcher: Launcher, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._launcher, self._names = launcher, names
         self._decoders: dict[tuple[int, str], FrameDecoder] = {}
         self.reports: dict[int, ShimReport] = {}
         self.exits: dict[int, RankExit] = {}
@@ -77,7 +85,7 @@ class OutputParser:
         for rank, origin, part in self._launcher.parse_output_line(stream, line):
             default = ERR if origin == "err" else OUT
             if rank is None:
-                yield None, default, part
+                yield None, default, _WORD.sub(lambda word: self._names.get(word[0], word[0]), part)
                 continue
             for kind, text in self._decoders.setdefault((rank, origin), FrameDecoder()).add(part):
                 if kind == REPORT and (report := _message(text, ShimReport)) is not None:
@@ -117,7 +125,8 @@ def verified_locations(assignments: Sequence[RankAssignment], reports: Mapping[i
 class LauncherMonitor(JobMonitor):
     """Monitor over the output of an external launcher, which ends the other ranks itself when one fails.
 
-    :param locations: of the ranks, as the dry run found them; then as the job's own processes report.
+    :param locations: of the ranks, as the dry run found them; then as the job's own processes report. :param names: of
+        hosts, by their addresses.
     :ivar launcher_lines: what the launcher itself printed, the last of it.
     """
 
@@ -128,11 +137,12 @@ class LauncherMonitor(JobMonitor):
         context: RunContext,
         timeout_s: float | None,
         locations: list[RankLocation],
+        names: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(assignments, RankOutput(context.observer.on_line), context.clock)
         self._launcher, self._on_line, self._timeout_s = launcher, context.observer.on_line, timeout_s
         self.locations = locations
-        self.parser = OutputParser(launcher)
+        self.parser = OutputParser(launcher, names)
         self.stop_at = self.began + REPORT_TIMEOUT_S
         self.launcher_lines = deque[str](maxlen=MAX_LAUNCHER_LINES)
         self._moved = False
@@ -190,6 +200,8 @@ class LauncherMonitor(JobMonitor):
             self._on_line(None, stream, text)
             if SSH_ERROR.match(text) and not self._all_reported():
                 self._await_others()
+            elif (lost := _LOST_HOST.match(text)) and not self.is_stopping:
+                self._record_lost(lost[1] or lost[2])
         elif kind == REPORT:
             self._on_report(rank)
         elif kind == EXIT:
@@ -197,10 +209,20 @@ class LauncherMonitor(JobMonitor):
             if end.timed_out and not self.is_stopping:
                 self._on_timeout()
             if self.record_exit(rank, end.code, by_itself=not end.signalled and not end.timed_out):
-                # The launcher ends the others, and is ended where it does not.
-                self.stop_at = self.clock() + (_OTHERS_S if self._launcher.waits_for_ranks else STOP_TIMEOUT_S)
+                self._stop_soon()
         else:
             self.output.add(rank, stream, text)
+
+    def _record_lost(self, host: str) -> None:
+        rank = next((assignment.rank for assignment in self.assignments if assignment.host == host), None)
+        if rank is not None:
+            self.record_failure(rank, 1)
+            self.add_cause(f"the connection to {host} was lost")
+            self._stop_soon()
+
+    def _stop_soon(self) -> None:
+        """Give the launcher the time to end the others; it is ended where it does not."""
+        self.stop_at = self.clock() + (_OTHERS_S if self._launcher.waits_for_ranks else STOP_TIMEOUT_S)
 
     def _on_report(self, rank: int) -> None:
         report = self.parser.reports[rank]

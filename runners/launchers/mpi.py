@@ -20,6 +20,7 @@ from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Hosts
 from plink.transport.addresses import source_address_for
 from plink.transport.command_output import run_to_end
+from plink.transport.fleet import LEASE_S
 from runners.hostfiles import hydra_machinefile, openmpi_hostfile, openmpi_name_options
 from runners.job.runner import Job, RunContext
 from runners.launchers.launcher import Launcher
@@ -34,6 +35,11 @@ _OPTIONS = {  # split at blanks, but for _AGENT
     4: ("--mca plm_rsh_agent", "--mca plm_rsh_no_tree_spawn 1 --tag-output"),
     5: ("--prtemca plm_ssh_agent", "--prtemca plm_ssh_no_tree_spawn 1 --output tag"),
 }
+# A host that acknowledges nothing is lost after LEASE_S, as with other runners; by itself Open MPI waits for 8 minutes,
+# and Hydra without end for the ssh that it started.
+_PROBES = 4
+_PROBE_S = int(LEASE_S) // (_PROBES + 2)
+_KEEPALIVE = (("time", 2 * _PROBE_S), ("intvl", _PROBE_S), ("probes", _PROBES))
 # [JOB,RANK]<stdout>: and in version 5 a blank
 _MARKS = {
     4: re.compile(r"\[\d+,(\d{1,9})\]<std(out|err|diag)>:"),
@@ -78,11 +84,13 @@ class OpenMpi(_SshLauncher):
     ) -> LaunchCommand:
         """Return the command, with file names relative to the folder: mpirun splits its options for ssh at blanks."""
         agent, options = _OPTIONS[self._version]
+        mca = agent.split()[0]
         argv = [
             "mpirun",
             *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
             *("--hostfile", _HOSTFILE, "--map-by", "seq", *openmpi_name_options(hosts)),
             *(*agent.split(), _AGENT, *options.split()),
+            *(word for name, value in _KEEPALIVE for word in (mca, f"oob_tcp_keepalive_{name}", str(value))),
             *("--bind-to", "none", "-n", str(sum(host.slots for host in hosts))),
             *(word for name in forwarded for word in ("-x", name)),
             *job.launcher_args,
@@ -236,6 +244,7 @@ def ssh_config(hosts: Hosts, connector: SshConnector) -> str:
             lines.append(f"  ConnectTimeout {settings.connect_timeout_s:.0f}")
     checking = "accept-new" if connector.accept_new_host_keys else "yes"
     lines += ["Host *", f"  StrictHostKeyChecking {checking}", "  BatchMode yes", "  ConnectTimeout 10"]
+    lines += [f"  ServerAliveInterval {_PROBE_S}", f"  ServerAliveCountMax {_PROBES + 2}"]
     if connector.identity is None:
         lines += ["  Include ~/.ssh/config", "  Include /etc/ssh/ssh_config"]  # for jump hosts and other options
     return "\n".join(lines) + "\n"

@@ -130,11 +130,13 @@ class CostBreakdown:
 
 
 def evaluate(
-    schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, model: str
+    schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, model: str, late: bool = True
 ) -> CostBreakdown:
     """Return the cost of a schedule of N ranks.
 
-    :param order: shape (N,), the host at each rank; transfers between ranks of one host cost nothing.
+    :param order: shape (N,), the host at each rank; transfers between ranks of one host cost nothing. :param late:
+        whether rounds under ``contention`` end by :func:`latest`; if not, by what the busiest link needs, as in
+        simulations.
     :raises UsageError: for an unknown model, a size that is not positive, or another number of ranks.
     :raises NoAnswer: when a pair that is used was not measured.
     """
@@ -158,7 +160,7 @@ def evaluate(
     transfers = Transfers(number, rounds, source, target, moved)
     transfer, busiest = np.zeros(number), np.zeros(number, dtype=np.intp)
     names: list[str] = []
-    for resource_names, load in resource_loads(fabric, transfers, model):
+    for resource_names, load in resource_loads(fabric, transfers, model) if late else _loads(fabric, transfers):
         index = load.argmax(axis=1)
         most = load[np.arange(number), index]
         better = most > transfer
@@ -353,10 +355,15 @@ def resource_bytes(fabric: Fabric, transfers: Transfers) -> list[tuple[list[str]
     return blocks
 
 
+def _loads(fabric: Fabric, transfers: Transfers) -> _Loads:
+    """Microseconds that every resource needs for what every round puts on it."""
+    return [(names, moved / (gbps * BYTES_PER_US)) for names, gbps, moved in resource_bytes(fabric, transfers)]
+
+
 def _shared_loads(fabric: Fabric, transfers: Transfers) -> _Loads:
-    """Microseconds that every resource needs for what every round puts on it; what groups share is stretched so that
+    """Return :func:`_loads`, where what groups share is stretched so that
     the busiest ends when the latest does."""
-    loads = [(names, moved / (gbps * BYTES_PER_US)) for names, gbps, moved in resource_bytes(fabric, transfers)]
+    loads = _loads(fabric, transfers)
     of_hosts, of_groups = loads[: len(fabric.resources)], loads[len(fabric.resources) :]
     shared = np.hstack([load for _, load in of_groups])
     most = shared.max(axis=1)

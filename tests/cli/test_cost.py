@@ -48,6 +48,18 @@ def test_latencies_alone(here: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("algo", "rounds_s"), [("ring", [0.016] * 6), ("ps", [0.032] * 2), ("flat", [0.032] * 2)])
+def test_rounds_alone_take_what_the_whole_takes_for_them(algo: str, rounds_s: list[float], here: Path) -> None:
+    """By hand, at 1 Gbit/s: of messages of 1 MB two cross a rack's link where the ring goes to and fro, and four where
+    each goes to all. The links of both racks are equally busy both ways, which makes no round longer."""
+    done = typed("cost", "shared.json", "--algo", algo, "--size", "4MB", "--random", "0", "--json", cwd=here)
+    document = json.loads(done.stdout)
+    (part,) = document["parts"]
+    times_us = [each["latency_us"] + each["transfer_us"] for each in part["rounds"]]
+    assert times_us == pytest.approx([1e6 * each for each in rounds_s], rel=0.02)
+    assert max(times_us) <= document["cost_us"]
+
+
 def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path) -> None:
     """a, b, c, d does not need b - d; of the random orders those that do are left out, and their number is told."""
     done = typed("cost", "holes.json", "--random", "30", "--json", cwd=here)

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.test_launch import TELL, ranks_printed
-from tests.lab.traces import guests
+from tests.lab.traces import HERE, guests
 from tests.lab.waiting import until
 from tests.stand_ins import program
 
@@ -234,6 +234,23 @@ def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Cal
     running.await_lines(4, "begun")
     running.process.kill()
     until(lambda: not guests(small_lab), 15, "the ranks to be gone")
+
+
+@each_runner
+def test_a_host_that_is_cut_off(small_lab: Lab, runner: str, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """It ends the job after 30 s, as with our own runner, and is named as the hosts file has it."""
+    write_hosts(small_lab, tmp_path)
+    running = start(
+        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, write_script(tmp_path, HANG)
+    )
+    running.await_lines(4, "begun")
+    try:
+        assert small_lab.plink("cut", small_lab.hosts.names[2], cwd=HERE).returncode == 0
+        assert running.ends(60) == 1
+    finally:
+        assert small_lab.plink("heal", cwd=HERE).returncode == 0
+    assert f"the connection to {small_lab.hosts.names[2]} was lost" in running.err
+    until(lambda: not guests(small_lab), 45, "the ranks to be gone")
 
 
 @each_runner

@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from plink.errors import PlinkError, UsageError
+from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Host, Hosts
+from runners.job.placement import RankAssignment
 from runners.job.runner import Job, RunContext, RunObserver
 from runners.launchers import external_runner
 from runners.launchers.external_runner import ExternalLauncherRunner
-from runners.launchers.launcher import Launcher
+from runners.launchers.launcher import Launcher, LauncherProcess
+from runners.launchers.monitor import LauncherMonitor
 from runners.launchers.mpi import Mpich, OpenMpi, mpich, mpirun
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
@@ -139,13 +142,41 @@ def test_no_mpirun_or_an_unknown_one(tmp_path: Path, connector: SshConnector, mo
 def test_ssh_error_ends_a_launcher_and_is_shown(
     then: str, connector: SshConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hydra waits for a host that is not reached, and others print more about it."""
+    """By the host's name. Hydra waits for a host that is not reached, and others print more about it."""
     error = "ssh: connect to host 127.0.0.3 port 2222: Connection refused"
+    named = error.replace("127.0.0.3", "c")
     noise = "".join(f"echo advice {number} >&2\n" for number in range(4))
     program(tmp_path, "mpirun", f"echo '{error}' >&2\n{noise}{then}")
     monkeypatch.setattr(external_runner, "STOP_TIMEOUT_S", 0.5)
     context = RunContext(RunObserver(), time.monotonic, folder=tmp_path)
     began = time.monotonic()
-    with pytest.raises(PlinkError, match=rf"3 of 3 ranks did not report \(first: rank 0 on c\): {error}; nothing"):
+    with pytest.raises(PlinkError, match=rf"3 of 3 ranks did not report \(first: rank 0 on c\): {named}; nothing"):
         ExternalLauncherRunner(Mpich(connector, str(tmp_path / "mpirun"))).run(JOB, HOSTS, context)
     assert time.monotonic() - began < external_runner.REPORT_TIMEOUT_S / 4
+
+
+@pytest.mark.parametrize(
+    ("launcher", "script"),
+    [
+        (four, "echo '  Remote daemon: [[9232,0],2] on node 127.0.0.3'; exit 1"),
+        (five, "echo '  Remote daemon: [prterun-vm-7@0,2] on node 127.0.0.3'; exit 1"),
+        (Mpich, "echo 'Timeout, server 127.0.0.3 not responding.' >&2; exec sleep 60"),
+    ],
+)
+def test_a_host_that_is_lost_ends_the_job_and_is_named(
+    launcher: Callable[[SshConnector], Launcher], script: str, connector: SshConnector
+) -> None:
+    """As the hosts file names it; launchers know its address."""
+    shown: list[str] = []
+    context = RunContext(RunObserver(lambda rank, stream, line: shown.append(line)), time.monotonic)
+    ranks = [RankAssignment(rank, 0, name, None, None) for rank, name in enumerate("ab")]
+    monitor = LauncherMonitor(launcher(connector), ranks, context, None, [], {"127.0.0.3": "b"})
+    began = time.monotonic()
+    with LauncherProcess(LaunchCommand(("sh", "-c", script))) as process:
+        monitor.follow(process)
+        monitor.finish(process.end(0.0))
+    assert time.monotonic() - began < 30
+    assert monitor.failure is not None
+    assert (monitor.failure.rank, monitor.failure.host) == (1, "b")
+    assert "lost" in str(monitor.failure.cause)
+    assert "127.0.0.3" not in "".join(shown)

@@ -21,13 +21,13 @@ from plink.model.check import (
 from plink.model.document import UNSET
 from plink.terminal.junit import Case
 from solvers.checking import (
-    MIN_ORDERS,
     Correlation,
     calibration,
     gain_of_best,
     rank_correlation,
     ranks_worse,
     slower,
+    too_few_rankings,
 )
 
 _TOLERANCE = 0.1  # share by which the cheapest order may take longer
@@ -61,7 +61,7 @@ def evaluate(
         calibration=_calibration(run, predicted, medians),
         gain=_gain(run, predicted),
     )
-    cases = [_spearman_case(run, correlation, request.min_spearman, seconds)]
+    cases = [_spearman_case(run, predicted, correlation, request.min_spearman, seconds)]
     if baseline:
         baseline_run = next((each for each in baseline if _collective(each) == _collective(run)), None)
         tolerance = _TOLERANCE if request.tolerance is None else request.tolerance
@@ -124,13 +124,15 @@ def _calibration(run: BenchmarkRun, predicted: list[float], medians: list[float]
     return calibration([cost / US_PER_S for cost in predicted], medians)
 
 
-def _spearman_case(run: BenchmarkRun, correlation: Correlation, minimum: float | None, seconds: float) -> Case:
+def _spearman_case(
+    run: BenchmarkRun, predicted: list[float], correlation: Correlation, minimum: float | None, seconds: float
+) -> Case:
     text = f"Spearman's rank correlation of {correlation.orders} orders is {correlation.spearman:.3f}"
     if minimum is None:
         ok: bool | None = True
-    elif correlation.low is None:
+    elif (reason := too_few_rankings(predicted)) is not None:
         ok = None
-        text += f": too few for --min-spearman {minimum:g}, which needs {MIN_ORDERS} or more of different costs"
+        text += f", too few for --min-spearman {minimum:g}: {reason}"
     else:
         ok = correlation.spearman >= minimum * correlation.attainable
         text += f", {'' if ok else 'below '}--min-spearman {minimum:g}"

@@ -30,7 +30,7 @@ from plink.records.scratch import scratch_folder
 from plink.transport.fleet import Connector, Progress
 from runners.choice import runner_named
 from runners.job.runner import Job, RunContext, RunObserver
-from solvers.checking import MIN_SIZES, CollectiveTiming, orders_between
+from solvers.checking import MIN_SIZES, CollectiveTiming, orders_between, too_few_rankings
 from solvers.costs.by_name import cost_function_for, model_for, search_model_for
 from solvers.costs.closed_forms import Order
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -102,9 +102,10 @@ class PlannedBenchmark:
 def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBenchmark:
     """Choose orders at even steps of the predicted cost (for ``simulated`` that of the model that searches go by).
     None of them uses an unmeasured pair, whose cost is only a guess. Costs are by all samples, as in
-    :func:`with_costs_on`.
+    :func:`with_costs_on`. The cheapest order alone where none can be ranked nor has to be.
 
-    :raises PlinkError: as :func:`solve` and :func:`orders_between`.
+    :raises NoAnswer: where orders cannot be ranked, or not well enough for a limit. :raises PlinkError: as
+        :func:`solve`.
     """
     size_bytes, asked_model = int(request.size_bytes), "auto" if request.model is None else request.model
     solved = solve(
@@ -117,9 +118,17 @@ def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBe
     model = model_for(asked_model, fabric, algo=algo)
     cost_of = cost_function_for(algo, ranks, task.options, fabric, size_bytes, search_model_for(model, fabric))
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
-    orders = orders_between(solved.result.order, slots, cost_of, request.orders, request.seed)
     accurate_cost = cost_by_model(algo, ranks, task.options, fabric, size_bytes, model)
+    try:
+        orders = orders_between(solved.result.order, slots, cost_of, request.orders, request.seed)
+    except NoAnswer as error:
+        if request.has_to_rank:
+            raise
+        _log.warning("%s: %s; one order is timed for --calibrate", algo, error)
+        orders = [(solved.result.order, solved.result.cost)]
     orders = sorted(((order, accurate_cost(order)) for order, _ in orders), key=lambda entry: entry[1])
+    if request.min_spearman is not None and (reason := too_few_rankings([cost for _, cost in orders])) is not None:
+        raise NoAnswer(f"--min-spearman {request.min_spearman:g} needs more: {reason}")
     sizes = (size_bytes,) * len(orders)
     return PlannedBenchmark(network, request, algo, model, orders, task.options, sizes, request.repeats)
 
@@ -228,11 +237,13 @@ def time_orders(planned: PlannedBenchmark, connector: Connector, progress: Progr
         )
         result = runner_named("mpirun" if kind == "mpi" else "ssh", lambda: connector).run(job, hosts, context)
     if (failure := result.failure) is not None:
-        last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:]) or "it printed nothing"
+        last_output = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:])
         failed_process = "the launcher" if failure.rank is None else f"rank {failure.rank} on {failure.host}"
         timeout_text = ", as it ran longer than its --timeout" if result.timed_out else ""
         cause = failure.cause or f"{failed_process} failed{timeout_text}"
-        raise PlinkError(f"{planned.algo}: {cause}: {last_output}")
+        if not last_output and failure.cause is None:
+            last_output = "it printed nothing"
+        raise PlinkError(": ".join(filter(None, (planned.algo, cause, last_output))))
     samples = _samples(lines, planned)
     timings = (
         OrderTiming(

@@ -160,7 +160,9 @@ def _show_orders(network: "Network", request: CheckRequest, as_json: bool) -> No
     """Show the orders that would be run, with their costs."""
     from plink.features.check.run import plan_check
 
-    plans = plan_check(network, request)
+    plans, unranked = plan_check(network, request)
+    for case in unranked:
+        say(f"{case.text}; it is not run")
     for planned in plans:
         say(planned.text)
     orders = tuple(

@@ -76,7 +76,7 @@ class CheckRequest(FeatureRequest):
         bool, _benchmark("Note unknown SSH host keys instead of refusing them.", ("--accept-new-host-keys",))
     ] = False
     min_spearman: Annotated[
-        float | None, _limit("Exit code 1 below this rank correlation, such as 0.9; 4 with too few orders.")
+        float | None, _limit("Exit code 1 below this rank correlation, such as 0.9; 4 where chance would pass.")
     ] = None
     max_regression: Annotated[
         Path | None, _limit("Exit code 1 when this is worse than that earlier check.", metavar="BASELINE")
@@ -89,6 +89,11 @@ class CheckRequest(FeatureRequest):
         float | None,
         _limit("With --truth: exit code 1 below this share of correct triplets, such as 0.9.", least=0, most=1),
     ] = None
+
+    @property
+    def has_to_rank(self) -> bool:
+        """Whether orders have to be ranked: there is a limit, or nothing else that is asked for."""
+        return not self.calibrate or self.min_spearman is not None or self.max_regression is not None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
 from plink.errors import NoAnswer, UsageError
 from plink.features.check.acceptance import baseline_from, evaluate
@@ -22,7 +23,15 @@ from plink.features.check.benchmark import (
 )
 from plink.features.check.request import CheckRequest
 from plink.features.order.smoothing import device_for
-from plink.model.check import Affinity, CalibratedHosts, CalibratedLibrary, Check, CollectiveCheck, read_benchmark_runs
+from plink.model.check import (
+    Affinity,
+    BenchmarkRun,
+    CalibratedHosts,
+    CalibratedLibrary,
+    Check,
+    CollectiveCheck,
+    read_recorded_runs,
+)
 from plink.model.document import UNSET, Unset
 from plink.model.network import Matrix, Network
 from plink.model.truth import read_truth
@@ -43,21 +52,24 @@ _log = logging.getLogger("plink.check")
 @dataclass
 class CheckReport:
     """Results of a check as they come, so that an error loses none. ``distances``: the test case of ``affinity``;
-    ``checks``: each with its test cases."""
+    ``unranked``: one for each algorithm that was not run; ``checks``: each with its test cases; ``timings``: what costs
+    were fitted to."""
 
     network: str | None = None
     truth: str | Unset = UNSET
     affinity: Affinity | Unset = UNSET
     unknown_hosts: tuple[str, ...] | Unset = UNSET
     distances: list[Case] = field(default_factory=list)
+    unranked: list[Case] = field(default_factory=list)
     checks: list[tuple[CollectiveCheck, list[Case]]] = field(default_factory=list)
     host_costs: CalibratedHosts | Unset = UNSET
     library_costs: tuple[CalibratedLibrary, ...] | Unset = UNSET
+    timings: list[BenchmarkRun] = field(default_factory=list)
 
     @property
     def cases(self) -> list[Case]:
         """All test cases."""
-        return [*self.distances, *(case for _, cases in self.checks for case in cases)]
+        return [*self.distances, *self.unranked, *(case for _, cases in self.checks for case in cases)]
 
     def document(self, *errors: str) -> Check:
         """Return the document, with what kept the check from going on among its failures."""
@@ -72,6 +84,7 @@ class CheckReport:
             spearman=min((check.spearman for check in checks), default=UNSET),
             host_costs=self.host_costs,
             library_costs=self.library_costs,
+            timings=tuple(self.timings) or UNSET,
             failures=failures,
             checks=checks or UNSET,
         )
@@ -96,7 +109,7 @@ def check(
     """
     report = CheckReport() if report is None else report
     baseline = () if request.max_regression is None else baseline_from(request.max_regression)
-    runs = () if request.results is None else read_benchmark_runs(request.results)
+    runs, sizes = ((), ()) if request.results is None else read_recorded_runs(request.results, request.calibrate)
     timings: list[CollectiveTiming] = []
     if network is None:
         if request.measure or request.truth is not None:
@@ -106,20 +119,23 @@ def check(
         if request.truth is not None:
             _check_distances(network, request, request.truth, report)
     recomputed_on = network if recompute else None
-    if recomputed_on is None and runs and (request.model is not None or request.calibrate):
+    if recomputed_on is None and (runs or sizes) and (request.model is not None or request.calibrate):
         option = "--calibrate" if request.calibrate else "--model"
         raise UsageError(f"{option} goes with --measure, or with NETWORK and --results")
     for run in runs:
         run = run if recomputed_on is None else with_costs_on(run, recomputed_on, request.model)
-        report.checks.append(evaluate(run, request, baseline))
-        if request.calibrate and recomputed_on is not None:
+        _add(report, run, request, baseline)
+    if request.calibrate and recomputed_on is not None:
+        for run in (*runs, *sizes):
             options, orders = recorded_orders(run, recomputed_on)
             timings += [
                 CollectiveTiming(run.algo or "", options, order, run.size_bytes or 0.0, timing.achieved_s)
                 for order, timing in zip(orders, run.runs, strict=True)
             ]
     if request.measure and network is not None:
-        plans = plan_check(network, request)  # refused before a run
+        plans, report.unranked = plan_check(network, request)  # refused before a run
+        for case in report.unranked:
+            _log.warning("%s; it is not run", case.text)
         connector = connector_for(network.hosts, request.accept_new_host_keys)
         for planned in plans:
             _log.info("%s", planned.text)
@@ -127,8 +143,12 @@ def check(
             run = time_orders(planned, connector, progress)
             if planned.for_costs:
                 timings += planned.timings(run)
+                report.timings += [
+                    structs.replace(run, size_bytes=size, runs=(structs.replace(timing, predicted_us=None),))
+                    for size, timing in zip(planned.sizes_bytes, run.runs, strict=True)
+                ]
             else:
-                report.checks.append(evaluate(run, request, baseline, time.monotonic() - began))
+                _add(report, run, request, baseline, time.monotonic() - began)
     if request.calibrate and network is not None and timings:
         # `latency` and `simulated` stand for `contention`, which has times and is fast.
         fabric = fabric_of(network)
@@ -144,18 +164,43 @@ def check(
     return report.document()
 
 
-def plan_check(network: Network, request: CheckRequest) -> list[PlannedBenchmark]:
-    """Return the benchmarks of a check, those for the costs of hosts last: of a library's own choice with what it
-    chooses from.
+def _add(
+    report: CheckReport,
+    run: BenchmarkRun,
+    request: CheckRequest,
+    baseline: tuple[BenchmarkRun, ...],
+    seconds: float = 0.0,
+) -> None:
+    """Evaluate a run. One whose orders cannot be ranked, nor have to be, may still tell the costs of hosts."""
+    try:
+        report.checks.append(evaluate(run, request, baseline, seconds))
+    except NoAnswer as error:
+        if request.has_to_rank:
+            raise
+        _log.warning("%s: %s", run.algo, error)
 
-    :raises PlinkError: for what cannot be run.
+
+def plan_check(network: Network, request: CheckRequest) -> tuple[list[PlannedBenchmark], list[Case]]:
+    """Return the benchmarks of a check, those for the costs of hosts last: of a library's own choice with what it
+    chooses from. And a test case without a result for each algorithm whose orders cannot be ranked as they have to.
+
+    :raises NoAnswer: when that is so of all. :raises PlinkError: for what cannot be run.
     """
-    plans = [plan_orders(network, request, algo) for algo in request.algorithms]
+    plans, unranked = [], list[Case]()
+    for algo in request.algorithms:
+        try:
+            plans.append(plan_orders(network, request, algo))
+        except NoAnswer as error:
+            unranked.append(Case(algo, "spearman", None, f"{algo}: {error}"))
+    if not plans:
+        raise NoAnswer("; ".join(case.text for case in unranked))
+    ranked = [planned for planned in plans if len(planned.orders) > 1]
     if not request.calibrate:
-        return plans
+        return ranked, unranked
     planned_of = {planned.algo: planned for planned in plans}
     choices = [replace(planned, algo=part) for planned in plans for part in MIXED.get(planned.algo, ())]
-    return plans + [plan_sizes(each) for each in ({each.algo: each for each in choices} | planned_of).values()]
+    timed = {each.algo: each for each in choices} | planned_of
+    return ranked + [plan_sizes(each) for each in timed.values()], unranked
 
 
 def _check_distances(network: Network, request: CheckRequest, truth: Path, report: CheckReport) -> None:

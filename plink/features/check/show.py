@@ -39,7 +39,7 @@ def _show_orders(check: CollectiveCheck) -> None:
 
 
 def _lines(check: CollectiveCheck) -> Iterator[str]:
-    interval = "too few orders for an interval" if check.interval is None else _interval(check.interval)
+    interval = "too few different costs for an interval" if check.interval is None else _interval(check.interval)
     yield (
         f"Spearman's rank correlation: {check.spearman:.3f} ({interval}) of {check.orders} orders; 1: times rank them "
         "as predicted"

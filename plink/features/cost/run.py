@@ -144,12 +144,14 @@ def _parts(
         _log.info("more than %d ranks: the cost alone, without its rounds", _MAX_RANKS_WITH_ROUNDS)
         return []
     costs = [us for _, _, us in cost_of.part_costs(ranks)] if isinstance(cost_of, SimulatedCost) else None
+    is_simulated = isinstance(cost_of, SimulatedCost) and not cost_of.is_closed_form
     if request.algo in HUB_ALGORITHMS and costs is None:  # in slices
         costs = [cost_of(ranks)]
     priced = priced_options(options, request.algo, request.size_bytes, model)
     parts = []
     for number, (weight, name) in enumerate(parts_of(request.algo, request.size_bytes, fabric)):
-        part = evaluate(schedule_for(name, len(ranks), priced), fabric, ranks, request.size_bytes, model)
+        schedule = schedule_for(name, len(ranks), priced)
+        part = evaluate(schedule, fabric, ranks, request.size_bytes, model, late=not is_simulated)
         if costs is not None:  # its rounds are each as if alone
             part = replace(part, cost_us=costs[number])
         parts.append((weight, name, part))

@@ -17,6 +17,7 @@ from plink.runtime import order_timing
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.evaluator import with_host_costs
 from solvers.schedules.catalogue import Options
+from solvers.simulation.cost import cost_by_model
 from tests.cli.files import network, refusal, write
 from tests.conftest import typed
 from tests.runtime.ranks import results_of, run_ranks
@@ -32,7 +33,7 @@ def made_us(path: Path, size: float, hosts: str = "abcd") -> float:
     """What a ring takes in an order of the hosts if they take the planted costs."""
     fabric = with_host_costs(fabric_from(read_network(path)), OVERHEAD_US, BYTE_NS)
     order = np.array(["abcd".index(name) for name in hosts])
-    return cost_function_for("ring", 4, Options(), fabric, size, "contention")(order)
+    return cost_by_model("ring", 4, Options(), fabric, size, "contention")(order)
 
 
 def runs_of(path: Path, sizes: tuple[int, ...], us: float | None = None) -> dict[str, Any]:
@@ -153,10 +154,13 @@ RING = (*WORDS, "--algo", "ring", "--size", str(SIZES[-1]))
 def benchmark(planned: PlannedBenchmark, times: list[float]) -> BenchmarkRun:
     """The result of a benchmark of these times; orders alike differ a little."""
     timings = (
-        OrderTiming(order=str(k), predicted_us=1.0 + k, achieved_s=(seconds * (1 + 1e-6 * k),))
-        for k, seconds in enumerate(times)
+        OrderTiming(
+            order=str(k), hosts=planned.hosts_of(order), predicted_us=1.0 + k, achieved_s=(seconds * (1 + 1e-6 * k),)
+        )
+        for k, (seconds, (order, _)) in enumerate(zip(times, planned.orders, strict=True))
     )
-    return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=1e6, model=planned.model)
+    size = max(planned.sizes_bytes)
+    return BenchmarkRun(runs=tuple(timings), algo=planned.algo, size_bytes=size, model=planned.model)
 
 
 def by_planted_costs(path: Path, planned: PlannedBenchmark) -> BenchmarkRun:
@@ -174,6 +178,75 @@ def test_sizes_are_timed_after_the_orders(here: Path, monkeypatch: pytest.Monkey
     entry = json.loads((here / "check.json").read_text())["host_costs"]
     assert entry["timings"] == 7
     assert entry["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+
+
+@pytest.fixture
+def alike(here: Path) -> Path:
+    """Four hosts in one rack: every order costs the same."""
+    rtt = [[0 if a == b else 10 for b in range(4)] for a in range(4)]
+    rack = [{"groups": [{"members": [name], **UPLINK, "limited_by": "groups"} for name in "abcd"]}]
+    write(here / "cloud.json", network(hosts=HOSTS, latency_us=rtt, shared_links=rack))
+    return here
+
+
+def test_hosts_alike_are_calibrated(alike: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts stood in for. One order at several sizes is enough for costs; nothing is ranked, and that is said."""
+    monkeypatch.setattr(check, "time_orders", lambda planned, *_: by_planted_costs(alike / "cloud.json", planned))
+    done = typed(*RING, "--junit", "out.xml", cwd=alike)
+    assert done.returncode == 0, done.stderr
+    assert "ring: every order costs the same" in done.stderr
+    document = json.loads((alike / "check.json").read_text())
+    assert (document["ok"], "checks" in document) == (True, False)
+    assert document["host_costs"]["overhead_us"] == pytest.approx(OVERHEAD_US, rel=0.01)
+
+
+@pytest.mark.parametrize("ranked", [True, False])
+def test_what_was_timed_is_fitted_again_without_hosts(
+    ranked: bool, here: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the file that a calibration wrote, also where it ranked no orders."""
+    if not ranked:
+        request.getfixturevalue("alike")
+    monkeypatch.setattr(check, "time_orders", lambda planned, *_: by_planted_costs(here / "cloud.json", planned))
+    before = (here / "cloud.json").read_text()
+    assert typed(*RING, cwd=here).returncode == 0
+    fitted = json.loads((here / "check.json").read_text())["host_costs"]
+    (here / "cloud.json").write_text(before)
+    done = typed("check", "cloud.json", "--results", "check.json", "--calibrate", "--json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)["host_costs"]
+    assert again["overhead_us"] == pytest.approx(fitted["overhead_us"], rel=0.01)
+    assert again["timings"] == fitted["timings"] + (4 if ranked else 0)
+
+
+@pytest.mark.parametrize("limit", [("--min-spearman", "0.9"), ()])
+def test_orders_that_have_to_be_ranked_are_refused_before_a_run(
+    limit: tuple[str, ...], alike: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "time_orders", lambda *_: pytest.fail("something was run"))
+    words = RING if limit else [word for word in RING if word != "--calibrate"]
+    assert "ring: every order costs the same" in refusal(typed(*words, *limit, cwd=alike), 4)
+    write(alike / "cloud.json", network(hosts=HOSTS, shared_links=LINKS))  # rings that leave the racks once or twice
+    if limit:
+        assert "ring: --min-spearman 0.9" in refusal(typed(*words, *limit, cwd=alike), 4)
+
+
+def test_an_algorithm_that_cannot_be_ranked_leaves_the_others(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reason is among the failures."""
+    ran = []
+
+    def time_orders(planned: PlannedBenchmark, *_: object) -> BenchmarkRun:
+        ran.append(planned.algo)
+        return by_planted_costs(here / "cloud.json", planned)
+
+    monkeypatch.setattr(check, "time_orders", time_orders)
+    words = [word for word in RING if word != "--calibrate"]
+    done = typed(*words, "--algo", "flat", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 4
+    assert ran == ["ring"]
+    (reason,) = json.loads((here / "check.json").read_text())["failures"]
+    assert reason.startswith("flat: every order costs the same")
+    assert 'errors="1"' in (here / "out.xml").read_text()
 
 
 def test_nccl_s_own_choice_is_timed_with_its_ring_and_tree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_what_the_first_algorithm_took_is_kept(
 
     monkeypatch.setattr(run, "time_orders", time_orders)
     write(tmp_path / "cloud.json", network())
-    words = ("--algo", "ring", "--algo", "tree", "--orders", "4", "--repeats", "1", "--size", "1MB")
+    words = ("--algo", "ring", "--algo", "tree", "--orders", "5", "--repeats", "1", "--size", "1MB")
     files = ("--min-spearman", "0.9", "-o", "check.json", "--junit", "check.xml")
     assert typed("check", "cloud.json", "--measure", *words, *files, cwd=tmp_path).returncode == code
     document = json.loads((tmp_path / "check.json").read_text())
