@@ -143,15 +143,19 @@ class Registration(Struct, frozen=True, forbid_unknown_fields=True):
         """Name and addresses of the machine it runs on."""
         return f"{self.hostname} ({', '.join(self.addresses[:3]) or 'no address'})"
 
+    def encode(self) -> str:
+        """Return it as text of ASCII for the store: names may be no UTF-8."""
+        return json.dumps(msgspec.to_builtins(self))
 
-def registration_from(text: bytes) -> Registration:
+
+def registration_from(text: str | bytes) -> Registration:
     """Parse a registration from the store, to which any process that reaches it may have written.
 
     :raises InputError: when it is invalid.
     """
     try:
-        return msgspec.json.decode(text, type=Registration)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return msgspec.convert(json.loads(text), Registration)
+    except (ValueError, RecursionError):  # msgspec's errors are of the former
         raise InputError("the rendezvous", "received a malformed registration") from None
 
 

@@ -16,7 +16,6 @@ import time
 from datetime import timedelta
 from types import FrameType
 
-import msgspec
 from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import (
     RendezvousClosedError,
@@ -246,7 +245,7 @@ class PlinkRendezvous(RendezvousHandler):
 
     def _join(self, node: Registration, store: PrefixStore, deadline: float) -> RendezvousInfo:
         number = store.add("came", 1) - 1
-        store.set(f"node-{number}", json.dumps(msgspec.to_builtins(node)))  # names may be no UTF-8
+        store.set(f"node-{number}", node.encode())
         if self._is_server:
             self._decide(store, deadline)
         pause_s = _POLL_S * max(1.0, node.nodes / _NODES_PER_POLL)

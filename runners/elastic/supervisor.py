@@ -167,7 +167,8 @@ class Supervisor:
                 self._serve()
             except KeyboardInterrupt:
                 self._complete_log()
-                raise
+                if self._ended is None:
+                    raise
         finally:
             self._close()
         assert self._ended is not None

@@ -22,7 +22,7 @@ from msgspec import structs
 from plink.errors import PlinkError, UsageError
 from plink.model.dry_run import DryRun, LaunchCommand
 from plink.model.hosts import Hosts
-from plink.transport.addresses import local_addresses
+from plink.transport.addresses import canonical, local_addresses
 from plink.transport.program import AgentProgram
 from runners.job.execution_environment import rank_environment
 from runners.job.monitor import STOP_TIMEOUT_S
@@ -109,7 +109,7 @@ class _Launch:
     def __init__(self, launcher: Launcher, run: tuple[Job, Hosts, RunContext], files: Env, env: Env) -> None:
         self._launcher, (self._job, hosts, context) = launcher, run
         self._hosts, self._context = hosts, context
-        self._names = {host.address: host.name for host in hosts}
+        self._names = {host.address: host.name for host in hosts if canonical(host.address)}
         assert context.folder is not None
         self._folder, self.files, self._env = context.folder.absolute(), files, env
         self._token = secrets.token_hex(8)

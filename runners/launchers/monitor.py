@@ -40,8 +40,8 @@ SSH_ERROR = re.compile(
 )
 # By which Open MPI, or the ssh that Hydra started, says that a host is lost once ranks run there.
 _LOST_HOST = re.compile(r"\s*Remote daemon: .* on node (\S+)|Timeout, server (\S+) not responding")
-# As an address may be one, but none of a command that ssh advises (`ssh-keygen -R "10.0.0.1"`), nor of a path.
-_WORD = re.compile(r'(?<!["/\[])\b[\w.:-]*\w')
+# As an address may be one, but none of a path, nor what is quoted.
+_WORD = re.compile(r"(?<![\"'/\[])\b[\w.:-]*\w")
 Message = TypeVar("Message")
 
 
@@ -80,12 +80,16 @@ class OutputParser:
         self.reports: dict[int, ShimReport] = {}
         self.exits: dict[int, RankExit] = {}
 
+    def _name_of(self, word: re.Match[str]) -> str:
+        return self._names.get(word[0], word[0])
+
     def parse_line(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
         """Yield (rank, kind, text) of all frames that a line completes; rank None: the launcher itself."""
         for rank, origin, part in self._launcher.parse_output_line(stream, line):
             default = ERR if origin == "err" else OUT
             if rank is None:
-                yield None, default, _WORD.sub(lambda word: self._names.get(word[0], word[0]), part)
+                is_command = "ssh-keygen" in part  # that ssh advises
+                yield None, default, part if is_command else _WORD.sub(self._name_of, part)
                 continue
             for kind, text in self._decoders.setdefault((rank, origin), FrameDecoder()).add(part):
                 if kind == REPORT and (report := _message(text, ShimReport)) is not None:
@@ -214,10 +218,12 @@ class LauncherMonitor(JobMonitor):
             self.output.add(rank, stream, text)
 
     def _record_lost(self, host: str) -> None:
-        rank = next((assignment.rank for assignment in self.assignments if assignment.host == host), None)
+        names = {assignment.rank: assignment.host for assignment in self.assignments}
+        # Open MPI 5 cuts names at their first dot.
+        rank = next((rank for rank, name in names.items() if host in (name, name.split(".")[0])), None)
         if rank is not None:
             self.record_failure(rank, 1)
-            self.add_cause(f"the connection to {host} was lost")
+            self.add_cause(f"the connection to {names[rank]} was lost")
             self._stop_soon()
 
     def _stop_soon(self) -> None:

@@ -150,31 +150,27 @@ def priced_options(options: Options, algo: str, size_bytes: float, model: str) -
 def engine_slices(algo: str, options: Options, fabric: Fabric, size_bytes: float) -> int:
     """Return into how many slices AggEngine cuts a vector of this size, which its schedule does not list.
 
-    1 for what only libraries run, and for segments that are set.
+    1 for what only libraries run, for segments that are set, and where the costs of messages were fitted (to whole
+    ones) but for hubs: their workers send in one half of the time and receive in the other unless these overlap.
     """
     source = ALGORITHMS[algo].source if algo in ALGORITHMS else "the traffic of a mesh"
     has_hubs, segmentation = algo in HUB_ALGORITHMS, segmentation_for_rate(fabric.rate_gbps)
-    if source is not None or options.segments is not None:
+    if source is not None or options.segments is not None or (fabric.overhead_us and not has_hubs):
         return 1
     return (segmentation.finer(HUB_PARTS) if has_hubs else segmentation).segments_at(int(size_bytes))
 
 
-def time_in_slices(
-    whole_us: float, busiest_us: float, latency_us: float, slices: int, messages_us: float = 0.0
-) -> float:
+def time_in_slices(whole_us: float, busiest_us: float, latency_us: float, slices: int) -> float:
     """Return the time of a collective in slices that follow each other through its rounds.
 
     The first slice takes its part of the time of the vector whole, and then each ends as long after the one before as
     the busiest resource works on it. So its work does not get less, nor does latency, but what else the vector whole
-    waits for is divided by the slices. Every slice has as many messages as the vector whole.
-    docs/results/simulation.md compares that with simulations of all slices.
+    waits for is divided by the slices. docs/results/simulation.md compares that with simulations of all slices.
 
     :param whole_us: in one slice. :param busiest_us: what the busiest resource works. :param latency_us: of all rounds.
-    :param messages_us: what the busiest host takes for its messages.
     """
     parts_us = busiest_us, min(latency_us, whole_us)  # not every round's longest hop is waited for
-    in_slices_us = max(part_us + max(0.0, whole_us - part_us) / slices for part_us in parts_us)
-    return max(in_slices_us, slices * messages_us + max(0.0, whole_us - messages_us) / slices)
+    return max(part_us + max(0.0, whole_us - part_us) / slices for part_us in parts_us)
 
 
 def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.by_name import time_in_slices
-from solvers.costs.evaluator import message_places, messages_of_rounds, timing_of
+from solvers.costs.evaluator import message_places, timing_of
 from solvers.costs.fabric import Fabric, Vector
 from solvers.simulation.job import (
     Integers,
@@ -165,11 +165,8 @@ class PreparedCollective:
             return timeline
         of_rounds = np.zeros(rounds)
         np.maximum.at(of_rounds, tasks.priority[:m], tasks.lag_us[:m])
-        ends = self.schedule.source.astype(np.int64), self.schedule.target.astype(np.int64)
-        messages = messages_of_rounds(rounds, self.schedule.round.astype(np.int64), *ends).sum()
         times_us = timeline.makespan_us, busiest_us(resources, tasks), float(of_rounds.sum())
-        makespan_us = time_in_slices(*times_us, slices, fabric.overhead_us * float(messages))
-        return replace(timeline, makespan_us=makespan_us)
+        return replace(timeline, makespan_us=time_in_slices(*times_us, slices))
 
 
 class Waits(NamedTuple):

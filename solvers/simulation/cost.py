@@ -123,7 +123,7 @@ class SteadyRing:
         rounds = 2 * (self.ranks - 1)
         busy_us = busiest_us(resources, tasks)  # a connection has one block at a time
         whole_us, latency_us = max(busy_us, float(hop_us.mean())), float(tasks.lag_us.mean())
-        makespan_us = rounds * time_in_slices(whole_us, busy_us, latency_us, slices, fabric.overhead_us)
+        makespan_us = rounds * time_in_slices(whole_us, busy_us, latency_us, slices)
         return Timeline(np.zeros(self.ranks), hop_us, makespan_us, rounds * moved)
 
 

@@ -161,6 +161,7 @@ def test_ssh_error_ends_a_launcher_and_is_shown(
         (four, "echo '  Remote daemon: [[9232,0],2] on node 127.0.0.3'; exit 1"),
         (five, "echo '  Remote daemon: [prterun-vm-7@0,2] on node 127.0.0.3'; exit 1"),
         (Mpich, "echo 'Timeout, server 127.0.0.3 not responding.' >&2; exec sleep 60"),
+        (five, "echo \"ssh-keygen -R '127.0.0.1'\"; echo '  Remote daemon: [prterun-vm-7@0,2] on node b'; exit 1"),
     ],
 )
 def test_a_host_that_is_lost_ends_the_job_and_is_named(
@@ -169,14 +170,15 @@ def test_a_host_that_is_lost_ends_the_job_and_is_named(
     """As the hosts file names it; launchers know its address."""
     shown: list[str] = []
     context = RunContext(RunObserver(lambda rank, stream, line: shown.append(line)), time.monotonic)
-    ranks = [RankAssignment(rank, 0, name, None, None) for rank, name in enumerate("ab")]
-    monitor = LauncherMonitor(launcher(connector), ranks, context, None, [], {"127.0.0.3": "b"})
+    ranks = [RankAssignment(rank, 0, name, None, None) for rank, name in enumerate(("a", "b.lan"))]
+    monitor = LauncherMonitor(launcher(connector), ranks, context, None, [], {"127.0.0.1": "a", "127.0.0.3": "b.lan"})
     began = time.monotonic()
     with LauncherProcess(LaunchCommand(("sh", "-c", script))) as process:
         monitor.follow(process)
         monitor.finish(process.end(0.0))
     assert time.monotonic() - began < 30
     assert monitor.failure is not None
-    assert (monitor.failure.rank, monitor.failure.host) == (1, "b")
+    assert (monitor.failure.rank, monitor.failure.host) == (1, "b.lan")
     assert "lost" in str(monitor.failure.cause)
     assert "127.0.0.3" not in "".join(shown)
+    assert ("127.0.0.1" in "".join(shown)) == ("127.0.0.1" in script)

@@ -16,6 +16,7 @@ from plink.runtime.membership import (
     numeric,
     read_roster,
     refusal,
+    registration_from,
 )
 
 ROSTER = (Host("alpha", "10.0.0.1"), Host("beta.cluster", "10.0.0.2"), Host("gamma", "gamma"), Host("delta", "delta"))
@@ -141,3 +142,9 @@ def test_a_node_that_gives_itself_out_for_another() -> None:
     assert refusal(pair, wrong) == "b is h (10.0.0.1): the order gives that address to a"
     # A host behind an address that it does not hold itself (NAT) is not accused.
     assert refusal(pair, [came("a", addresses=["192.168.0.7"]), came("b", addresses=["10.0.0.2"])]) is None
+
+
+def test_a_node_may_have_a_name_that_is_no_text() -> None:
+    """Such a one is refused by its name, as one that is in no order."""
+    node = Registration("n\udcff", "machine\udcff", ("10.0.0.1",), 7, "digest", 2, None)
+    assert registration_from(node.encode()) == node

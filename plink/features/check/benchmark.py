@@ -154,7 +154,7 @@ def plan_sizes(planned: PlannedBenchmark) -> PlannedBenchmark:
         )
     chosen = [(planned.orders[0], size) for size in sizes]
     if _kind(planned.algo) == _NCCL:
-        others = planned.orders[len(planned.orders) // 2], planned.orders[-1]
+        others = [planned.orders[k] for k in sorted({len(planned.orders) // 2, len(planned.orders) - 1} - {0})]
         chosen += [(order, size) for order in others for size in sizes if size * _OTHER_ORDERS_STEP <= largest]
     repeats = max(planned.repeats, _MIN_REPEATS)
     orders, sizes_bytes = [order for order, _ in chosen], tuple(size for _, size in chosen)
@@ -174,10 +174,10 @@ def recorded_orders(run: BenchmarkRun, network: Network) -> tuple[Options, list[
             f"--results: {run.algo} was run by {run.ranks} ranks, and the hosts in {network.location} have "
             f"{slots.sum()} slots"
         )
-    orders = []
+    orders, ranked = [], sorted(network.hosts.ranked().names)
     for timing in run.runs:
         names = timing.hosts or ()
-        if set(names) != set(index_of) or len(names) != len(index_of):
+        if sorted(names) != ranked:
             raise NoAnswer(f"--results: order {timing.order} is not one of the hosts in {network.location}")
         hosts = np.array([index_of[name] for name in names], dtype=np.intp)
         orders.append(np.repeat(hosts, slots[hosts]))

@@ -233,7 +233,7 @@ class Screen(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show one note."""
         text, entry = printable(record.getMessage()), getattr(record, "entry", None)
-        if entry is not None and entry.what != "iteration":
+        if entry is not None and entry.what not in ("iteration", "objective"):
             self._events = [*self._events[-7:], f"{entry.at:8.1f} s  {text}"]
         if record.levelno >= logging.WARNING:
             say_error(text)

@@ -269,7 +269,7 @@ def test_interrupted_asynchronous_job_keeps_what_was_done(tmp_path: Path) -> Non
     finally:
         job.close()
     summary = json.loads(typed("elastic", "summary", "last", "--json", cwd=tmp_path).stdout)
-    assert summary["iterations"] > status_before["iteration"]
+    assert summary["iterations"] >= status_before["iteration"] + 1
     assert summary["waited"] is not None
     assert all(host["steps"] for host in summary["hosts"])
     assert summary["updates"]["applied"] >= status_before["updates"]["applied"]

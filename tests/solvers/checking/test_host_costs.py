@@ -7,7 +7,6 @@ import pytest
 
 from plink.errors import NoAnswer
 from solvers.checking import CollectiveTiming, fit_host_costs
-from solvers.costs.by_name import engine_slices
 from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import Options
@@ -94,20 +93,6 @@ def test_costs_that_leave_the_model_further_off_are_refused() -> None:
     large = timings(0.0, 0.0, [size + 4 * k for size in SIZES[6:8] for k in range(2)], ["ring"])
     with pytest.raises(NoAnswer, match="off by"):
         fit_host_costs(fabric(), small + large, "contention", NOW)
-
-
-@pytest.mark.parametrize("size", [SIZES[-1], 64e6])
-def test_messages_of_slices_cost_no_more_than_they_take(size: float) -> None:
-    """AggEngine cuts large vectors into slices, and costs of messages do not change that: halving-doubling has eight
-    messages a host."""
-    order, options = np.arange(HOSTS), Options()
-    slices = engine_slices("halving-doubling", options, fabric(), size)
-    links, costly = (
-        cost_by_model("halving-doubling", HOSTS, options, each, size, "simulated")(order)
-        for each in (fabric(), with_host_costs(fabric(), 30.0, 0.0))
-    )
-    assert slices > 1
-    assert links < costly <= links + slices * 8 * 30.0
 
 
 def test_a_cost_that_the_links_hide_is_none() -> None:

@@ -91,7 +91,6 @@ def test_neither_the_busiest_link_nor_latency_is_divided() -> None:
     assert time_in_slices(100.0, 60.0, 10.0, 4) == 70.0
     assert time_in_slices(100.0, 10.0, 80.0, 4) == 85.0
     assert time_in_slices(100.0, 100.0, 0.0, 8) == 100.0
-    assert time_in_slices(100.0, 60.0, 20.0, 4, messages_us=20.0) == 100.0  # 4 times 20, and a quarter of 80
 
 
 @pytest.mark.parametrize("algo", ["nccl-tree", "gloo", "openmpi-rabenseifner", "mesh"])
