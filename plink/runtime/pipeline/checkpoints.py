@@ -212,7 +212,7 @@ class _Writer:
         self.whole = begin.start
         self.on_written: Callable[[], None] = lambda: None
         self._folder, self._place, self._identity, self._store = folder, place, origin, store
-        self._previous, self._begin = begin.start, begin
+        self._previous, self._begin, self._warned = begin.start, begin, frozenset[str]()
         self._queue: queue.Queue[tuple[int, dict[str, Any]] | None] = queue.Queue(_MAX_WAITING)
         self._thread = threading.Thread(target=self._work, name="plink-checkpoint", daemon=True)
         self._thread.start()
@@ -282,9 +282,11 @@ class _Writer:
     def _warn(self, path: Path, error: Exception, what_follows: str) -> None:
         """Say an error once, whichever rank has it first."""
         text = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
-        with contextlib.suppress(Exception):
-            if self._store.add(f"{_ERROR}-{text}", 1) > 1:
-                return
+        is_first, self._warned = text not in self._warned, self._warned | {text}
+        with contextlib.suppress(Exception):  # the store may be gone
+            is_first = is_first and self._store.add(f"{_ERROR}-{text}", 1) == 1
+        if not is_first:
+            return
         print(f"warning: cannot write {path}: {text}{what_follows}; training goes on", file=sys.stderr, flush=True)
 
     def _count(self, minibatch: int) -> None:
