@@ -341,7 +341,8 @@ def test_full_disk_keeps_one_whole_checkpoint(room: float, lag: int, tmp_path: P
     try:
         ended = run_ranks(train_on_small_disk, 2, disk, 15, False, lag)
         assert all("killed" in outcome.error for outcome in results_of(ended))
-        assert "".join(end.err for end in ended).count("No space left on device") == 1
+        # The rank whose store is gone may tell it, too.
+        assert 1 <= "".join(end.err for end in ended).count("No space left on device") <= 2
         ended = run_ranks(train_on_small_disk, 2, disk, -1, True, lag)
         assert bits_of_one_process(results_of(ended))
         assert "".join(end.err for end in ended).count("No space left on device") == 1
