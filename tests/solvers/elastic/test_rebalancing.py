@@ -29,11 +29,11 @@ def job(hosts: int) -> State:
         (PartitionPlacement(0, 1, 0, 0),), tuple(Shard(0) for _ in range(hosts)),
     )  # fmt: skip
     state.replication = Replication({0: -1})
-    return wanted(state, {host: (host,) for host in range(hosts)})
+    return with_target(state, {host: (host,) for host in range(hosts)})
 
 
-def wanted(state: State, target: dict[int, ShardNumbers]) -> State:
-    """The state with other wishes of who works on what."""
+def with_target(state: State, target: dict[int, ShardNumbers]) -> State:
+    """The state with another target of who works on what."""
     state.rebalancing = replace(state.rebalancing, target=target)
     return state
 
@@ -66,16 +66,16 @@ def pass_barrier(state: State, begun: int = 0) -> tuple[State, list[Send]]:
 def test_host_lost_while_workers_pause_puts_the_barrier_off() -> None:
     """Once the others have paused they go on as before; with its shards in memory elsewhere there is another one."""
     state, _ = pass_barrier(job(3))
-    state, pauses = step(wanted(state, {0: (1,), 1: (0,), 2: (2,)}), rebalancing.advance)
+    state, pauses = step(with_target(state, {0: (1,), 1: (0,), 2: (2,)}), rebalancing.advance)
     assert [type(sent.request) for sent in pauses] == [r.Pause] * 3
     for sent in pauses[:2]:
         state, nothing = step(state, answer(sent, begun=0))
         assert not nothing
     state.members = {number: member for number, member in state.members.items() if number != 2}
     gone = Answer(pauses[2].id, "the host is gone", GONE)
-    state, sent_then = step(wanted(state, {0: (1,), 1: (0,)}), lambda ctx: answered(ctx, 2, gone))
+    state, sent_then = step(with_target(state, {0: (1,), 1: (0,)}), lambda ctx: answered(ctx, 2, gone))
     assert {(sent.host, type(sent.request)) for sent in sent_then} == {(0, r.Resume), (1, r.Resume)}
-    _, again = step(wanted(state, {0: (1, 2), 1: (0,)}), rebalancing.advance)
+    _, again = step(with_target(state, {0: (1, 2), 1: (0,)}), rebalancing.advance)
     assert [type(sent.request) for sent in again] == [r.Pause] * 2
 
 
@@ -86,7 +86,7 @@ SWAPPED: dict[int, ShardNumbers] = {0: (1,), 1: (0,)}
 def test_what_a_barrier_before_a_roll_back_waited_for_changes_nothing(late: str) -> None:
     """It comes while participants are set anew, or while workers pause before another barrier."""
     state, _ = pass_barrier(job(2))
-    state, (pause, other) = step(wanted(state, SWAPPED), rebalancing.advance)
+    state, (pause, other) = step(with_target(state, SWAPPED), rebalancing.advance)
     state, _ = step(state, answer(pause, begun=0))
     comes = answer(other, begun=0)
     if late != "pause":
@@ -98,7 +98,7 @@ def test_what_a_barrier_before_a_roll_back_waited_for_changes_nothing(late: str)
     state, _ = step(state, lambda ctx: rebalancing.rolled_back(ctx, 0))
     anew, _ = step(state, rebalancing.advance)
     again, _ = pass_barrier(state)
-    again, _ = step(wanted(again, {0: (0,), 1: (1,)}), rebalancing.advance)
+    again, _ = step(with_target(again, {0: (0,), 1: (1,)}), rebalancing.advance)
     for before in anew, again:
         after, sent = step(before, comes, now=1.0)
         assert not sent
@@ -108,7 +108,7 @@ def test_what_a_barrier_before_a_roll_back_waited_for_changes_nothing(late: str)
 def test_hosts_of_workers_that_were_leaving_get_assignments_after_a_roll_back() -> None:
     """Or they would wait for ever for what they do in the new generation."""
     state, _ = pass_barrier(job(3))
-    state, _ = pass_barrier(wanted(state, {0: (0, 1), 1: (2,)}))
+    state, _ = pass_barrier(with_target(state, {0: (0, 1), 1: (2,)}))
     state, _ = step(state, lambda ctx: rebalancing.rolled_back(ctx, 0))
     _, assigned = pass_barrier(state)
     assert {sent.host for sent in assigned} == {0, 1, 2}
@@ -117,8 +117,8 @@ def test_hosts_of_workers_that_were_leaving_get_assignments_after_a_roll_back() 
 def test_a_barrier_is_after_the_one_before_however_far_off_that_was() -> None:
     """Workers were faster than the pause, so that the clock was chosen anew."""
     state, _ = pass_barrier(job(2))
-    state, (assigned, _) = pass_barrier(wanted(state, SWAPPED), begun=20)
+    state, (assigned, _) = pass_barrier(with_target(state, SWAPPED), begun=20)
     assert isinstance(assigned.request, r.AssignShards)
-    state, (pause, _) = step(wanted(state, {0: (0,), 1: (1,)}), rebalancing.advance)
+    state, (pause, _) = step(with_target(state, {0: (0,), 1: (1,)}), rebalancing.advance)
     assert isinstance(pause.request, r.Pause)
     assert pause.request.clock > assigned.request.clock > 20
