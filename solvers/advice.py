@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from solvers.costs.by_name import CONTENTION, engine_slices, pattern_for
-from solvers.costs.closed_forms import closed_form, pattern_overhead_us
+from solvers.costs.by_name import CONTENTION, engine_slices, pattern_for, time_in_slices
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.evaluator import Messages
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import in_slices
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
@@ -50,16 +51,21 @@ class CostLine:
 
 @dataclass(frozen=True)
 class SlicedLine(CostLine):
-    """Cost by rounds in as many slices as AggEngine has for the size. ``in_two``: the cost in two slices."""
+    """Cost by rounds in as many slices as AggEngine has for the size. ``in_two``: the cost in two slices, where links
+    last longest; ``messages_us``: what messages of a slice take."""
 
     in_two: CostLine
     slices_at: Callable[[float], int] = field(repr=False)
+    messages_us: Messages
 
     def at(self, size_bytes: float) -> float:
         """Return the cost at a size, microseconds: with P slices 1/P of one slice's rounds and the rest of all rounds
-        at once (:func:`solvers.costs.patterns.in_slices`), of which in two slices it is a half each."""
-        share = 2 / self.slices_at(size_bytes) - 1
-        return share * super().at(size_bytes) + (1 - share) * self.in_two.at(size_bytes)
+        at once (:func:`solvers.costs.patterns.in_slices`), of which in two slices it is a half each; no less than what
+        messages take (:func:`solvers.costs.by_name.time_in_slices`)."""
+        slices, whole_us = self.slices_at(size_bytes), super().at(size_bytes)
+        share = 2 / slices - 1
+        by_links_us = share * whole_us + (1 - share) * self.in_two.at(size_bytes)
+        return max(by_links_us, time_in_slices(whole_us, 0.0, 0.0, slices, self.messages_us))
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,7 @@ def cost_lines(
     if model == "latency":
         raise UsageError("--model latency ignores sizes; choose alpha-beta or contention")
     lines, errors = [], {}
+    links = replace(fabric, overhead_us=0.0)
     ranks = len(next(iter(orders.values())))
     for algo, options in algorithms.items():
         try:
@@ -113,16 +120,20 @@ def cost_lines(
         is_sliced = model == CONTENTION or algo in HUB_ALGORITHMS
         sliced = is_sliced and engine_slices(algo, options, fabric, _SLICED_BYTES) > 1
         cost_functions = [
-            {size: closed_form(form, fabric, size, model) for size in _SAMPLE_SIZES}
+            {size: closed_form(form, links, size, model) for size in _SAMPLE_SIZES}
             for form in (pattern, *([in_slices(pattern, 2)] if sliced else []))
         ]
-        messages = pattern_overhead_us(pattern, 1.0, model)
+        messages = pattern.messages
+        messages_us = messages.us(fabric.overhead_us)
         for family, order in orders.items():
-            whole, *in_two = (line_of(algo, family, lambda size, o=order, p=p: p[size](o)) for p in cost_functions)  # type: ignore[misc]
+            whole, *in_two = (
+                line_of(algo, family, lambda size, o=order, p=p, added_us=messages_us.rounds / k: p[size](o) + added_us)  # type: ignore[misc]
+                for k, p in enumerate(cost_functions, 1)
+            )
             if in_two:
                 slices_at = partial(engine_slices, algo, options, fabric)
-                whole = SlicedLine(algo, family, whole.start_us, whole.us_per_byte, in_two[0], slices_at)
-            lines.append(replace(whole, messages=messages))
+                whole = SlicedLine(algo, family, whole.start_us, whole.us_per_byte, in_two[0], slices_at, messages_us)
+            lines.append(replace(whole, messages=messages.rounds))
     return lines, errors
 
 

@@ -12,8 +12,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.model.network import Matrix
 from plink.model.plan import Plan
 from plink.model.schedule import Schedule, forward_and_reverse
-from solvers.costs.by_name import CONTENTION, SIMULATED, engine_slices
-from solvers.costs.closed_forms import closed_form
+from solvers.costs.by_name import CONTENTION, SIMULATED, closed_form_in_slices, engine_slices
 from solvers.costs.fabric import Fabric, Vector
 from solvers.costs.least_time import tier_tree
 from solvers.costs.patterns import masters_pattern
@@ -133,14 +132,15 @@ def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], request: Al
     :raises NoAnswer: when a pair that is used was not measured.
     """
     pattern = masters_pattern(groups, *masters)
+    slices = engine_slices("2lha", Options(), request.fabric, request.size_bytes)
     if request.model == SIMULATED:
         check_transfers("2lha", pattern)
     if request.model == SIMULATED or (request.model == CONTENTION and not needs_closed_form(pattern)):
         schedule = forward_and_reverse(two_level_reduce_scatter(groups, *masters))
         collective = PreparedCollective.of(schedule)
-        slices = engine_slices("2lha", Options(), request.fabric, request.size_bytes)
         return collective.run(request.fabric, request.order, request.size_bytes, slices=slices).makespan_us
-    return closed_form(pattern, request.fabric, request.size_bytes, request.model)(request.order)
+    slices = slices if request.model == CONTENTION else 1
+    return closed_form_in_slices(pattern, slices, request.fabric, request.size_bytes, request.model)(request.order)
 
 
 def random_groups_median(

@@ -15,7 +15,7 @@ import numpy as np
 from plink.errors import no_choice
 from plink.model.segmentation import HUB_PARTS, segmentation_for_rate
 from solvers.costs.closed_forms import CostFunction, Order, closed_form
-from solvers.costs.evaluator import MODELS
+from solvers.costs.evaluator import MODELS, NO_MESSAGES, Messages
 from solvers.costs.fabric import Fabric
 from solvers.costs.mesh_patterns import mesh_pattern
 from solvers.costs.patterns import (
@@ -127,7 +127,7 @@ def cost_function_for(
     options = priced_options(options, algo, size_bytes, model)
     slices = engine_slices(algo, options, fabric, size_bytes) if model != "latency" and algo in HUB_ALGORITHMS else 1
     cost_functions = [
-        (weight, closed_form(in_slices(pattern_for(name, ranks, options), slices), fabric, size_bytes, model))
+        (weight, closed_form_in_slices(pattern_for(name, ranks, options), slices, fabric, size_bytes, model))
         for weight, name in parts_of(algo, size_bytes, fabric)
     ]
     if len(cost_functions) == 1:
@@ -150,27 +150,50 @@ def priced_options(options: Options, algo: str, size_bytes: float, model: str) -
 def engine_slices(algo: str, options: Options, fabric: Fabric, size_bytes: float) -> int:
     """Return into how many slices AggEngine cuts a vector of this size, which its schedule does not list.
 
-    1 for what only libraries run, for segments that are set, and where the costs of messages were fitted (to whole
-    ones) but for hubs: their workers send in one half of the time and receive in the other unless these overlap.
+    1 for what only libraries run, and for segments that are set.
     """
     source = ALGORITHMS[algo].source if algo in ALGORITHMS else "the traffic of a mesh"
-    has_hubs, segmentation = algo in HUB_ALGORITHMS, segmentation_for_rate(fabric.rate_gbps)
-    if source is not None or options.segments is not None or (fabric.overhead_us and not has_hubs):
+    if source is not None or options.segments is not None:
         return 1
-    return (segmentation.finer(HUB_PARTS) if has_hubs else segmentation).segments_at(int(size_bytes))
+    segmentation = segmentation_for_rate(fabric.rate_gbps)
+    return (segmentation.finer(HUB_PARTS) if algo in HUB_ALGORITHMS else segmentation).segments_at(int(size_bytes))
 
 
-def time_in_slices(whole_us: float, busiest_us: float, latency_us: float, slices: int) -> float:
+def time_in_slices(
+    whole_us: float, busiest_us: float, latency_us: float, slices: int, messages_us: Messages = NO_MESSAGES
+) -> float:
     """Return the time of a collective in slices that follow each other through its rounds.
 
     The first slice takes its part of the time of the vector whole, and then each ends as long after the one before as
     the busiest resource works on it. So its work does not get less, nor does latency, but what else the vector whole
-    waits for is divided by the slices. docs/results/simulation.md compares that with simulations of all slices.
+    waits for is divided by the slices. A slice has as many messages as the vector whole: the first waits for those of
+    all rounds, and each that follows for those of the rank with the most. docs/results/simulation.md compares prices
+    with simulations of all slices.
 
     :param whole_us: in one slice. :param busiest_us: what the busiest resource works. :param latency_us: of all rounds.
+    :param messages_us: what a slice's messages take (:meth:`solvers.costs.evaluator.Messages.us`).
     """
-    parts_us = busiest_us, min(latency_us, whole_us)  # not every round's longest hop is waited for
-    return max(part_us + max(0.0, whole_us - part_us) / slices for part_us in parts_us)
+    latency_us, rounds_us = min(latency_us, whole_us), min(messages_us.rounds, whole_us)  # ranks are in several rounds
+    hosts_us = rounds_us + slices * messages_us.busiest
+    return whole_us / slices + (1 - 1 / slices) * max(busiest_us, latency_us, hosts_us)
+
+
+def closed_form_in_slices(pattern: Pattern, slices: int, fabric: Fabric, size_bytes: float, model: str) -> CostFunction:
+    """Return the cost function by rounds in slices, as :func:`solvers.costs.closed_forms.closed_form`: that of
+    :func:`solvers.costs.patterns.in_slices`, and no less than what messages take (:func:`time_in_slices`)."""
+    if slices == 1:
+        return closed_form(pattern, fabric, size_bytes, model)
+    links, messages_us = replace(fabric, overhead_us=0.0), pattern.messages.us(fabric.overhead_us)
+    cost_of = closed_form(in_slices(pattern, slices), links, size_bytes, model)
+    if not fabric.overhead_us:
+        return cost_of
+    whole = closed_form(pattern, links, size_bytes, model)
+
+    def cost_with_messages(order: Order) -> float:
+        whole_us, by_links_us = whole(order) + messages_us.rounds, cost_of(order) + messages_us.rounds / slices
+        return max(by_links_us, time_in_slices(whole_us, 0.0, 0.0, slices, messages_us))
+
+    return cost_with_messages
 
 
 def model_for(name: str, fabric: Fabric, timed: bool = False, algo: str = "") -> str:

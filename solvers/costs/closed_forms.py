@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.evaluator import check, latest, messages_of_rounds, pair_rates
+from solvers.costs.evaluator import check, latest, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 
@@ -37,7 +37,8 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
     :raises UsageError: for an unknown model or a size that is not positive.
     """
     check(pattern.ranks, np.arange(pattern.ranks), size_bytes, model)
-    overhead_us = pattern_overhead_us(pattern, fabric.overhead_us, model)
+    has_messages = bool(fabric.overhead_us) and model != "latency"
+    overhead_us = fabric.overhead_us * pattern.messages.rounds if has_messages else 0.0
     if pattern.all_to_all_share:
         all_to_all = _all_to_all(pattern, fabric, size_bytes, model)
         return lambda order: all_to_all(order) + overhead_us
@@ -53,16 +54,6 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
         return cost + overhead_us
 
     return checked_cost
-
-
-def pattern_overhead_us(pattern: Pattern, overhead_us: float, model: str) -> float:
-    """Return what the messages of a pattern add to its cost in any order, microseconds."""
-    if not overhead_us or model == "latency":
-        return 0.0
-    if pattern.all_to_all_share:
-        return overhead_us * (pattern.ranks - 1) * float(pattern.repeat.sum())
-    ends = (column.astype(np.int64) for column in (pattern.round, pattern.source, pattern.target))
-    return overhead_us * float(messages_of_rounds(len(pattern.repeat), *ends) @ pattern.repeat)
 
 
 def _raise_missing(pattern: Pattern, fabric: Fabric, order: Order, option: str) -> None:

@@ -82,6 +82,38 @@ def messages_of_rounds(
     return most
 
 
+class Messages(NamedTuple):
+    """Messages of a collective that are worked on one after the other. ``rounds``: the most that one rank sends or
+    receives in each round, of all rounds; ``busiest``: the most that one rank sends, or receives, in all."""
+
+    rounds: float
+    busiest: float
+
+    @classmethod
+    def of(
+        cls,
+        repeat: Vector,
+        round_of: npt.NDArray[np.int64],
+        source: npt.NDArray[np.int64],
+        target: npt.NDArray[np.int64],
+    ) -> "Messages":
+        """Return those of transfers, as :func:`messages_of_rounds` takes them. ``repeat``: how often each round
+        occurs."""
+        ranks = int(max(source.max(initial=0), target.max(initial=0))) + 1
+        messages = np.unique((round_of * ranks + source) * ranks + target)
+        times = repeat[messages // (ranks * ranks)]
+        ends = messages // ranks % ranks, messages % ranks
+        busiest = max(float(np.bincount(end, times).max(initial=0.0)) for end in ends)
+        return cls(float(messages_of_rounds(len(repeat), round_of, source, target) @ repeat), busiest)
+
+    def us(self, overhead_us: float) -> "Messages":
+        """Return what both take, microseconds, where a message takes ``overhead_us``."""
+        return Messages(self.rounds * overhead_us, self.busiest * overhead_us)
+
+
+NO_MESSAGES = Messages(0.0, 0.0)
+
+
 def message_places(
     round_of: npt.NDArray[np.int64], source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
 ) -> tuple[Vector, npt.NDArray[np.bool_]]:

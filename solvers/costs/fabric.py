@@ -291,7 +291,10 @@ class Fabric:
 
     @property
     def rate_gbps(self) -> float | None:
-        """Return the median host's rate in its slower direction; None where no rates were measured."""
+        """Return the median host's rate in its slower direction, that of its link alone; None where no rates were
+        measured."""
+        if self.links is not None:
+            return self.links.rate_gbps
         if self.pair_gbps is None and not self.measured and not self.has_host_rates:
             return None
         return float(f"{np.median(np.minimum(self.host_out_gbps, self.host_in_gbps)):.4g}")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.schedule import Indices, Schedule, dependencies
-from solvers.costs.evaluator import chain_ends, reduce_phase, timing_of
+from solvers.costs.evaluator import Messages, chain_ends, reduce_phase, timing_of
 from solvers.costs.fabric import Vector
 from solvers.schedules.hierarchical import two_level_masters
 from solvers.schedules.masters import Groups
@@ -64,6 +64,14 @@ class Pattern:
     def starts(self) -> Edges:
         """Index of the first hop of each round."""
         return np.searchsorted(self.round, np.arange(len(self.repeat))).astype(np.intp)
+
+    @property
+    def messages(self) -> Messages:
+        """The messages that are worked on one after the other."""
+        if self.all_to_all_share:
+            number = (self.ranks - 1) * float(self.repeat.sum())
+            return Messages(number, number)
+        return Messages.of(self.repeat, *(column.astype(np.int64) for column in (self.round, self.source, self.target)))
 
 
 def pattern_of(schedule: Schedule) -> Pattern:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plink.model.network import Matrix
 from plink.model.schedule import dependencies
 from solvers.costs.by_name import MESH, SIMULATED, engine_slices, parts_of, pattern_for, time_in_slices
-from solvers.costs.evaluator import pair_rates
+from solvers.costs.evaluator import NO_MESSAGES, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.least_time import least_time_on
 from solvers.costs.patterns import Pattern
@@ -175,7 +175,9 @@ def _bound(problem: OrderingProblem, name: str, keep_going: Callable[[], bool]) 
     if name in RINGS:
         traffic_us = max(traffic_us, _slowest_hop(problem, pattern.ranks))
     slices = 1 if problem.model == "alpha-beta" else engine_slices(name, problem.options, fabric, problem.size_bytes)
-    return time_in_slices(_chain_bound(problem, name, pattern, keep_going), traffic_us, 0.0, slices) * _ROUNDED_DOWN
+    whole_us = max(_chain_bound(problem, name, pattern, keep_going), traffic_us)
+    messages_us = pattern.messages.us(fabric.overhead_us) if fabric.overhead_us else NO_MESSAGES
+    return time_in_slices(whole_us, traffic_us, 0.0, slices, messages_us) * _ROUNDED_DOWN
 
 
 def _traffic_bound(problem: OrderingProblem, pattern: Pattern) -> float:

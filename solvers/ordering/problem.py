@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from solvers.costs.by_name import parts_of, pattern_for, priced_options
-from solvers.costs.closed_forms import pattern_overhead_us
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
 from solvers.schedules.catalogue import Options
@@ -120,13 +119,9 @@ class OrderingProblem:
         """What hosts take for messages in any order, microseconds; see :mod:`solvers.costs.evaluator`."""
         if not self.fabric.overhead_us or self.model == "latency":
             return 0.0
-        return sum(
-            weight
-            * pattern_overhead_us(
-                pattern_for(name, len(self.baseline), self.priced_options), self.fabric.overhead_us, self.model
-            )
-            for weight, name in parts_of(self.algo, self.size_bytes, self.fabric)
-        )
+        parts, ranks = parts_of(self.algo, self.size_bytes, self.fabric), len(self.baseline)
+        number = sum(weight * pattern_for(name, ranks, self.priced_options).messages.rounds for weight, name in parts)
+        return self.fabric.overhead_us * number
 
     def without_overhead(self) -> "OrderingProblem":
         """Return the problem as searches take it: what all orders cost alike is left out."""

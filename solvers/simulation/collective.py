@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies
 from solvers.costs.by_name import time_in_slices
-from solvers.costs.evaluator import message_places, timing_of
+from solvers.costs.evaluator import NO_MESSAGES, Messages, message_places, timing_of
 from solvers.costs.fabric import Fabric, Vector
 from solvers.simulation.job import (
     Integers,
@@ -166,7 +167,15 @@ class PreparedCollective:
         of_rounds = np.zeros(rounds)
         np.maximum.at(of_rounds, tasks.priority[:m], tasks.lag_us[:m])
         times_us = timeline.makespan_us, busiest_us(resources, tasks), float(of_rounds.sum())
-        return replace(timeline, makespan_us=time_in_slices(*times_us, slices))
+        messages_us = self.messages.us(fabric.overhead_us) if fabric.overhead_us else NO_MESSAGES
+        return replace(timeline, makespan_us=time_in_slices(*times_us, slices, messages_us))
+
+    @cached_property
+    def messages(self) -> Messages:
+        """The messages that are worked on one after the other."""
+        schedule, once = self.schedule, np.ones(self.schedule.rounds)
+        columns = (column.astype(np.int64) for column in (schedule.round, schedule.source, schedule.target))
+        return Messages.of(once, *columns)
 
 
 class Waits(NamedTuple):

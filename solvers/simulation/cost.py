@@ -22,18 +22,19 @@ from plink.model.mesh import Mesh
 from solvers.costs.by_name import (
     CONTENTION,
     SIMULATED,
+    closed_form_in_slices,
     cost_function_for,
     engine_slices,
     parts_of,
     pattern_for,
     time_in_slices,
 )
-from solvers.costs.closed_forms import CostFunction, Order, closed_form
-from solvers.costs.evaluator import CostBreakdown
+from solvers.costs.closed_forms import CostFunction, Order
+from solvers.costs.evaluator import CostBreakdown, Messages
 from solvers.costs.fabric import Fabric, alike_hosts
 from solvers.costs.least_time import links_for_masters
 from solvers.costs.mesh_patterns import traffic_pattern, weight_of
-from solvers.costs.patterns import Pattern, in_slices
+from solvers.costs.patterns import Pattern
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.segmentation import options_at
 from solvers.simulation.collective import WIDE_ROUNDS, PreparedCollective
@@ -123,7 +124,8 @@ class SteadyRing:
         rounds = 2 * (self.ranks - 1)
         busy_us = busiest_us(resources, tasks)  # a connection has one block at a time
         whole_us, latency_us = max(busy_us, float(hop_us.mean())), float(tasks.lag_us.mean())
-        makespan_us = rounds * time_in_slices(whole_us, busy_us, latency_us, slices)
+        messages_us = Messages(1.0, 1.0).us(fabric.overhead_us)
+        makespan_us = rounds * time_in_slices(whole_us, busy_us, latency_us, slices, messages_us)
         return Timeline(np.zeros(self.ranks), hop_us, makespan_us, rounds * moved)
 
 
@@ -231,7 +233,7 @@ class SimulatedCost:
                 self.fabric.with_library_us(
                     name,
                     self.size_bytes,
-                    closed_form(in_slices(part, self._slices(name)), self.fabric, self.size_bytes, CONTENTION)(order)
+                    closed_form_in_slices(part, self._slices(name), self.fabric, self.size_bytes, CONTENTION)(order)
                     if isinstance(part, Pattern)
                     else self._run(name, part, order).makespan_us,
                 ),

@@ -1,6 +1,7 @@
 """Which algorithm for which size: the envelope is the cheapest everywhere, and lines are costs."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,9 +20,7 @@ from solvers.advice import (
     simulated_envelope,
     simulated_line,
 )
-from solvers.costs.by_name import engine_slices, pattern_for
-from solvers.costs.closed_forms import closed_form
-from solvers.costs.patterns import in_slices
+from solvers.costs.by_name import closed_form_in_slices, engine_slices, pattern_for
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 
@@ -70,15 +69,21 @@ def test_lines_are_simulated_where_they_may_be_the_fastest(drawn: list[tuple[lis
     assert [line.algo for line in lines] == [*(each.algo for each in candidates), "hopeless"]
 
 
-@given(st.integers(2, 20), st.integers(0, 99), st.sampled_from(["alpha-beta", "contention"]))
-def test_a_cost_is_linear_in_the_size_and_in_slices(n: int, seed: int, model: str) -> None:
-    result, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+@given(
+    st.integers(2, 20),
+    st.integers(0, 99),
+    st.sampled_from(["alpha-beta", "contention"]),
+    st.sampled_from([0.0, 1.0, 1e3, 1e5]),
+)
+def test_a_cost_is_linear_in_the_size_and_in_slices(n: int, seed: int, model: str, overhead_us: float) -> None:
+    result = replace(fabric(n, seed), overhead_us=overhead_us)
+    order = np.random.default_rng(seed).permutation(n)
     algorithms = {"ring": Options(), "halving-doubling": Options(), "flat": Options(), "tree": Options(fan_out=3)}
     for line in cost_lines(result, {"given": order}, algorithms, model)[0]:
         for size in (1.0, 64e3, 3e9):
             slices = engine_slices(line.algo, algorithms[line.algo], result, size) if model == "contention" else 1
-            pattern = in_slices(pattern_for(line.algo, n, algorithms[line.algo]), slices)
-            cost_of = closed_form(pattern, result, size, model)
+            pattern = pattern_for(line.algo, n, algorithms[line.algo])
+            cost_of = closed_form_in_slices(pattern, slices, result, size, model)
             assert line.at(size) == pytest.approx(cost_of(order), rel=1e-6, abs=1e-6)
 
 

@@ -1,14 +1,17 @@
 """Collectives in AggEngine's slices: their price beside simulations of all slices, as AggEngine sends them."""
 
+import heapq
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchmarks.lab_clock import in_segments
-from solvers.costs.by_name import engine_slices, pattern_for, time_in_slices
+from plink.model.schedule import Schedule, dependencies
+from solvers.costs.by_name import closed_form_in_slices, engine_slices, pattern_for, time_in_slices
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.fabric import Fabric
+from solvers.costs.evaluator import Messages, with_host_costs
+from solvers.costs.fabric import Fabric, alike_hosts
 from solvers.costs.patterns import in_slices
 from solvers.ordering.problem import OrderingProblem, SearchBudget
 from solvers.ordering.search import search
@@ -91,6 +94,64 @@ def test_neither_the_busiest_link_nor_latency_is_divided() -> None:
     assert time_in_slices(100.0, 60.0, 10.0, 4) == 70.0
     assert time_in_slices(100.0, 10.0, 80.0, 4) == 85.0
     assert time_in_slices(100.0, 100.0, 0.0, 8) == 100.0
+    # Half of what is not messages, messages of all rounds, and those of a rank once more for the second slice.
+    assert time_in_slices(100.0, 60.0, 10.0, 2, Messages(40.0, 30.0)) == 30.0 + 40.0 + 30.0
+
+
+def queued_us(schedule: Schedule, message_us: float) -> float:
+    """When the last message has arrived if each waits for its data, and takes so long of its source, which sends one
+    after the other, and of its target, which receives one after the other; those of earlier rounds go first."""
+    offsets, needed = dependencies(schedule)
+    free_us = np.zeros((2, schedule.ranks))
+    end_us, missing = np.zeros(len(schedule)), np.diff(offsets)
+    later: list[list[int]] = [[] for _ in range(len(schedule))]
+    for transfer in range(len(schedule)):
+        for k in needed[offsets[transfer] : offsets[transfer + 1]].tolist():
+            later[k].append(transfer)
+    ready = [(0.0, int(schedule.round[k]), k) for k in np.flatnonzero(missing == 0).tolist()]
+    heapq.heapify(ready)
+    while ready:
+        at_us, number, k = heapq.heappop(ready)
+        places = (0, 1), (int(schedule.source[k]), int(schedule.target[k]))
+        begin_us = max(at_us, float(free_us[places].max()))
+        if begin_us > at_us:
+            heapq.heappush(ready, (begin_us, number, k))
+            continue
+        free_us[places] = end_us[k] = begin_us + message_us
+        for other in later[k]:
+            missing[other] -= 1
+            if not missing[other]:
+                begins = needed[offsets[other] : offsets[other + 1]]
+                heapq.heappush(ready, (float(end_us[begins].max()), int(schedule.round[other]), other))
+    return float(end_us.max())
+
+
+@pytest.mark.parametrize("hosts", [6, 8, 10, 16])
+@pytest.mark.parametrize(
+    "algo", ["2lha", "tree", "double-binary-tree", "bcube", "flat", "ring", "ps", "halving-doubling"]
+)
+def test_hosts_work_on_the_messages_of_every_slice(algo: str, hosts: int) -> None:
+    """Where links take no time. Prices are nowhere above what queues of messages take by more than 10 %."""
+    groups = [list(range(hosts // 2)), list(range(hosts // 2, hosts))]
+    options = Options(groups=groups if algo == "2lha" else None, base=hosts, sharded=algo != "ps")
+    fabric = with_host_costs(alike_hosts([f"h{k}" for k in range(hosts)], 1e6), 100.0, 0.0)
+    order, schedule = np.arange(hosts), schedule_for(algo, hosts, options)
+    expected_us = queued_us(in_segments(schedule, 8), 100.0)
+    simulated_us = PreparedCollective.of(schedule).run(fabric, order, 1.0, slices=8).makespan_us
+    by_rounds_us = closed_form_in_slices(pattern_for(algo, hosts, options), 8, fabric, 1.0, "contention")(order)
+    for price_us in (simulated_us, by_rounds_us):
+        assert 0.8 * expected_us < price_us < 1.1 * expected_us
+
+
+@pytest.mark.parametrize("algo", ["2lha", "tree", "bcube", "flat", "ring", "ps"])
+def test_few_messages_change_no_price_in_slices(algo: str) -> None:
+    """A large vector: messages of a microsecond add no more than the first slice waits for them."""
+    options = Options(groups=RACKS if algo == "2lha" else None, base=10, sharded=algo != "ps")
+    fabric, order = uneven(2)
+    without_us, with_us = (
+        SimulatedCost.of(algo, 10, options, it, SIZE)(order) for it in (fabric, with_host_costs(fabric, 1.0, 0.0))
+    )
+    assert without_us <= with_us < without_us + 40
 
 
 @pytest.mark.parametrize("algo", ["nccl-tree", "gloo", "openmpi-rabenseifner", "mesh"])
