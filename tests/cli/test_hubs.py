@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from plink.errors import UsageError
+from plink.features.advise.balance import BalanceRequest, balance
 from plink.features.advise.request import AdviseRequest
 from plink.features.advise.run import advise
 from plink.features.cost.request import CostRequest
@@ -94,6 +95,35 @@ def test_a_stated_rate_counts_whatever_was_measured(has_flows: bool, tmp_path: P
     assert joined.options.weights == [7.0, 1.0]
     result = cost(measured, request=CostRequest("phub", 25e6, random=0))
     assert (result.model, result.cost_us) == ("contention", pytest.approx(2e6, rel=0.01))
+
+
+def on_rails(hub_gbps: float | None, folder: Path) -> Network:
+    """Eight workers and a hub on two rails of 100 Mbit/s, which is what a probe finds of the hub's, too."""
+    document = network(hub_gbps or 1.0, folder).to_json()
+    if hub_gbps is None:
+        del document["hosts"][8]["gbps"]
+    rates = [[0.1, 0.1]] * 9
+    document["interfaces"] = {
+        "names": [["eth0", "eth1"]] * 9,
+        "used": [[None if a == b else 0 for b in range(9)] for a in range(9)],
+        "relays": [[None] * 9] * 9,
+        "switches": [[[host, rail] for host in range(9)] for rail in range(2)],
+        "out_gbps": rates,
+        "in_gbps": rates,
+    }
+    return network_from_json(document, "rails.json")
+
+
+@pytest.mark.parametrize(("gbps", "times"), [(1.6, 1.0), (0.8, 2.0), (None, 8.0)])
+def test_a_stated_rate_is_that_of_all_interfaces(gbps: float | None, times: float, tmp_path: Path) -> None:
+    """25 MB by workers of 200 Mbit/s: 1 s, where the hub carries as much as all of them."""
+    measured = on_rails(gbps, tmp_path)
+    joined = with_hubs(measured, fabric_from(measured), "phub", np.arange(8), Options())
+    assert joined.options.weights == [pytest.approx(gbps or 0.2)]
+    assert cost(measured, request=CostRequest("phub", 25e6, random=0)).cost_us == pytest.approx(times * 1e6, rel=0.02)
+    assert (advise(measured).best(25e6).algo == "phub") == (times == 1.0)
+    (form,) = (form for form in balance(measured, BalanceRequest(25e6, 3.0)).forms if form.algo == "phub")
+    assert form.exchange_s == pytest.approx(times, rel=0.02)
 
 
 def test_stated_rates_are_shares_where_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
