@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,25 @@ def test_without_hubs_there_is_no_price(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs a host with role=hub"):
         cost(measured, request=CostRequest("phub"))
     assert "role=hub" in advise(measured, AdviseRequest(1e6, 1e6, algorithms=("ring", "phub"))).left_out["phub"]
+
+
+@pytest.mark.parametrize("has_hub", [True, False])
+def test_hosts_decide_which_are_hubs(has_hub: bool, tmp_path: Path) -> None:
+    """An option does not; where it is another algorithm's, hubs stay those of the hosts file."""
+    document = network(0.9, tmp_path).to_json()
+    document["hosts"][8] = document["hosts"][8] if has_hub else {"name": "fat-0"}
+    measured = network_from_json(document, "measured.json")
+    with pytest.raises(UsageError, match=r"--set servers=2: .* role=hub in the hosts file"):
+        cost(measured, request=CostRequest("phub", options={"servers": 2}))
+    of_hubs = AdviseRequest(1e6, 1e6, algorithms=("phub",), options={"servers": 2})
+    with pytest.raises(UsageError, match=r"--set servers=2: .* role=hub in the hosts file"):
+        advise(measured, of_hubs)
+    servers: dict[str, int | bool] = {"servers": 2, "colocated": False}
+    advice = advise(measured, replace(of_hubs, algorithms=("ps", "phub"), options=servers))
+    assert ("phub" in advice.left_out) != has_hub
+    if has_hub:
+        alone = cost(measured, request=CostRequest("phub", 1e6, random=0)).cost_us
+        assert advice.best(1e6, "phub").at(1e6) == pytest.approx(alone, rel=1e-4)
 
 
 @pytest.mark.parametrize(("cores", "warned"), [(2, True), (16, False), (None, False)])

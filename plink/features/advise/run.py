@@ -428,7 +428,7 @@ def order_and_options(
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
         options = replace(options, root=int(np.argmax(rates[order])))
-    if algo not in HUB_ALGORITHMS or options.servers is not None:
+    if algo not in HUB_ALGORITHMS:
         return order, options
     joined = with_hubs(network, fabric, algo, order, options)
     return joined.order, joined.options
