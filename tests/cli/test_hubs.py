@@ -98,6 +98,30 @@ def test_a_stated_rate_counts_whatever_was_measured(has_flows: bool, tmp_path: P
     assert (result.model, result.cost_us) == ("contention", pytest.approx(2e6, rel=0.01))
 
 
+@pytest.mark.parametrize("measured_as", ["flows", "pairs", "shared links"])
+def test_inferred_capacities_are_said_of_costs_and_advice(
+    measured_as: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = network(0.9, tmp_path).to_json()
+    if measured_as == "pairs":
+        del document["host_flows"]
+        document["bandwidth_gbps"] = [[None if a == b else 0.1 for b in range(9)] for a in range(9)]
+    if measured_as == "shared links":
+        links = {"out_gbps": 0.2, "in_gbps": 0.2}
+        document["shared_links"] = [{"groups": [{"members": names, **links} for names in (WORKERS[:4], WORKERS[4:])]}]
+    measured = network_from_json(document, "measured.json")
+    for priced in (
+        lambda: cost(measured, request=CostRequest("phub", random=0)),
+        lambda: advise(measured, AdviseRequest(1e6, 1e6, algorithms=("ring",))),
+        lambda: balance(measured, BalanceRequest(1e6, 1.0)),
+    ):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            priced()
+        messages = sum(fabric_from(measured).capacities in line for line in caplog.messages)
+        assert messages == (measured_as != "shared links")
+
+
 def on_rails(hub_gbps: float | None, folder: Path) -> Network:
     """Eight workers and a hub on two rails of 100 Mbit/s, which is what a probe finds of the hub's, too."""
     document = network(hub_gbps or 1.0, folder).to_json()

@@ -142,6 +142,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if stated_model == "latency":
         stated_model = CONTENTION
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
+    elif stated_model in (CONTENTION, SIMULATED) and not fabric.measured:
+        _log.info("shared capacities were not measured; they are %s", fabric.capacities)
     if network.hosts.hubs and (warning := misranking_warning(HUB_ALGORITHMS[0], stated_model)):
         _log.warning("%s", warning)
     model = search_model_for(stated_model, fabric)
