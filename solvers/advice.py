@@ -199,10 +199,15 @@ def fastest_lines(candidates: Sequence[PricedAlgorithm], sizes_bytes: Sequence[f
 
 
 def simulated_envelope(candidates: Sequence[SimulatedLine], from_bytes: float, to_bytes: float) -> list[SizeInterval]:
-    """Return the fastest candidate at every size, as :func:`envelope`; all have times at the same sizes."""
+    """Return the fastest candidate at every size, as :func:`envelope`; all have times at the same sizes.
+
+    Times may jump between two sizes that are a byte apart: none is between them.
+    """
     ends = sorted({from_bytes, to_bytes, *(s for s in candidates[0].sizes_bytes if from_bytes < s < to_bytes)})
     intervals: list[SizeInterval] = []
     for low, high in pairwise(ends) if len(ends) > 1 else [(from_bytes, to_bytes)]:
+        if intervals and high - low <= 1 and high < to_bytes:
+            continue
         lines = {}
         for candidate in candidates:
             slope = (candidate.at(high) - candidate.at(low)) / (high - low) if high > low else candidate.us_per_byte

@@ -98,8 +98,8 @@ def wide_hosts(gbps: Sequence[float]) -> list[int]:
 
 @dataclass(frozen=True)
 class RackTimes:
-    """Seconds of one direction of an exchange, by links alone: ``flat_s``, hubs as shards; rack by rack with one phase
-    after the other, ``sequential_s``, or all at once, ``streamed_s``."""
+    """Seconds of an exchange, there and back, by links alone: ``flat_s``, hubs as shards, both at once; rack by rack
+    with one phase after the other, ``sequential_s``, or all at once, ``streamed_s``."""
 
     flat_s: float
     sequential_s: float
@@ -119,8 +119,8 @@ def rack_times(
     slowest = 1 / worker_gbps
     gathering = max(float((n / hub).max()), slowest)
     among = float((others / np.minimum(hub, core)).max())
-    crossing = np.maximum(n * others, (n.sum() - n) / len(n))  # the larger of a rack's ways
+    crossing = n * others + (n.sum() - n) / len(n)  # each way: workers' vectors one way, sums of hubs the other
     flat = max(float((crossing / core).max()), float(n.sum() / hub.sum()), slowest)
-    streamed = max(gathering, among, float(((n + others) / hub).max()))
+    streamed = max(float((2 * others / core).max()), float(((n + 2 * others) / hub).max()), slowest)
     seconds = size_bytes / _BYTES_PER_S
-    return RackTimes(seconds * flat, seconds * (gathering + among), seconds * streamed)
+    return RackTimes(seconds * flat, seconds * 2 * (gathering + among), seconds * streamed)

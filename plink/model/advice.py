@@ -85,14 +85,14 @@ class BalanceForm(Part, frozen=True, kw_only=True):
 
 
 class StatedRackTimes(Part, frozen=True, kw_only=True):
-    """Hubs of several racks by links alone, one direction of an exchange, seconds (the thesis's rule, 2.3)."""
+    """Hubs of several racks by links alone, an exchange there and back, seconds (the thesis's rule, 2.3)."""
 
     flat_s: NonNegative
-    """Hubs as shards."""
+    """Hubs as shards, there and back at once: what `phub` takes with all of them."""
     sequential_s: NonNegative
     """Rack by rack, one phase after the other."""
     streamed_s: NonNegative
-    """Rack by rack, all phases at once."""
+    """Rack by rack, all phases at once: what `phub-2l` takes."""
 
 
 class StepBalance(Part, frozen=True, kw_only=True):
@@ -110,7 +110,8 @@ class StepBalance(Part, frozen=True, kw_only=True):
     """What all hubs of the best form with any (without one: of all ranks) need to carry together each way for their
     bytes alone, so that a step hides the exchange; null where nothing overlaps."""
     by_rack: StatedRackTimes | Unset = UNSET
-    """Present where each of several racks has as many hubs, and all are alike."""
+    """Present where each of several racks has as many hubs, and all are alike: seconds of an exchange, there and back,
+    by links alone."""
 
 
 class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):

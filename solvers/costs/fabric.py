@@ -285,6 +285,12 @@ class Fabric:
         return host_resources(self.names, self.host_out_gbps, self.host_in_gbps, self.paths)
 
     @property
+    def host_gbps(self) -> Vector:
+        """Return what all interfaces of each host carry together in its slower direction, Gbit/s, shape (N,)."""
+        sending, receiving = self.resources
+        return np.minimum(sending.host_gbps(), receiving.host_gbps())
+
+    @property
     def measured(self) -> bool:
         """Return whether the groups' shared capacities were measured."""
         return self.capacities.startswith(MEASURED)
@@ -330,7 +336,10 @@ def fabric_of(network: Network) -> Fabric:
         return fabric
     rates = fabric.host_out_gbps, fabric.host_in_gbps
     paths = interface_paths(entry, fabric.names, rates, fabric.pair_gbps)
-    if paths is None or not paths.has_relays:
+    if paths is None:
+        return fabric
+    paths = paths.with_host_gbps(_stated_gbps(network))
+    if not paths.has_relays:
         return replace(fabric, paths=paths)
     no_limit = np.full(len(fabric.group_out_gbps), np.inf)
     measured = fabric.measured or fabric.rate_gbps is not None or entry.out_gbps is not UNSET
@@ -471,8 +480,13 @@ def _host_rates(network: Network, pair: Matrix | None, alone: Vector, by_flows: 
     if pair is not None:
         best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
         out, into = np.where(best_out > 0, best_out, out), np.where(best_in > 0, best_in, into)
-    stated = np.array([np.nan if host.gbps is None else host.gbps for host in network.hosts])
+    stated = _stated_gbps(network)
     return np.where(np.isnan(stated), out, stated), np.where(np.isnan(stated), into, stated)
+
+
+def _stated_gbps(network: Network) -> Vector:
+    """Return what the hosts file says that hubs carry each way, shape (N,), NaN for other hosts."""
+    return np.array([np.nan if host.gbps is None else host.gbps for host in network.hosts])
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:

@@ -1,7 +1,7 @@
 """What hosts send and receive by themselves: a resource each way of every host, or of every interface of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,17 @@ class InterfacePaths:
     def has_relays(self) -> bool:
         """Return whether hosts pass on what others send."""
         return len(self.out) > 1
+
+    def with_host_gbps(self, host_gbps: Vector) -> "InterfacePaths":
+        """Return them with so much for all interfaces of a host together, shared as what each carries here.
+
+        :param host_gbps: shape (N,), each way, Gbit/s; NaN: what they carry here.
+        """
+        out, into = (
+            gbps * np.where(np.isnan(host_gbps), 1.0, host_gbps / np.bincount(self.host_of, gbps))[self.host_of]
+            for gbps in (self.out_gbps, self.in_gbps)
+        )
+        return replace(self, out_gbps=out, in_gbps=into)
 
     def pair_gbps(self) -> Vector:
         """Return the rate of each pair alone, Gbit/s, shape (N, N): that of the slowest interface of its path."""

@@ -39,10 +39,10 @@ class Options:
     (None: 4), or what a tree or a hub carries (None: 1), are cut.
     ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
     colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server; ``servers`` is also
-    the number of hubs, the last ranks. ``weights``: of these, None: all the same. ``mesh``: the traffic that is priced
-    in place of one collective. ``tree``: the links between ranks, for ``hubs`` (None: alike, on one switch) and for
-    2LHA, whose masters then are those of the least time where that gains (None: by sizes of groups); costs make it anew
-    for every order. ``slots``: ranks of each host: NCCL's trees are of hosts.
+    the number of hubs, the last ranks (None: one, or one for each group). ``weights``: of these, None: all the same.
+    ``mesh``: the traffic that is priced in place of one collective. ``tree``: the links between ranks, for ``hubs``
+    (None: alike, on one switch) and for 2LHA, whose masters then are those of the least time where that gains (None: by
+    sizes of groups); costs make it anew for every order. ``slots``: ranks of each host: NCCL's trees are of hosts.
     """
 
     fan_out: int = 2
@@ -167,7 +167,8 @@ def _hub(ranks: int, options: Options) -> Schedule:
 
 
 def _hub_two_level(ranks: int, options: Options) -> Schedule:
-    return hub_reduce_scatter(_groups_of("phub-2l", ranks, options), options.servers or 1, options.weights)
+    groups = _groups_of("phub-2l", ranks, options)
+    return hub_reduce_scatter(groups, options.servers or len(groups), options.weights)
 
 
 _SCATTER, _GATHER = ("reduce-scatter",), ("all-gather",)

@@ -58,6 +58,11 @@ def hub_reduce_scatter(groups: Groups, hubs: int, weights: Sequence[float] | Non
     ranks = check_groups(groups)
     if not 1 <= hubs < ranks:
         raise UsageError(f"phub: {hubs} hubs of {ranks} ranks leave no worker or no hub; 1 to {ranks - 1} do")
+    if any(max(group) < ranks - hubs for group in groups):
+        raise UsageError(
+            f"phub-2l needs a hub in each group, and hubs are the last ranks, here {hubs} of {ranks} (servers={hubs}); "
+            "6 ranks with servers=2 are in groups like 0,1,4/2,3,5"
+        )
     if weights is not None and len(weights) != hubs:
         raise UsageError(f"phub: {hubs} hubs need a weight each, not {len(weights)} weights")
     workers = ranks - hubs

@@ -2,12 +2,14 @@
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from plink.errors import UsageError
+from plink.features.advise.balance import BalanceRequest, balance
 from plink.features.advise.request import AdviseRequest
 from plink.features.advise.run import advise
 from plink.features.cost.request import CostRequest
@@ -96,6 +98,59 @@ def test_a_stated_rate_counts_whatever_was_measured(has_flows: bool, tmp_path: P
     assert (result.model, result.cost_us) == ("contention", pytest.approx(2e6, rel=0.01))
 
 
+@pytest.mark.parametrize("measured_as", ["flows", "pairs", "shared links"])
+def test_inferred_capacities_are_said_of_costs_and_advice(
+    measured_as: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = network(0.9, tmp_path).to_json()
+    if measured_as == "pairs":
+        del document["host_flows"]
+        document["bandwidth_gbps"] = [[None if a == b else 0.1 for b in range(9)] for a in range(9)]
+    if measured_as == "shared links":
+        links = {"out_gbps": 0.2, "in_gbps": 0.2}
+        document["shared_links"] = [{"groups": [{"members": names, **links} for names in (WORKERS[:4], WORKERS[4:])]}]
+    measured = network_from_json(document, "measured.json")
+    for priced in (
+        lambda: cost(measured, request=CostRequest("phub", random=0)),
+        lambda: advise(measured, AdviseRequest(1e6, 1e6, algorithms=("ring",))),
+        lambda: balance(measured, BalanceRequest(1e6, 1.0)),
+    ):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            priced()
+        messages = sum(fabric_from(measured).capacities in line for line in caplog.messages)
+        assert messages == (measured_as != "shared links")
+
+
+def on_rails(hub_gbps: float | None, folder: Path) -> Network:
+    """Eight workers and a hub on two rails of 100 Mbit/s, which is what a probe finds of the hub's, too."""
+    document = network(hub_gbps or 1.0, folder).to_json()
+    if hub_gbps is None:
+        del document["hosts"][8]["gbps"]
+    rates = [[0.1, 0.1]] * 9
+    document["interfaces"] = {
+        "names": [["eth0", "eth1"]] * 9,
+        "used": [[None if a == b else 0 for b in range(9)] for a in range(9)],
+        "relays": [[None] * 9] * 9,
+        "switches": [[[host, rail] for host in range(9)] for rail in range(2)],
+        "out_gbps": rates,
+        "in_gbps": rates,
+    }
+    return network_from_json(document, "rails.json")
+
+
+@pytest.mark.parametrize(("gbps", "times"), [(1.6, 1.0), (0.8, 2.0), (None, 8.0)])
+def test_a_stated_rate_is_that_of_all_interfaces(gbps: float | None, times: float, tmp_path: Path) -> None:
+    """25 MB by workers of 200 Mbit/s: 1 s, where the hub carries as much as all of them."""
+    measured = on_rails(gbps, tmp_path)
+    joined = with_hubs(measured, fabric_from(measured), "phub", np.arange(8), Options())
+    assert joined.options.weights == [pytest.approx(gbps or 0.2)]
+    assert cost(measured, request=CostRequest("phub", 25e6, random=0)).cost_us == pytest.approx(times * 1e6, rel=0.02)
+    assert (advise(measured).best(25e6).algo == "phub") == (times == 1.0)
+    (form,) = (form for form in balance(measured, BalanceRequest(25e6, 3.0)).forms if form.algo == "phub")
+    assert form.exchange_s == pytest.approx(times, rel=0.02)
+
+
 def test_stated_rates_are_shares_where_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     hosts = Hosts((*(Host(name, name) for name in WORKERS), *(Host(f"h{k}", "h", role="hub", gbps=k) for k in (1, 3))))
@@ -120,6 +175,25 @@ def test_without_hubs_there_is_no_price(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs a host with role=hub"):
         cost(measured, request=CostRequest("phub"))
     assert "role=hub" in advise(measured, AdviseRequest(1e6, 1e6, algorithms=("ring", "phub"))).left_out["phub"]
+
+
+@pytest.mark.parametrize("has_hub", [True, False])
+def test_hosts_decide_which_are_hubs(has_hub: bool, tmp_path: Path) -> None:
+    """An option does not; where it is another algorithm's, hubs stay those of the hosts file."""
+    document = network(0.9, tmp_path).to_json()
+    document["hosts"][8] = document["hosts"][8] if has_hub else {"name": "fat-0"}
+    measured = network_from_json(document, "measured.json")
+    with pytest.raises(UsageError, match=r"--set servers=2: .* role=hub in the hosts file"):
+        cost(measured, request=CostRequest("phub", options={"servers": 2}))
+    of_hubs = AdviseRequest(1e6, 1e6, algorithms=("phub",), options={"servers": 2})
+    with pytest.raises(UsageError, match=r"--set servers=2: .* role=hub in the hosts file"):
+        advise(measured, of_hubs)
+    servers: dict[str, int | bool] = {"servers": 2, "colocated": False}
+    advice = advise(measured, replace(of_hubs, algorithms=("ps", "phub"), options=servers))
+    assert ("phub" in advice.left_out) != has_hub
+    if has_hub:
+        alone = cost(measured, request=CostRequest("phub", 1e6, random=0)).cost_us
+        assert advice.best(1e6, "phub").at(1e6) == pytest.approx(alone, rel=1e-4)
 
 
 @pytest.mark.parametrize(("cores", "warned"), [(2, True), (16, False), (None, False)])

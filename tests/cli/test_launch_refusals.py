@@ -1,9 +1,11 @@
 """What `plink launch` refuses before it connects to any host, for what comes then takes long."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from solvers.schedules.catalogue import schedule_for
 from tests.cli.files import refusal
 from tests.conftest import typed
 
@@ -12,12 +14,16 @@ from tests.conftest import typed
     (("--backend", "nosuch"), "--backend nosuch"),
     (("--backend", "nosuch.json"), "nosuch.json"),
     (("--backend", "ring", "--autotune"), "--autotune"),
+    (("--backend", "phub"), "role=hub"),
+    (("--backend", "phub-2l"), "role=hub"),
+    (("--backend", "three.json"), "3 ranks"),
     (("--timeout", "soon"), "soon"),
     (("--runner", "mpirun", "--launcher-args", "'"), "--launcher-args"),
 ])  # fmt: skip
 def test_bad_options_are_refused_before_probing(words: tuple[str, ...], named: str, tmp_path: Path) -> None:
     """No host of the file can be reached: nobody tried."""
     (tmp_path / "hosts.txt").write_text("".join(f"h{k} address=127.0.0.1 port=1\n" for k in range(4)))
+    (tmp_path / "three.json").write_text(json.dumps(schedule_for("ring", 3).to_json()))
     message = refusal(typed("launch", "--hosts", "hosts.txt", *words, "true", cwd=tmp_path))
     assert named in message
 

@@ -146,6 +146,18 @@ def test_three_lines_through_one_point_leave_out_the_middle_one() -> None:
         assert envelope(candidates, 1, 50) == [SizeInterval(lines_[0], 1, 10), SizeInterval(lines_[2], 10, 50)]
 
 
+def test_nothing_is_the_fastest_between_two_sizes_a_byte_apart() -> None:
+    """One falls there from 300 to 100 us, where the line of another would be the fastest on its way."""
+    sizes = (10.0, 100.0, 101.0, 1000.0)
+    falling = simulated_line("falling", "given", dict(zip(sizes, (300, 300, 100, 100), strict=True)).__getitem__, sizes)
+    low = simulated_line("low", "given", dict(zip(sizes, (150, 150, 190, 900), strict=True)).__getitem__, sizes)
+    between = simulated_line("between", "given", dict(zip(sizes, (170, 170, 150, 900), strict=True)).__getitem__, sizes)
+    stretches = simulated_envelope([falling, low, between], 10, 1000)
+    assert [(each.line.algo, each.from_bytes, each.to_bytes) for each in stretches] == [
+        ("low", 10, 100), ("falling", 101, 1000)
+    ]  # fmt: skip
+
+
 def test_of_equal_lines_the_first_is_taken() -> None:
     twins = [CostLine("a", "given", 5.0, 1.0), CostLine("b", "given", 5.0, 1.0)]
     assert envelope(twins, 1, 9) == [SizeInterval(twins[0], 1, 9)]

@@ -28,26 +28,28 @@ def racks(uplink_gbps: float) -> tuple[Fabric, list[list[int]]]:
 
 @pytest.mark.parametrize(
     ("uplink", "sequential", "streamed"),
-    [(0.05, 2.40, 4.0), (0.1, 1.714, 2.526), (0.2, 1.09, 1.263), (0.4, 0.842, 0.842)],
+    [(0.05, 2.40, 4.0), (0.1, 1.714, 4.0), (0.2, 1.09, 2.182), (0.4, 0.632, 1.091)],
 )
 def test_rack_by_rack_is_what_the_cost_model_says(uplink: float, sequential: float, streamed: float) -> None:
-    """Phase after phase; the cost model stretches eight equal links, four out and four in, by 8^(1/16)."""
+    """Phase after phase; the cost model stretches eight equal links, four out and four in, by 8^(1/16). There and back
+    is twice as long as one way, and with both at once only where a link has bytes of both each way."""
     times = rack_times([WORKERS] * RACKS, [HUB_GBPS] * RACKS, [uplink] * RACKS, HOST_GBPS, SIZE)
     assert times.flat_s / times.sequential_s == pytest.approx(sequential, rel=0.01)
     assert times.flat_s / times.streamed_s == pytest.approx(streamed, rel=0.01)
     fabric, groups = racks(uplink)
     order = np.arange(len(fabric.names))
     options = Options(servers=RACKS, groups=groups)
-    for algo, seconds in (("phub", times.flat_s), ("phub-2l", times.sequential_s)):
+    hubs_s = 2 * RACKS * WORKERS * SIZE * 8 / 1e9 / (RACKS * HUB_GBPS)
+    for algo, seconds in (("phub", max(times.flat_s, hubs_s)), ("phub-2l", times.sequential_s)):
         cost_us = closed_form(pattern_for(algo, len(order), options), fabric, SIZE, "contention")(order)
-        assert 2 * seconds * 0.999 <= cost_us / 1e6 <= 2 * seconds * 1.14, algo
+        assert seconds * 0.999 <= cost_us / 1e6 <= seconds * 1.14, algo
 
 
 def test_racks_may_be_uneven() -> None:
     """Seven and one worker: the larger rack's link is the limit, or the smaller one's, and the larger one's hub."""
     times = rack_times([7, 1], [0.4, 0.4], [0.1, 0.1], 0.1, 1.25e7)
-    assert (times.flat_s, times.sequential_s, times.streamed_s) == pytest.approx((3.5, 1.75 + 0.5, 1.75 + 0.125))
-    assert rack_times([7, 1], [0.4, 0.4], [0.1, 0.05], 0.1, 1.25e7).flat_s == pytest.approx(7.0)
+    assert (times.flat_s, times.sequential_s, times.streamed_s) == pytest.approx((4.0, 3.5 + 1.0, 1.75 + 0.25))
+    assert rack_times([7, 1], [0.4, 0.4], [0.1, 0.05], 0.1, 1.25e7).flat_s == pytest.approx(8.0)
 
 
 def test_the_busiest_link_is_named_with_its_bytes() -> None:

@@ -189,7 +189,7 @@ def balance(network: Network, request: BalanceRequest) -> Balance:
             options=options | dict(request.advise.options),
         ),
     )
-    rates = np.minimum(advice.fabric.host_out_gbps, advice.fabric.host_in_gbps)
+    rates = advice.fabric.host_gbps
     stated = [k for k, host in enumerate(network.hosts) if not host.slots]
     candidates = sorted(stated, key=lambda k: -rates[k]) if stated else wide_hosts(rates.tolist())
     forms = [*_forms_of_ranks(advice, request), *_forms_of_hubs(advice, request, candidates)]

@@ -142,6 +142,8 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if stated_model == "latency":
         stated_model = CONTENTION
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
+    elif stated_model in (CONTENTION, SIMULATED) and not fabric.measured:
+        _log.info("shared capacities were not measured; they are %s", fabric.capacities)
     if network.hosts.hubs and (warning := misranking_warning(HUB_ALGORITHMS[0], stated_model)):
         _log.warning("%s", warning)
     model = search_model_for(stated_model, fabric)
@@ -428,7 +430,7 @@ def order_and_options(
     if algo == "ps" and options.colocated and not options.sharded and "root" not in values:
         rates = np.minimum(fabric.host_out_gbps, fabric.host_in_gbps)
         options = replace(options, root=int(np.argmax(rates[order])))
-    if algo not in HUB_ALGORITHMS or options.servers is not None:
+    if algo not in HUB_ALGORITHMS:
         return order, options
     joined = with_hubs(network, fabric, algo, order, options)
     return joined.order, joined.options

@@ -119,8 +119,6 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
         yield f"{verdict} rack by rack: {times}."
     if balance.unpriced and len(balance.unpriced) < len(balance.advice.network.hosts):
         say(f"no work per money: price= is missing of {', '.join(balance.unpriced)}")
-    if not balance.advice.fabric.measured:
-        say(f"capacities that hosts share are {balance.advice.fabric.capacities}")
 
 
 def _on_hubs(balance: "Balance", base: "FormBalance | None") -> str:

@@ -129,7 +129,7 @@ def _ranks_and_options(
     values = {**own, **options_in(order, source, request.algo), **request.options}
     own_fabric = fabric_of_algorithm(network, fabric, request.algo)
     options = options_of(values, [request.algo], groups, links_of(request.algo, own_fabric, workers), workers)
-    if request.algo in HUB_ALGORITHMS and options.servers is None:
+    if request.algo in HUB_ALGORITHMS:
         joined = with_hubs(network, fabric, request.algo, workers, options)
         return joined.order, joined.options
     return workers, options

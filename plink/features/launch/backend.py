@@ -131,9 +131,8 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
     check_backend(backend, every_s)
+    check_hosts(backend, hosts)
     job = _Job(backend, hosts)
-    if job.ranks < 2:
-        raise UsageError("--backend needs two ranks or more")
     classes, plan, hubs = _choose(job, plan_file, takes_hubs=every_s is None)
     ranks, rails, rate_gbps = job.ranks, tuple[str, ...](), math.inf if len(hosts) == 1 else None
     if len(hosts) > 1:
@@ -171,6 +170,8 @@ def _choose(job: _Job, plan_file: Path | None, takes_hubs: bool) -> _Choice:
     """Return the schedules that the backend names: a file's, a plan's, the cheapest ones or an algorithm's."""
     if _is_file(job.backend):
         schedule = _user_schedule(job.backend, job.ranks)
+        if errors := verify(schedule):
+            raise InputError(job.backend, f"{errors[0]} (`plink schedule verify {job.backend}` lists all)")
         return (SizeClass(None, schedule.algo, schedule),), None, ()
     if plan_file is None and job.backend == AUTO:
         return _cheapest_by_size(job, takes_hubs)
@@ -199,6 +200,21 @@ def check_backend(backend: str, every_s: float | None = None) -> None:
         raise no_choice("--backend", backend, (AUTO, *names), ", or a schedule's file")
     if every_s is not None:
         _check_tuning(backend, every_s)
+
+
+def check_hosts(backend: str, hosts: Hosts) -> None:
+    """Refuse what cannot be for the job's hosts, hubs among them, whatever their network.
+
+    :raises UsageError: for too few ranks, no hub, or a schedule of other ranks. :raises InputError: for a file that is
+        no schedule.
+    """
+    ranks = sum(host.slots for host in hosts)
+    if ranks < 2:
+        raise UsageError("--backend needs two ranks or more")
+    if backend in HUB_ALGORITHMS and not hosts.hubs:
+        raise UsageError(f"--backend {backend} needs a host with role=hub in the hosts file")
+    if _is_file(backend):
+        _user_schedule(backend, ranks)
 
 
 def _is_file(backend: str) -> bool:
@@ -246,9 +262,9 @@ def _with_tunable_masters(
 
 
 def _user_schedule(path: str, ranks: int) -> Schedule:
-    """Read a user's schedule and verify it.
+    """Read a user's schedule.
 
-    :raises InputError: for a file that is none, or is wrong. :raises UsageError: for one of other ranks.
+    :raises InputError: for a file that is none. :raises UsageError: for one of other ranks.
     """
     if (document := read_document(path)).get("schema") == PLAN:
         algo = document.get("algo")
@@ -259,20 +275,16 @@ def _user_schedule(path: str, ranks: int) -> Schedule:
         raise InputError(path, f"{schedule.collective} was found, an all-reduce was expected")
     if schedule.ranks != ranks:
         raise UsageError(f"--backend {path}: a schedule of {schedule.ranks} ranks, and the job has {ranks}")
-    if errors := verify(schedule):
-        raise InputError(path, f"{errors[0]} (`plink schedule verify {path}` lists all)")
     return schedule
 
 
 def _hub_schedule(job: _Job) -> _Choice:
     """Return the schedule of the ranks and hub processes, and the host of each of these.
 
-    :raises UsageError: without hubs, or without one in each group of hosts. :raises NoAnswer: for groups that nobody
+    :raises UsageError: without a hub in each group of hosts. :raises NoAnswer: for groups that nobody
         measured.
     """
     backend, ranks = job.backend, job.ranks
-    if not job.hosts.hubs:
-        raise UsageError(f"--backend {backend} needs a host with role=hub in the hosts file")
     try:
         network = job.network
     except NoAnswer:
@@ -383,11 +395,13 @@ def _cheapest_by_size(job: _Job, takes_hubs: bool) -> _Choice:
 
         candidates.append(PricedAlgorithm("2lha", "job", cost_of_plan))
         schedules["2lha"] = schedule_of(plan)
-    classes = []
+    classes: list[SizeClass] = []
     lines = fastest_lines(candidates, sizes_for(fitting, _SAMPLE_SIZES, fabric.rate_gbps))
     for stretch in simulated_envelope(lines, _MIN_SIZE_BYTES, _MAX_SIZE_BYTES):
         algo = stretch.line.algo
         limit = None if stretch.to_bytes >= _MAX_SIZE_BYTES else int(stretch.to_bytes)
+        if limit is not None and classes and limit == classes[-1].up_to_bytes:
+            continue  # no size is between two crossings
         if algo not in schedules:
             options, hosts_of_ranks = fitting[algo]
             schedules[algo] = schedule_for(algo, len(hosts_of_ranks), options)

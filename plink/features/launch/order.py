@@ -47,8 +47,8 @@ def job_order(
     """Return a job's hosts in rank order, and say where they are from. Without an order, hosts are probed and ordered
     first, unless a recent network file of theirs exists.
 
-    :param check: called with the hosts before they are probed or an order is searched for, which takes long; raises
-        what keeps them from running the job.
+    :param check: called with the hosts, hubs among them, before they are probed or an order is searched for, which
+        takes long; raises what keeps them from running the job.
     :param may_probe: hosts without an order may be probed.
     :raises UsageError: when there are no hosts. :raises PlinkError: as probing does.
     """
@@ -133,7 +133,7 @@ def _computed_order(
                 f"{reason}: give --order order.json, or --order given for that of the hosts file, or `plink probe` "
                 "first; no host is contacted here"
             )
-        check(baseline.ranked())
+        check(baseline)
         say(f"{reason}: probing them (--order given starts without)")
         network = _probe(options, baseline)
         warned = interface_warnings(network)
@@ -147,7 +147,7 @@ def _computed_order(
             say("the search for it was interrupted; `plink reorder` searches anew")
     else:
         if reason is None:
-            check(baseline.ranked())
+            check(baseline)
         order = _search_order(network, options.algo or "ring", warned)
     return network, order
 

@@ -29,7 +29,7 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
     """
     options.check(runner)
     if options.backend is not None:
-        from plink.features.launch.backend import check_backend
+        from plink.features.launch.backend import check_backend, check_hosts
 
         check_backend(options.backend, options.settings.autotune_every_s if options.autotune else None)
     if late := misplaced(program, args):
@@ -59,8 +59,10 @@ def new_job(program: str, args: list[str], options: JobRequest, runner: str) -> 
         return set_up(replace(job, env={}), _local(options), request, options)
 
     def check(hosts: Hosts) -> None:
+        if options.backend is not None:
+            check_hosts(options.backend, hosts)
         if runner not in _UNCHECKED:
-            dry_run_shown(job, hosts, request)
+            dry_run_shown(job, hosts.ranked(), request)
 
     order = job_order(options, check, may_probe=not in_pods)
     return set_up(replace(job, env=dict(order.environment)), order, request, options)

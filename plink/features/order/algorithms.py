@@ -15,7 +15,7 @@ from solvers.costs.by_name import MIXED
 from solvers.costs.evaluator import with_host_costs
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.costs.least_time import links_for_masters, tier_tree
-from solvers.schedules.catalogue import ALGORITHMS, HUBS, Options
+from solvers.schedules.catalogue import ALGORITHMS, HUB_ALGORITHMS, HUBS, Options
 from solvers.spanning.tier_tree import TierTree
 
 _log = logging.getLogger("plink.cost")
@@ -42,18 +42,23 @@ def options_of(
 ) -> Options:
     """Return the options for these algorithms (``{"base": 4}``), with defaults for the others.
 
-    :param ranks: shape (N,), the host at each rank, of which algorithms need to know how many ranks a host has.
+    :param ranks: shape (N,), the host at each rank, of which algorithms need to know how many ranks a host has; where
+        there are hosts, they decide which are hubs.
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
     values = {name.replace("-", "_"): value for name, value in values.items()}
     kind_of = kinds()
     parts = [part for name in algorithms for part in MIXED.get(name, (name,)) if part in ALGORITHMS]
     accepted = {option for part in parts for option in ALGORITHMS[part].options}
+    if ranks is not None and not any("servers" in ALGORITHMS[part].options for part in {*parts} - {*HUB_ALGORITHMS}):
+        accepted.discard("servers")
     for name, value in values.items():
         if name not in kind_of:
             raise no_choice("--set", name, (option.replace("_", "-") for option in kind_of))
         if parts and name not in accepted:
-            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}")
+            has_hubs = name == "servers" and set(parts) & set(HUB_ALGORITHMS)
+            reason = " here: hosts with role=hub in the hosts file are the hubs" if has_hubs else ""
+            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}{reason}")
         if type(value) is not kind_of[name] or value < 0:
             expected = "yes or no" if kind_of[name] is bool else "a whole number"
             raise UsageError(f"--set {name}={value}: {name} is {expected}")

@@ -116,12 +116,8 @@ def _rates_and_cores(
     network: Network, fabric: Fabric, hosts: Sequence[int]
 ) -> tuple[list[float | None], list[int | None]]:
     measured, members = fabric.rate_gbps is not None, list(network.hosts)
-    rates = [
-        float(min(fabric.host_out_gbps[host], fabric.host_in_gbps[host]))
-        if measured or members[host].gbps is not None
-        else None
-        for host in hosts
-    ]
+    of_hosts = fabric.host_gbps
+    rates = [float(of_hosts[host]) if measured or members[host].gbps is not None else None for host in hosts]
     identities = network.host_identities
     cores = [identities.get(fabric.names[host], {}).get("cores") for host in hosts]
     return rates, cores

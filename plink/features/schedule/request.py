@@ -26,9 +26,13 @@ class ScheduleRequest(FeatureRequest):
     ranks: Annotated[int, Option("Number of ranks.", least=1, most=1 << 20)] = 4
     collective: Annotated[str, Option("all-reduce, or a part of it, if the algorithm has it.")] = "all-reduce"
     options: Annotated[Settings, SET] = field(default_factory=dict[str, int | bool])
-    groups: Annotated[_Groups, Option("For 2lha: the ranks of each group, 0,1,2/3,4,5; default: square root of N.")] = (
-        None
-    )
+    groups: Annotated[
+        _Groups,
+        Option(
+            "For 2lha and phub-2l: the ranks of each group, 0,1,2/3,4,5, of phub-2l with some of the last "
+            "ranks, which are hubs; default: square root of N."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

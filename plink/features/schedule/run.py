@@ -28,8 +28,7 @@ def schedule(request: ScheduleRequest) -> Schedule:
     if algo is None:
         raise UsageError("--algo is missing: plink schedule --algo ring --ranks 4")
     if groups is None:
-        size = max(1, round(ranks**0.5))
-        groups = [list(range(start, min(ranks, start + size))) for start in range(0, ranks, size)]
+        groups = _groups_with_hubs(ranks, request.options.get("servers")) if algo == "phub-2l" else _neighbours(ranks)
     elif algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
         raise UsageError(f"--groups: {algo} takes no groups")
     group_of_ranks(groups, ranks)
@@ -39,6 +38,20 @@ def schedule(request: ScheduleRequest) -> Schedule:
     if algo in ALGORITHMS and most_transfers > _MAX_BUILT_TRANSFERS:
         raise UsageError(f"{algo} among {ranks} ranks has too many transfers to make; `plink cost` needs none")
     return schedule_for(algo, ranks, options, request.collective)
+
+
+def _neighbours(ranks: int) -> list[list[int]]:
+    size = max(1, round(ranks**0.5))
+    return [list(range(start, min(ranks, start + size))) for start in range(0, ranks, size)]
+
+
+def _groups_with_hubs(ranks: int, hubs: int | None) -> list[list[int]]:
+    """Return groups of workers that are neighbours, each with some of the last ranks, which are hubs: by default the
+    square root of all, one for each group."""
+    hubs = max(1, min(ranks // 2, round(ranks**0.5))) if hubs is None else min(hubs, ranks)
+    number = max(1, min(hubs, ranks - hubs))
+    parts = (np.array_split(each, number) for each in (np.arange(ranks - hubs), np.arange(ranks - hubs, ranks)))
+    return [np.concatenate(members).tolist() for members in zip(*parts, strict=True)]
 
 
 def group_of_ranks(groups: Sequence[Sequence[int]], ranks: int) -> npt.NDArray[np.intp]:

@@ -60,9 +60,9 @@ class Aggregation:
     ``classes``: by size, the last without a limit. ``smallest_bytes``: below it Gloo does everything; None: the
     threshold is measured when the group begins. ``tuned``: the class whose schedule Autotune may replace while the job
     runs, None for none; ``every_s``: interval of the ranks' reports to it, seconds. ``ring``: all ranks in a better
-    order for Gloo's own ring, which is tried for large messages; empty for none. ``staged``: schedules are used for
-    tensors on GPUs, too (:mod:`cuda_delegation`). ``hubs``: names of the hub processes, which are the last ranks of the
-    schedules, contribute nothing and are no ranks of the job (:mod:`hub`).
+    order for Gloo's own ring, which is tried for large messages if there are no hubs; empty for none. ``staged``:
+    schedules are used for tensors on GPUs, too (:mod:`cuda_delegation`). ``hubs``: names of the hub processes, which
+    are the last ranks of the schedules, contribute nothing and are no ranks of the job (:mod:`hub`).
     """
 
     classes: tuple[SizeClass, ...]

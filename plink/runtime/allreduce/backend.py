@@ -175,7 +175,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
         self._engine = Engine(aggregation, rank, transport, watchdog, eager, announcer)
         _ENGINES.add(self._engine)
         self._sizes = self._measure_sizes(aggregation)
-        if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
+        takes_ring = aggregation.smallest_bytes is None and aggregation.tuned is None and not aggregation.hubs
+        if aggregation.ring and takes_ring:  # hubs run all that the engine is given: it must delegate nothing
             self._measure_ring_delegation(aggregation, PrefixStore("ring/", store), transport_timeout)
         self._print_banner(
             startup_banner(aggregation, self._sizes, self._engine.delegation_min_bytes, bool(self._members))

@@ -10,6 +10,8 @@ import pytest
 from plink.errors import NoAnswer
 from plink.features.advise.balance import Balance, balance
 from plink.features.advise.request import BalanceRequest
+from plink.features.cost.request import CostRequest
+from plink.features.cost.run import cost
 from plink.model.network import network_from_json, read_network
 from solvers.balance_money import NetworkParts
 from tests.cli.test_hubs import network
@@ -72,18 +74,25 @@ def test_what_links_need_counts_round_trips(step_s: float, reached: set[str], tm
 
 
 @pytest.mark.parametrize("second_gbps", [0.9, 0.2])
-def test_times_by_rack_are_of_hubs_that_are_alike(second_gbps: float, tmp_path: Path) -> None:
-    """Two racks of four workers, a hub and 0.2 Gbit/s out: half of four vectors, or a worker's own, take 2 s."""
+@pytest.mark.parametrize(("uplink_gbps", "flat_s", "by_rack_s"), [(0.05, 16.0, 4.0), (0.2, 4.0, 2.0), (0.8, 2.0, 2.0)])
+def test_times_by_rack_are_of_hubs_that_are_alike(
+    uplink_gbps: float, flat_s: float, by_rack_s: float, second_gbps: float, tmp_path: Path
+) -> None:
+    """Two racks of four workers and a hub: the uplink carries half of four vectors and of the sums for four each way,
+    rack by rack half a vector there and one back; a worker takes 2 s. Hubs of both racks cost the same."""
     document = network(0.9, tmp_path, 2).to_json()
     document["hosts"][9]["gbps"] = second_gbps
     names = [host["name"] for host in document["hosts"]]
-    rates = {"out_gbps": 0.2, "in_gbps": 0.2}
+    rates = {"out_gbps": uplink_gbps, "in_gbps": uplink_gbps}
     document["shared_links"] = [{"groups": [{"members": names[k::2], **rates} for k in (0, 1)]}]
-    result = balance(network_from_json(document, "racks"), BalanceRequest(SIZE, 1.0))
-    assert result.of("phub-2l") is not None
+    measured = network_from_json(document, "racks")
+    result = balance(measured, BalanceRequest(SIZE, 1.0))
     if second_gbps == 0.9:
         assert result.by_rack is not None
-        assert (result.by_rack.flat_s, result.by_rack.streamed_s) == pytest.approx((2.0, 2.0))
+        times = {"phub": result.by_rack.flat_s, "phub-2l": result.by_rack.streamed_s}
+        assert times == pytest.approx({"phub": flat_s, "phub-2l": by_rack_s})
+        priced = {algo: cost(measured, request=CostRequest(algo, SIZE, random=0)).cost_us / 1e6 for algo in times}
+        assert priced == pytest.approx(times, rel=0.15)
     else:
         assert result.by_rack is None
 

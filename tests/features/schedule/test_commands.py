@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from plink.errors import UsageError
+from plink.features.schedule.request import ScheduleRequest
+from plink.features.schedule.run import schedule
 from plink.model.schedule_file import read_schedule
+from solvers.schedules.verifier import verify
 from tests.cli.files import listing, refuses, write
 from tests.conftest import typed
 
@@ -102,6 +106,22 @@ def test_groups_are_explicit_or_contiguous(tmp_path: Path) -> None:
     assert groups("--groups", "5,0,2/1,3,4") == [[5, 0, 2], [1, 3, 4]]
 
 
+@pytest.mark.parametrize("servers", [None, 1, 2, 5])
+@pytest.mark.parametrize("ranks", [*range(2, 13)])
+def test_groups_of_hubs_have_one_each_by_default(ranks: int, servers: int | None) -> None:
+    """Hubs are the last ranks."""
+    options: dict[str, int | bool] = {} if servers is None else {"servers": servers}
+    request = ScheduleRequest("phub-2l", ranks, options=options)
+    if servers is not None and servers >= ranks:
+        with pytest.raises(UsageError, match=f"{servers} hubs of {ranks} ranks leave no worker"):
+            schedule(request)
+        return
+    made = schedule(request)
+    assert not verify(made)
+    assert made.contributors is not None
+    assert servers in (None, ranks - len(made.contributors))
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -113,6 +133,7 @@ def test_groups_are_explicit_or_contiguous(tmp_path: Path) -> None:
         ("--algo tree --set fan-out", "--set fan-out: write name=value"),
         ("--algo ps --set colocated=no --set servers=4", "ps: 4 servers of 4 ranks leave no worker"),
         ("--algo 2lha --groups 0,1/2", "--groups: every rank from 0 to 3 belongs to exactly one group"),
+        ("--algo phub-2l --groups 0,1/2,3 --set servers=2", "phub-2l needs a hub in each group"),
         ("--algo ring --groups 0,1/2,3", "--groups: ring takes no groups"),
         ("--algo ring --ranks 1300 -o ring.json", "3377400 transfers are more than a file should hold"),
         ("verify cycle.json", "cycle.json: transfers[0]: waits for itself: transfers[0] after transfers[1] after "),

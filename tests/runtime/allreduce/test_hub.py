@@ -27,10 +27,10 @@ DTYPES = (torch.float32, torch.float64, torch.int16, torch.bfloat16)
 
 
 def hub_environment(ranks: int, hubs: int, weights: Sequence[float] | None = None, **more: Any) -> dict[str, str]:
-    """Variables of a job whose all-reduces of all sizes use hubs."""
+    """Variables of a job whose all-reduces of all sizes use hubs, without more options."""
     schedule = schedule_for("phub", ranks + hubs, Options(servers=hubs, weights=weights))
     names = tuple(f"hub-{k} on fat-{k}" for k in range(hubs))
-    aggregation = Aggregation((SizeClass(None, "phub", schedule),), smallest_bytes=1, hubs=names, **more)
+    aggregation = Aggregation((SizeClass(None, "phub", schedule),), **{"smallest_bytes": 1, **more}, hubs=names)
     return {VARIABLE: "phub", **aggregation.to_environment()}
 
 
@@ -83,6 +83,24 @@ def test_sums_of_an_unmodified_program(hubs: int, weights: list[float] | None) -
         assert [result[str(dtype)] for dtype in DTYPES] == [[6 * k for k in range(7)]] * len(DTYPES)
         assert result["several"] == [[3.0]] * 6
         assert [result[name] for name in ("mean", "largest", "pair", "everyone")] == [[1.0], [2.0], [3.0], [3.0]]
+
+
+def large_sums() -> list[float]:
+    """All-reduces of sizes at which Gloo's ring in another order is timed, and of the smallest above them."""
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    vectors = [torch.ones(elements) for elements in (1 << 16, 1 << 20, (1 << 20) + 1)]
+    for vector in vectors:
+        dist.all_reduce(vector)
+    dist.destroy_process_group()
+    return [float(vector.sum() / len(vector)) for vector in vectors]
+
+
+@pytest.mark.extended
+def test_hubs_of_groups_whose_order_is_not_that_of_ranks() -> None:
+    """As ``--backend auto`` starts them: what is fastest is measured."""
+    with Ranks() as job:
+        start(job, large_sums, 4, 1, hub_environment(4, 1, smallest_bytes=None, ring=(0, 2, 1, 3)))
+        assert results_of(job.wait(processes=job.started[:4])) == [[4.0] * 3] * 4
 
 
 def in_two_groups() -> list[float]:

@@ -191,6 +191,9 @@ def test_rates_of_interfaces_are_measured_ones_else_those_of_pairs_else_of_hosts
     assert paths is not None
     assert paths.out_gbps.tolist() == [3.0, 5.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0]
     assert paths.in_gbps.tolist() == [2.0, 2.0, 2.0, 2.0, 2.0, 5.0, 2.0, 2.0]
+    stated = paths.with_host_gbps(np.array([np.nan, 8.0, np.nan, np.nan]))
+    assert stated.out_gbps.tolist() == [3.0, 5.0, 6.0, 2.0, 3.0, 1.0, 3.0, 1.0]  # shared as what was measured
+    assert stated.in_gbps.tolist() == [2.0, 2.0, 4.0, 4.0, 2.0, 5.0, 2.0, 2.0]
 
 
 def test_paths_of_a_shuffled_bcube() -> None:

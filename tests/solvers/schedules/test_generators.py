@@ -291,7 +291,7 @@ def test_racks_with_hubs_cross_once() -> None:
     [
         (Options(servers=4), "4 hubs of 4 ranks leave no worker"),
         (Options(servers=2, weights=[1.0]), "2 hubs need a weight each"),
-        (Options(servers=1, groups=[[0, 1], [2, 3]]), "every group needs a rank"),
+        (Options(servers=1, groups=[[0, 1], [2, 3]]), "needs a hub in each group"),
         (Options(servers=1), "phub-2l needs groups"),
     ],
 )
