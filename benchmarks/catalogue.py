@@ -29,7 +29,7 @@ ENTRIES = (
     ),
     Entry("aggengine", "PLink Figures 6.12 to 6.14: AggEngine, 2LHA by probed, true and random groups", 10, True),
     Entry("autotune", "PLink Figure 6.15: a host that falls to a quarter of its rate", 8, True),
-    Entry("autotune_notices", "changes that Autotune notices, and notices without one, in simulated time", 0.6),
+    Entry("autotune_notices", "changes that Autotune notices, and notices without one, in simulated time", 1),
     Entry("elastic", "Harlap Figures 4.10 to 4.15: stages, scaling, elasticity", 11, True),
     Entry("adaptive_probing", "a tenth of the pairs, simulated", 5),
     Entry("demo", "`plink demo`, three times", 5),

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plink.errors import UsageError
 from solvers.costs.by_name import CONTENTION, engine_slices, pattern_for, time_in_slices
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import Messages
+from solvers.costs.evaluator import NO_MESSAGES, Messages
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import in_slices
 from solvers.schedules.catalogue import HUB_ALGORITHMS, Options
@@ -31,14 +31,14 @@ _SLICED_BYTES = 1e9  # a vector that AggEngine cuts, if it executes the algorith
 class CostLine:
     """Cost ``start_us + us_per_byte * size`` of an algorithm in an order of that family.
 
-    ``messages``: how many the busiest host works on one after the other (:mod:`solvers.costs.evaluator`).
+    ``messages``: of the vector whole, that hosts work on one after the other.
     """
 
     algo: str
     family: str
     start_us: float
     us_per_byte: float
-    messages: float = field(default=0.0, kw_only=True)
+    messages: Messages = field(default=NO_MESSAGES, kw_only=True)
 
     def at(self, size_bytes: float) -> float:
         """Return the cost at a size, microseconds."""
@@ -133,7 +133,7 @@ def cost_lines(
             if in_two:
                 slices_at = partial(engine_slices, algo, options, fabric)
                 whole = SlicedLine(algo, family, whole.start_us, whole.us_per_byte, in_two[0], slices_at, messages_us)
-            lines.append(replace(whole, messages=messages.rounds))
+            lines.append(replace(whole, messages=messages))
     return lines, errors
 
 
@@ -183,7 +183,7 @@ def fastest_lines(candidates: Sequence[PricedAlgorithm], sizes_bytes: Sequence[f
         candidate, estimate = candidates[place], candidates[place].estimate
         least = np.maximum(candidate.busiest_us_per_byte * sizes, estimate.start_us / 2 if estimate else 0.0)
         times = least.copy() if estimate is None else np.maximum([estimate.at(size) for size in sizes_bytes], least)
-        shrinks = 2 if candidate.algo in HUB_ALGORITHMS else 1  # where their vectors are first sliced
+        shrinks = 2 if candidate.algo in HUB_ALGORITHMS else 1.25  # where their vectors are first sliced
         for k, size in enumerate(sizes_bytes):
             least[k:] = np.maximum(least[k:], least[: k + 1].max() / shrinks)
             near = slice(max(0, k - 1), k + 2)

@@ -8,6 +8,7 @@ KILOBYTE = 1024
 # segment's share of the time at any bandwidth. The cores' cost of messages grows with the bandwidth and falls with the
 # segment. The sum is least where segments grow with the square root of the bandwidth.
 _UNIT_BYTES, _UNITS, _REFERENCE_GBPS, _MAX_UNITS = 64 * KILOBYTE, 10, 0.2, 64
+_MAX_SEGMENTS = 1024  # of a chunk: a program is a list in memory
 HUB_PARTS = 4  # of a segment: one is one message to a hub, and others cut it into their ranks' shares
 
 
@@ -27,7 +28,8 @@ class SegmentationConfig:
 
     def segments_at(self, size_bytes: int) -> int:
         """Return into how many segments a vector of this size is cut, where no chunk is too short for them."""
-        return max(1, size_bytes // self.segment_bytes, min(self.segments, size_bytes // self.min_segment_bytes))
+        number = max(size_bytes // self.segment_bytes, min(self.segments, size_bytes // self.min_segment_bytes))
+        return max(1, min(number, _MAX_SEGMENTS))
 
     @property
     def sliced_from_bytes(self) -> int:

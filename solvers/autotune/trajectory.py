@@ -181,8 +181,7 @@ def _monitor(
     usual = _usual(len(throughputs), settings.window)
     before, now = _median(throughputs[:usual]), _median(throughputs[-settings.window :])
     reason = f"throughput went from {_mb(before)} to {_mb(now)} MB/s"
-    now_rates = rates[-settings.window :]
-    if all(_similar_rates(before, now_rates, settings.alike) for before in (rates[:usual], rates[:1])):
+    if _similar_rates(rates[:usual], rates[-settings.window :], settings.alike):
         if not _is_lasting(before, throughputs[-settings.window :], settings.change):
             # The middle interval may be the one of the change: its rates are a mix, and a lasting change would become
             # the new baseline.

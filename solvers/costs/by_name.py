@@ -183,11 +183,11 @@ def closed_form_in_slices(pattern: Pattern, slices: int, fabric: Fabric, size_by
     :func:`solvers.costs.patterns.in_slices`, and no less than what messages take (:func:`time_in_slices`)."""
     if slices == 1:
         return closed_form(pattern, fabric, size_bytes, model)
-    links, messages_us = replace(fabric, overhead_us=0.0), pattern.messages.us(fabric.overhead_us)
+    links = replace(fabric, overhead_us=0.0)
     cost_of = closed_form(in_slices(pattern, slices), links, size_bytes, model)
     if not fabric.overhead_us:
         return cost_of
-    whole = closed_form(pattern, links, size_bytes, model)
+    whole, messages_us = closed_form(pattern, links, size_bytes, model), pattern.messages.us(fabric.overhead_us)
 
     def cost_with_messages(order: Order) -> float:
         whole_us, by_links_us = whole(order) + messages_us.rounds, cost_of(order) + messages_us.rounds / slices

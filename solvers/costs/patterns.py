@@ -8,6 +8,7 @@ Their schedules have as many transfers as ranks times masters, one row each; hop
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,7 @@ class Pattern:
         """Index of the first hop of each round."""
         return np.searchsorted(self.round, np.arange(len(self.repeat))).astype(np.intp)
 
-    @property
+    @cached_property
     def messages(self) -> Messages:
         """The messages that are worked on one after the other."""
         if self.all_to_all_share:

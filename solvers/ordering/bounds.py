@@ -176,7 +176,8 @@ def _bound(problem: OrderingProblem, name: str, keep_going: Callable[[], bool]) 
         traffic_us = max(traffic_us, _slowest_hop(problem, pattern.ranks))
     slices = 1 if problem.model == "alpha-beta" else engine_slices(name, problem.options, fabric, problem.size_bytes)
     whole_us = max(_chain_bound(problem, name, pattern, keep_going), traffic_us)
-    messages_us = pattern.messages.us(fabric.overhead_us) if fabric.overhead_us else NO_MESSAGES
+    # Those of slices count where all prices are in slices: a search by rounds has the vector whole.
+    messages_us = pattern.messages.us(fabric.overhead_us) if problem.model == SIMULATED else NO_MESSAGES
     return time_in_slices(whole_us, traffic_us, 0.0, slices, messages_us) * _ROUNDED_DOWN
 
 

@@ -56,7 +56,7 @@ _MIN_EVALUATED_ROTATIONS = 1024  # even after the deadline
 _START_PERTURBATIONS_PER_HOST = 100  # for a ring that only is a start order
 _BOUND_SHARE = 0.25  # of the time with a deadline: what the bounds before the search may take
 _EPSILON = 1e-9
-_SAME_COST = "all orders cost the same"
+SAME_COST = "all orders cost the same"
 _MAX_SIZE_SEQUENCES = 12  # of groups of different sizes, tried by a short search each
 _PERMUTED_GROUPS, _DRAWN_SEQUENCES = 6, 60  # of more groups, random sequences
 _SEQUENCE_MOVES, _SEQUENCE_SHARE = 20_000, 4  # of a short search at most; all together have one part in four
@@ -155,12 +155,12 @@ def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudge
     pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
     if len(hosts) < 2 or (pattern.all_to_all_share and feasible.unconstrained):
         one_rank_each = len(hosts) == len(baseline)
-        return replace(start, lower_bound=baseline_cost, bound_by=_SAME_COST) if one_rank_each else start
+        return replace(start, lower_bound=baseline_cost, bound_by=SAME_COST) if one_rank_each else start
     if as_ring:
         return search_ring_order(problem, start, cost_of, seed, budget)
     if pattern.all_to_all_share:
         order = feasible.materialise(hosts.tolist())
-        return replace(start, order=order, cost=cost_of(order), lower_bound=baseline_cost, bound_by=_SAME_COST)
+        return replace(start, order=order, cost=cost_of(order), lower_bound=baseline_cost, bound_by=SAME_COST)
     if objective == "bottleneck":
         raise UsageError(
             "--objective bottleneck: allows at most one --pin, and none where hosts have different numbers of slots"

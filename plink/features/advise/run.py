@@ -35,11 +35,13 @@ from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     CONTENTION,
     SIMULATED,
+    engine_slices,
     misranking_warning,
     model_for,
     prediction_interval,
     priced_options,
     search_model_for,
+    time_in_slices,
 )
 from solvers.costs.fabric import Fabric
 from solvers.costs.least_time import least_time_on
@@ -236,8 +238,14 @@ def _checked_for_messages(advice: Advice) -> Advice:
     if advice.fabric.overhead_us:
         return advice
 
+    segments = advice.request.options.get("segments")
+
     def usual_us(line: CostLine) -> float:
-        return line.at(size) + _USUAL_OVERHEAD_US * line.messages
+        """At least, in slices; of the vector whole exactly."""
+        slices = 1 if segments else engine_slices(line.algo, Options(), advice.fabric, size)
+        messages_us = line.messages.us(_USUAL_OVERHEAD_US)
+        of_hosts_us = time_in_slices(messages_us.rounds, 0.0, 0.0, slices, messages_us)
+        return max(line.at(size) + messages_us.rounds / slices, of_hosts_us)
 
     differing = []
     for size in advice.sizes:

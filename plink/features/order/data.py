@@ -13,6 +13,7 @@ from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from plink.model.units import numbered
 from solvers.costs.by_name import cost_function_for, parts_of, pattern_for
+from solvers.costs.closed_forms import CostFunction
 from solvers.costs.fabric import BlockedPairs, Fabric, no_way_between
 from solvers.ordering.cross_validation import split_halves
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, affordable_orders, expand_slots
@@ -130,10 +131,13 @@ def _penalised(
     return rtt if blocked is None else np.where(blocked.pairs, _BLOCKED_FACTOR * penalty_us, rtt)
 
 
-def with_costs_of(task: OrderingProblem, result: OrderingResult, seed: int) -> OrderingResult:
-    """Return the result with costs on this task's fabric."""
+def with_costs_of(
+    task: OrderingProblem, result: OrderingResult, seed: int, model_cost: CostFunction | None = None
+) -> OrderingResult:
+    """Return the result with costs on this task's fabric. ``model_cost``: those of its model, None: by rounds."""
     fabric = task.fabric
-    model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
+    if model_cost is None:
+        model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     cost_of = model_cost if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, cost_of, seed)
     return replace(result, baseline_cost=cost_of(task.baseline), cost=cost_of(result.order), random_median=median)

@@ -49,7 +49,7 @@ from solvers.ordering.problem import (
     SearchBudget,
     SearchProgress,
 )
-from solvers.ordering.search import median_of_random, or_cheaper, search
+from solvers.ordering.search import SAME_COST, median_of_random, or_cheaper, search
 
 if TYPE_CHECKING:
     from plink.features.order.smoothing import SmoothedLatencies
@@ -137,8 +137,9 @@ def solve(
     limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
     timed = request.max_moves is None
     simulated = request.model == SIMULATED
-    accurate_cost = _accurate_cost(task, request)  # refused before a search, not after
-    if accurate_cost is not None:
+    priced = _accurate_cost(task, request)  # refused before a search, not after
+    accurate_cost = None if priced is None or priced.is_closed_form else priced
+    if priced is not None:
         task = replace(task, slices=engine_slices(task.algo, task.options, task.fabric, task.size_bytes))
 
     def searched(task: OrderingProblem, share: float) -> tuple[OrderingResult, SearchBudget]:
@@ -217,6 +218,8 @@ def solve(
             )
         if simulated:
             notes.append(_choice_note(choice, search_clock() - simulation_started))
+    elif priced is not None and request.mesh is None:
+        result = _in_slices(task, result, replace(priced, fabric=task.fabric), request.seed)
     interrupted = stopped()
     validation = _validate(fitted_task, fitted if choice is None else result, data, request.seed, choice)
     changed = not np.array_equal(task.baseline, result.order)
@@ -236,7 +239,8 @@ def solve(
     if data.unknown is not None:
         stated_task = replace(task, fabric=task.fabric.with_farthest_for_unknown(data.unknown))
         if accurate_cost is None:  # accurate costs are without guesses already
-            result = with_costs_of(stated_task, result, request.seed)
+            cost_of = None if priced is None or request.mesh is not None else replace(priced, fabric=stated_task.fabric)
+            result = with_costs_of(stated_task, result, request.seed, cost_of)
         taken = task.baseline if baseline_kept else result.order
         needs_unmeasured = bool(unknown_pairs(task, taken, data.unknown))
         result, note = without_unmeasured_bound(task, result, taken, data.unknown)
@@ -283,7 +287,8 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
 
 
 def _accurate_cost(task: OrderingProblem, request: OrderRequest) -> "SimulatedCost | None":
-    """Return the cost that chooses among the orders of a search; None where the search's own cost is the last word."""
+    """Return the cost by which orders are stated, None where it is the search's own: what simulates them, and chooses
+    among those of a search, or a closed form where there is too much to simulate."""
     if request.model != SIMULATED and task.model != "contention":
         return None
     from solvers.simulation.cost import SimulatedCost
@@ -291,8 +296,15 @@ def _accurate_cost(task: OrderingProblem, request: OrderRequest) -> "SimulatedCo
     model = SIMULATED if request.model == SIMULATED else task.model
     tree = links_of(task.algo, task.fabric, task.baseline)
     options = replace(task.options, tree=tree)
-    cost = SimulatedCost.of(task.algo, len(task.baseline), options, task.fabric, task.size_bytes, model)
-    return None if cost.is_closed_form else cost
+    return SimulatedCost.of(task.algo, len(task.baseline), options, task.fabric, task.size_bytes, model)
+
+
+def _in_slices(task: OrderingProblem, result: OrderingResult, cost_of: "SimulatedCost", seed: int) -> OrderingResult:
+    """Return the result of a search, whose costs are those of the vector whole, with the costs in slices."""
+    result = with_costs_of(task, result, seed, cost_of)
+    if result.bound_by == SAME_COST:
+        return replace(result, lower_bound=result.cost)
+    return with_link_bound(replace(result, lower_bound=None, bound_by=None), replace(task, model=SIMULATED))
 
 
 def _without_guesses(fabric: Fabric, data: SearchData, rtt_us: Matrix) -> Fabric:

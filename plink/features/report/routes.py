@@ -127,9 +127,9 @@ def _bottleneck(network: Network, order: RankOrder, work: CollectiveWork, hops: 
     """
     if order.objective == "bottleneck":
         return _longest_hop(network, hops)
-    fabric = fabric_from(network)
-    named = order.model or None
-    model = named if named in MODELS else model_for("auto", fabric, timed=True, algo=algorithm_of(order))
+    algo, named = algorithm_of(order), order.model or None
+    fabric = fabric_of_algorithm(network, fabric_from(network), algo)
+    model = named if named in MODELS else model_for("auto", fabric, timed=True, algo=algo)
     if model == "latency":
         return None
     try:

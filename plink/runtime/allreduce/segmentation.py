@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from plink.model.segmentation import SegmentationConfig
 
-_MAX_SEGMENTS = 1024  # of a chunk: a program is a list in memory
-
 
 @dataclass(frozen=True)
 class Segmentation:
@@ -37,7 +35,7 @@ def segment(elements: int, item_bytes: int, chunks: int, config: SegmentationCon
     """
     size = elements * item_bytes
     used = max(1, min(chunks, size // config.chunk_bytes, elements))
-    segments = max(1, min(config.segments_at(size), _MAX_SEGMENTS, elements // used))
+    segments = max(1, min(config.segments_at(size), elements // used))
     cells = used * segments
     # Spread the used chunks: neighbouring ones have the same masters where a rank has several.
     used_chunks = np.arange(used, dtype=np.int64) * chunks // used

@@ -30,12 +30,23 @@ SIZE = 16e6
 _QUICK = ("halving-doubling", "2lha", "nccl")
 
 
-@pytest.fixture(scope="module", params=["measured", "assumed", "one slow", "pairs"])
+def calibrated(network: Network, overhead_us: float, byte_ns: float = 0.0) -> Network:
+    """The network with fitted costs of its hosts."""
+    costs = HostCostsEntry(
+        overhead_us=overhead_us, overhead_interval_us=None, byte_ns=byte_ns, byte_interval_ns=None,
+        algorithms=["ring"], timings=4, error=0.01, measured_at="2026-11-29T12:00:00Z",
+    )  # fmt: skip
+    return replace(network, details=structs.replace(network.details, host_costs=costs))
+
+
+@pytest.fixture(scope="module", params=["measured", "assumed", "one slow", "pairs", "calibrated"])
 def network(request: pytest.FixtureRequest) -> Network:
     """Return racks under pods, whose shared links were measured or not; hosts' own rates were."""
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
     if request.param == "measured":
         return made
+    if request.param == "calibrated":
+        return calibrated(made, 400.0, byte_ns=0.1)
     if request.param == "one slow":  # so that 2LHA's masters are not by sizes
         first, *others = made.hosts.members
         return replace(made, hosts=Hosts((replace(first, gbps=2.0), *others)))
@@ -75,6 +86,21 @@ def test_every_command_states_the_same_time(network: Network, algo: str) -> None
         stated["report"] = bottleneck.cost_us
     for costs in (stated, at_first):
         assert costs == pytest.approx(dict.fromkeys(costs, costs["cost"]), rel=1e-6, abs=2e-3)
+
+
+@pytest.mark.parametrize("overhead_us", [0.0, 100.0, 2000.0])
+def test_large_collectives_cost_the_same_time_everywhere(overhead_us: float) -> None:
+    """Closed forms stand for simulations that would take too long, in slices as these."""
+    made = calibrated(network_of_cloud(three_tier(160, 3), 3, shared_links=True), overhead_us)
+    order = reorder(made, OrderRequest("flat", SIZE, max_moves=300, force=True))
+    stated = {
+        "cost": cost(made, order, CostRequest("flat", SIZE, random=0)).cost_us,
+        "plan": plan(made, PlanRequest("flat", SIZE, order=order)).cost_us,
+        "reorder": order.cost,
+    }
+    assert stated == pytest.approx(dict.fromkeys(stated, stated["cost"]), rel=1e-6, abs=2e-3)
+    assert order.lower_bound is not None
+    assert order.lower_bound <= order.cost + 2e-3
 
 
 @pytest.mark.parametrize("algo", ["halving-doubling", "ring"])
@@ -181,11 +207,7 @@ def test_parts_of_a_cost_add_up_with_what_the_library_takes() -> None:
 def test_least_time_is_below_what_nccl_takes() -> None:
     """Advice's least time is the least of the algorithms asked for: NCCL's ranks lack the hosts' own costs."""
     made = network_of_cloud(three_tier(8, 3), 3, shared_links=True)
-    costs = HostCostsEntry(
-        overhead_us=5.0, overhead_interval_us=None, byte_ns=2.0, byte_interval_ns=None, algorithms=["ring"],
-        timings=4, error=0.01, measured_at="2026-11-29T12:00:00Z",
-    )  # fmt: skip
-    fitted = replace(made, details=structs.replace(made.details, host_costs=costs))
+    fitted = calibrated(made, 5.0, byte_ns=2.0)
     requests = [AdviseRequest(SIZE, SIZE, algorithms=algos) for algos in (("ring",), ("ring", "nccl-ring"))]
     advised = [advise(fitted, request) for request in requests]
     least = [advice.least.us_per_byte * SIZE for advice in advised if advice.least is not None]
