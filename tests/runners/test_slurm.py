@@ -1,7 +1,9 @@
 """What plink types for Slurm and makes of its words; tests/lab/test_slurm.py has a real one."""
 
+import re
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,15 +68,37 @@ def test_options_of_steps_are_not_for_allocations() -> None:
     assert allocation_options(options) == ["--partition=fast", "--exclusive", "-A", "team"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("-o", "x"), ("-ox",), ("--output=x",), ("--err", "x"), ("-w", "a"), ("--nodelist=a",), ("-r1",), ("--pty",)],
+)
+def test_options_that_hide_or_move_ranks_are_refused(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
+    """Ranks report by what srun forwards, and are where the hostfile has them."""
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(UsageError, match=re.escape(f"--launcher-args {options[0]}: ")):
+        Slurm().files(HOSTS, replace(JOB, launcher_args=options))
+
+
+def test_options_that_plink_has_too_are_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """srun takes the last of two."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    options = ("-n", "2", "-N2", "--distribution=block", "--exclusive")
+    argv = Slurm().command(HOSTS, replace(JOB, launcher_args=options), tmp_path, ["true"]).argv
+    last = max(argv.index(word) for word in options)
+    assert all(argv.index(word) > last for word in ("--ntasks=4", "--nodes=3", "--distribution=arbitrary"))
+    assert "--overlap" not in argv  # srun refuses it beside --exclusive
+
+
 def test_the_batch_script(tmp_path: Path) -> None:
     """A shell reads every word as it was; sbatch's options stand in lines of their own."""
     words = ["it's", "$(touch evil)", "two\nlines", "", '"', "*"]
     script = batch_script(HOSTS, ["--comment=a b", "--mpi=none"], ["printf", "%s|", *words])
-    assert script.splitlines()[:6] == [
+    assert script.splitlines()[:7] == [
         "#!/bin/sh",
         "#SBATCH --job-name=plink",
         "#SBATCH '--comment=a b'",
         "#SBATCH --nodes=3",
+        "#SBATCH --ntasks=6",
         "#SBATCH --ntasks-per-node=2",
         "#SBATCH --nodelist=c,a,b",
     ]
