@@ -27,6 +27,7 @@ from runners.launchers.launcher import LauncherProcess
 
 _HOSTFILE = "slurm-hostfile"
 _CONTROL_TIMEOUT_S = 15.0
+_MAX_REASON_LINES = 3
 _LABELLED = re.compile(r" *(\d{1,9}): (.*)", re.DOTALL)
 _TASKS_ENDED = re.compile(r"srun: error: \S+: tasks? (\d{1,9})[\d,-]*: (.+)")
 _EXITED = re.compile(r"Exited with exit code (\d{1,9})")
@@ -120,7 +121,8 @@ class Slurm:
                     context.observer.on_line(None, stream, line)
                 code = process.end(_CONTROL_TIMEOUT_S)
             if code:
-                reason = "; ".join(line for line in output if "error:" in line) or f"exit code {code}"
+                errors = [line for line in output if "error:" in line]
+                reason = "; ".join(errors or output[-_MAX_REASON_LINES:]) or f"exit code {code}"
                 raise PlinkError(f"these nodes could not be allocated: {reason}; nothing was run")
             job_ids = job_numbers(_run_command("squeue", "--noheader", "--format=%A", f"--name={name}"))
             if not job_ids:

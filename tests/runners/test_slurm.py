@@ -1,5 +1,6 @@
 """What plink types for Slurm and makes of its words; tests/lab/test_slurm.py has a real one."""
 
+import os
 import re
 import subprocess
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.errors import UsageError
+from plink.errors import PlinkError, UsageError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Host, Hosts
 from runners.job.placement import RankAssignment
@@ -16,6 +17,7 @@ from runners.job.runner import Job, RunContext, RunObserver
 from runners.launchers.launcher import LauncherProcess
 from runners.launchers.monitor import LauncherMonitor
 from runners.launchers.slurm import Slurm, allocation_options, batch_script
+from tests.stand_ins import program
 
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
 JOB = Job("train.py", (), ("/work",), launcher_args=("--partition=fast", "--mpi=none"))
@@ -87,6 +89,20 @@ def test_options_that_plink_has_too_are_last(monkeypatch: pytest.MonkeyPatch, tm
     last = max(argv.index(word) for word in options)
     assert all(argv.index(word) > last for word in ("--ntasks=4", "--nodes=3", "--distribution=arbitrary"))
     assert "--overlap" not in argv  # srun refuses it beside --exclusive
+
+
+def test_refused_allocation_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where salloc does not call it an error, as it does not for options that it does not have."""
+    program(tmp_path, "salloc", "echo \"salloc: invalid option -- 'Z'\" >&2; exit 255")
+    program(tmp_path, "scancel", "")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    context = RunContext(RunObserver(), time.monotonic)
+    with (
+        pytest.raises(PlinkError, match="invalid option -- 'Z'"),
+        Slurm().allocation(HOSTS, JOB, tmp_path, context),
+    ):
+        pass
 
 
 def test_the_batch_script(tmp_path: Path) -> None:
