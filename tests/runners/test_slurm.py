@@ -138,3 +138,16 @@ def test_lines_of_the_launcher_are_kept_in_part_and_its_failure_named() -> None:
     assert len(monitor.launcher_lines) < count
     assert monitor.failure is not None
     assert (monitor.failure.rank, monitor.failure.code) == (0, 7)
+
+
+def test_lost_node_is_named_before_the_tasks_that_slurm_ends() -> None:
+    """srun reports the ends of all tasks, in no order; the step ends because of the node."""
+    script = "echo 'srun: error: Node failure on node-02'; echo 'srun: error: node-01: task 0: Terminated'; exit 143"
+    ranks = [RankAssignment(rank, 0, name, None, None) for rank, name in enumerate(("node-01", "node-02"))]
+    monitor = LauncherMonitor(Slurm(), ranks, RunContext(RunObserver(), time.monotonic), None, [])
+    with LauncherProcess(LaunchCommand(("sh", "-c", script))) as process:
+        monitor.follow(process)
+        monitor.finish(process.end(10))
+    assert monitor.failure is not None
+    assert monitor.failure.rank == 1
+    assert "node-02" in str(monitor.failure.cause)
