@@ -165,6 +165,16 @@ def test_the_first_rank_that_fails(slurm: Cluster, tmp_path: Path) -> None:
     nothing_is_left(slurm)
 
 
+def test_all_hosts_that_lack_the_program_are_named(slurm: Cluster, tmp_path: Path) -> None:
+    """srun ends the other ranks when one ends: they have reported by then."""
+    names = shuffled(slurm.lab, 25, 4)
+    write_hosts(slurm.lab, tmp_path, names=names)
+    code, _, err = launch(slurm, tmp_path, "nosuch.py")
+    assert code == 1
+    assert all(name in err.splitlines()[-1] for name in names), err
+    nothing_is_left(slurm)
+
+
 def test_arguments_and_environment_arrive_unchanged(slurm: Cluster, tmp_path: Path) -> None:
     """No shell sees them, and Slurm's patterns (%h, %t) mean nothing."""
     write_hosts(slurm.lab, tmp_path, names=shuffled(slurm.lab, 14, 2))
