@@ -188,8 +188,11 @@ class _Launch:
         by_host = [(rank.host, reports.get(rank.rank)) for rank in self.assignments]
         invalid = [(host, report.problems) for host, report in by_host if report and report.problems]
         invalid += [("a host", report.problems) for rank, report in reports.items() if rank < 0]
-        check_hosts(invalid, {host: None if report is None else report.versions for host, report in by_host}, self._job)
         missing = [rank for rank in self.assignments if rank.rank not in reports]
+        if missing:  # one that ended had the launcher end them: how many hosts have a problem is not known
+            first = {tuple(problems): (host, problems) for host, problems in reversed(invalid)}
+            invalid = list(first.values())[::-1]
+        check_hosts(invalid, {host: None if report is None else report.versions for host, report in by_host}, self._job)
         if missing:
             shown = [text.strip() for text in lines if text.strip(" -=")]
             causes = list(dict.fromkeys(text for text in shown if SSH_ERROR.match(text)))

@@ -38,8 +38,10 @@ SSH_ERROR = re.compile(
     r"Connection (closed|reset) by |Connection timed out during banner|Received disconnect from |Disconnected from |"
     r"Bad owner or permissions on |(\S+@\S+: )?Permission denied( \(|, please)"
 )
-# By which Open MPI, or the ssh that Hydra started, says that a host is lost once ranks run there.
-_LOST_HOST = re.compile(r"\s*Remote daemon: .* on node (\S+)|Timeout, server (\S+) not responding")
+# By which Open MPI, the ssh that Hydra started, or srun says that a host is lost once ranks run there.
+_LOST_HOST = re.compile(
+    r"\s*Remote daemon: .* on node (\S+)|Timeout, server (\S+) not responding|srun: error: Node failure on (\S+)"
+)
 # As an address may be one, but none of a path, nor what is quoted.
 _WORD = re.compile(r"(?<![\"'/\[])\b[\w.:-]*\w")
 Message = TypeVar("Message")
@@ -205,7 +207,7 @@ class LauncherMonitor(JobMonitor):
             if SSH_ERROR.match(text) and not self._all_reported():
                 self._await_others()
             elif (lost := _LOST_HOST.match(text)) and not self.is_stopping:
-                self._record_lost(lost[1] or lost[2])
+                self._record_lost(lost[1] or lost[2] or lost[3])
         elif kind == REPORT:
             self._on_report(rank)
         elif kind == EXIT:

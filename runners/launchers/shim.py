@@ -242,7 +242,6 @@ def main(
         problems.append(f"the variables of --env did not arrive: let the launcher export {USER_ENVIRONMENT}")
     hostname, addresses = socket.gethostname(), local_addresses()
     moved = bool(expected and not problems and not _is_same_host(expected.identities[rank], hostname, addresses))
-    barrier_error = None
     if expected is not None and expected.barrier is not None and not problems and not moved:
         barrier_error = _pass_barrier(expected.barrier, rank, rank_count)
         problems += [barrier_error] if barrier_error else []
@@ -266,7 +265,7 @@ def main(
     write_frame(REPORT, json.dumps(report).encode())
     if supervisor is not None:
         os._exit(supervisor.run(timeout_s))
-    if barrier_error is not None:
+    if problems:
         time.sleep(_HOLD_S)
     os._exit(NOT_STARTED if problems or moved else 0)
 

@@ -27,17 +27,30 @@ from runners.launchers.launcher import LauncherProcess
 
 _HOSTFILE = "slurm-hostfile"
 _CONTROL_TIMEOUT_S = 15.0
+_MAX_REASON_LINES = 3
 _LABELLED = re.compile(r" *(\d{1,9}): (.*)", re.DOTALL)
 _TASKS_ENDED = re.compile(r"srun: error: \S+: tasks? (\d{1,9})[\d,-]*: (.+)")
 _EXITED = re.compile(r"Exited with exit code (\d{1,9})")
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
-# Options of srun that salloc does not have (both manuals, 22.05).
+# Options of srun that neither salloc nor sbatch has, and those that salloc alone lacks (all manuals, 22.05).
 _STEP_OPTIONS = re.compile(
-    "--(accel-bind|bcast|bcast-exclude|compress|cpu-bind|disable-status|epilog|error|exact|export|het-group|input|"
-    "kill-on-bad-exit|mpi|msg-timeout|open-mode|output|overlap|preserve-env|prolog|propagate|quit-on-interrupt|relative|"
-    "resv-ports|send-libs|slurmd-debug|task-epilog|task-prolog|threads|unbuffered|wait)(=.*)?",
+    "--(accel-bind|bcast|bcast-exclude|compress|cpu-bind|disable-status|epilog|exact|het-group|kill-on-bad-exit|mpi|"
+    "msg-timeout|overlap|preserve-env|prolog|quit-on-interrupt|relative|resv-ports|send-libs|slurmd-debug|task-epilog|"
+    "task-prolog|threads|unbuffered)(=.*)?",
     re.DOTALL,
 )
+_NOT_FOR_SALLOC = re.compile("--(error|export|input|open-mode|output|propagate|wait)(=.*)?", re.DOTALL)
+# Options of srun that would win over the hostfile, or keep from plink what ranks print; and what plink has instead.
+# Slurm takes long ones cut short.
+_REFUSED = (
+    (re.compile("-[wFr].*|--(nodel|nodef|rel)[a-z]*(=.*)?", re.DOTALL), "hosts and their order say where ranks run"),
+    (
+        re.compile("-[oei].*|--(out|err|inp|pty|multi)[a-z-]*(=.*)?", re.DOTALL),
+        "plink reads what ranks print, and --log-dir says where it is kept",
+    ),
+)
+_WAIT = re.compile("-W|--wait?")
+_ANY_ARRAY_TASK = "4294967294"  # NO_VAL: what scontrol has for the number of a task that does not run yet
 # Waits until plink closes the pipe or has ended, and then cancels the allocation. The name is plink's own.
 _RELEASE_SCRIPT = 'cat; exec scancel --quiet --name="$1"'
 
@@ -66,6 +79,7 @@ class Slurm:
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the hostfile: one node a task."""
+        _check_step_options(job.launcher_args)
         missing = [name for name in ("srun", "salloc", "scancel") if shutil.which(name) is None]
         if missing:
             raise UsageError(
@@ -76,11 +90,14 @@ class Slurm:
     def command(
         self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
     ) -> LaunchCommand:
-        """Return one step. Own options are last: srun takes the last of two. It exports variables by default."""
-        # An interactive shell of the allocation (`srun --pty bash`) is a step too, and waits for us.
-        share = ["--overlap"] if _is_inside_job() else []
+        """Return one step. Own options are last: srun takes the last of two."""
+        # An interactive shell of the allocation (`srun --pty bash`) is a step too, and waits for us. As a variable it
+        # gives way to the user's --exclusive.
+        share = {"SLURM_OVERLAP": "1"} if _is_inside_job() else {}
         own_options = [*_node_options(hosts), "--label", "--kill-on-bad-exit=1", f"--job-name={_name(folder)}"]
-        return LaunchCommand(("srun", *share, *job.launcher_args, *own_options, *arguments), _hostfile_variable(folder))
+        # A job that was submitted with --export=NONE says so to its steps, too, which would not find python3.
+        argv = ("srun", "--export=ALL", *job.launcher_args, *own_options, *arguments)
+        return LaunchCommand(argv, _hostfile_variable(folder) | share)
 
     @contextlib.contextmanager
     def allocation(self, hosts: Hosts, job: Job, folder: Path, context: RunContext) -> Iterator[dict[str, str]]:
@@ -104,7 +121,8 @@ class Slurm:
                     context.observer.on_line(None, stream, line)
                 code = process.end(_CONTROL_TIMEOUT_S)
             if code:
-                reason = "; ".join(line for line in output if "error:" in line) or f"exit code {code}"
+                errors = [line for line in output if "error:" in line]
+                reason = "; ".join(errors or output[-_MAX_REASON_LINES:]) or f"exit code {code}"
                 raise PlinkError(f"these nodes could not be allocated: {reason}; nothing was run")
             job_ids = job_numbers(_run_command("squeue", "--noheader", "--format=%A", f"--name={name}"))
             if not job_ids:
@@ -144,8 +162,24 @@ class Slurm:
 
 
 def allocation_options(options: Sequence[str]) -> list[str]:
-    """Return those of srun's options that salloc and sbatch take too; values follow ``=``."""
-    return [word for word in options if not _STEP_OPTIONS.fullmatch(word)]
+    """Return those of srun's options that salloc takes too; values follow ``=``."""
+    return [word for word in options if not _STEP_OPTIONS.fullmatch(word) and not _NOT_FOR_SALLOC.fullmatch(word)]
+
+
+def step_options(options: Sequence[str]) -> list[str]:
+    """Return those options of a submission that are not sbatch's but those of the srun in it.
+
+    :raises UsageError: for one that would place ranks otherwise.
+    """
+    words = [word for word in options if _STEP_OPTIONS.fullmatch(word)]
+    _check_step_options(words)
+    return words
+
+
+def _check_step_options(options: Sequence[str]) -> None:
+    for word in options:
+        if reason := next((reason for refused, reason in _REFUSED if refused.fullmatch(word)), None):
+            raise UsageError(f"--launcher-args {word}: {reason}; omit it")
 
 
 def _is_inside_job() -> bool:
@@ -205,24 +239,32 @@ def job_numbers(text: str) -> list[str]:
 def batch_script(hosts: Hosts, options: Sequence[str], command: Sequence[str]) -> str:
     """Return the script.
 
-    :param options: of srun. :param command: what it runs on the first node.
+    :param options: of sbatch, which takes the last of two; :func:`step_options` are left out. :param command: what it
+        runs on the first node.
 
-    :raises UsageError: for an option of several lines, and for hosts whose names are no node names.
+    :raises UsageError: for an option of several lines, or to wait, and for hosts whose names are no node names.
     """
     node_per_task(hosts, "--runner slurm")
+    # For every node as many as for the one with most ranks: sbatch has no other way to say it in a script.
+    tasks = max(host.slots for host in hosts)
     directives = [
         "--job-name=plink",
-        *allocation_options(options),
+        *(word for word in options if not _STEP_OPTIONS.fullmatch(word)),
         f"--nodes={len(hosts)}",
-        # For every node as many as for the one with most ranks: sbatch has no other way to say it in a script.
-        f"--ntasks-per-node={max(host.slots for host in hosts)}",
+        f"--ntasks={tasks * len(hosts)}",
+        f"--ntasks-per-node={tasks}",
         f"--nodelist={','.join(hosts.names)}",
     ]
     for directive in directives:
         if "\n" in directive:
             raise UsageError(f"--launcher-args {directive!r}: an option in a batch script is one line")
+        if _WAIT.fullmatch(directive):
+            waiting = "`plink submit` does not wait for the job; `plink launch --runner slurm` does"
+            raise UsageError(f"--launcher-args {directive}: {waiting}")
     lines = "".join(f"#SBATCH {shlex.quote(directive)}\n" for directive in directives)
-    return f"#!/bin/sh\n{lines}exec {shlex.join(command)}\n"
+    # Steps do not take this one from their job (srun's manual, 22.05).
+    cpus = '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"\n'
+    return f"#!/bin/sh\n{lines}{cpus}exec {shlex.join(command)}\n"
 
 
 def batch_command(script: Path) -> tuple[str, ...]:
@@ -233,7 +275,7 @@ def batch_command(script: Path) -> tuple[str, ...]:
 def submit_batch(script: Path) -> str:
     """Submit it with sbatch; return the job's number.
 
-    :raises PlinkError: when Slurm rejects it.
+    :raises PlinkError: when Slurm has no job then.
     """
     try:
         done = run_to_end(batch_command(script), _SUBMIT_TIMEOUT_S)
@@ -241,9 +283,17 @@ def submit_batch(script: Path) -> str:
         raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
     except subprocess.SubprocessError as error:
         raise PlinkError(f"sbatch was ended: {error}; check with `squeue` whether it has the job") from None
-    if done.returncode:
-        raise PlinkError(f"Slurm rejected the job: {'; '.join(done.stderr.split(chr(10)))}")
-    return done.stdout.strip().split(";")[0]
+    job_ids = job_numbers(done.stdout.replace(";", "\n"))  # NUMBER, or NUMBER;CLUSTER
+    if not job_ids:
+        outcome = "Slurm rejected the job" if done.returncode else "sbatch submitted nothing"
+        raise PlinkError(f"{outcome}: {'; '.join(done.stderr.splitlines()) or f'exit code {done.returncode}'}")
+    return job_ids[0]
+
+
+def output_file(job_id: str) -> str | None:
+    """Return where a submitted job's output goes, as Slurm says it; ``*`` for the tasks of an array. None: unknown."""
+    match = re.search(r"^\s*StdOut=(.+)$", _run_command("scontrol", "show", "job", job_id), re.MULTILINE)
+    return None if match is None else match[1].replace(_ANY_ARRAY_TASK, "*")
 
 
 class StepConnector:

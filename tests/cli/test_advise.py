@@ -60,6 +60,10 @@ def test_a_table_and_a_picture(here: Path) -> None:
     assert (here / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert "take" in done.stdout
     assert "recursive-doubling, order given" in done.stdout
+    (here / "advice.png").write_bytes(b"an earlier one")
+    (here / "link").hardlink_to(here / "advice.png")
+    assert typed("advise", "even.json", *TWO, "--plot", "advice.png", cwd=here).returncode == 0
+    assert (here / "link").read_bytes() == b"an earlier one"  # replaced as a whole, as a full disk needs it
     assert done.stdout.splitlines()[-2:] == [
         "1 kB to 50 kB: recursive-doubling, order given (116 us to 900 us)",
         "50 kB to 1 MB: ring, order given (900 us to 12.3 ms)",

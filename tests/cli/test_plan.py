@@ -77,7 +77,7 @@ def test_the_last_network_and_order_are_taken(here: Path) -> None:
     assert "read .plink/order.json" in done.stderr
     assert "the order is one for ring, on another measurement of these hosts" in done.stderr
     assert read_plan(here / "p.json").order.hosts == ("d", "b", "c", "a")
-    assert (here / ".plink" / "plan.json").read_bytes() == (here / "p.json").read_bytes()
+    assert not (here / ".plink" / "plan.json").exists()
     write(here / ".plink" / "order.json", ORDER | {"hosts": ["a", "b"]})
     done = typed("plan", "--algo", "ring", cwd=here)
     assert ".plink/order.json is for other hosts and is ignored" in done.stderr

@@ -65,6 +65,48 @@ def test_dry_run_has_all_that_would_be_written(tmp_path: Path, path: str) -> Non
     assert not (tmp_path / ".plink/batch").exists()
 
 
+def test_options_are_those_of_the_submission(tmp_path: Path, path: str) -> None:
+    """sbatch's are not typed for the step in it again, which would fail on the nodes; srun's own are not for sbatch."""
+    options = "-o out-%j.txt --array=0-1 --exclusive -w other -n 2 --mpi=none"
+    done = typed(*LAUNCH, "--dry-run", "--launcher-args", options, "train.py", cwd=tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    script = done.stdout.split("/job.sh\n")[1]
+    directives = [shlex.split(line)[1] for line in script.splitlines() if line.startswith("#SBATCH ")]
+    assert [word for word in shlex.split(options) if word not in directives] == ["--mpi=none"]
+    assert directives.index("--nodelist=a,b") > directives.index("-w")  # sbatch takes the last of two
+    assert directives.index("--ntasks=2") > directives.index("-n")
+    (command,) = (line for line in script.splitlines() if line.startswith("exec "))
+    own = [word for word in shlex.split(command) if word.startswith("--launcher-args")]
+    assert own == ["--launcher-args=--mpi=none"]
+
+
+@pytest.mark.parametrize("option", ["-W", "--wait", "--relative=1"])
+def test_options_that_would_break_the_job_are_refused(tmp_path: Path, path: str, option: str) -> None:
+    done = typed(*LAUNCH, f"--launcher-args={option}", "train.py", cwd=tmp_path, PATH=path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"--launcher-args {option}: " in line
+    assert not (tmp_path / ".plink/batch").exists()
+
+
+def test_output_is_where_slurm_says(tmp_path: Path, path: str) -> None:
+    program(tmp_path / "bin", "scontrol", "printf 'JobId=7\\n   StdErr=/x\\n   StdOut=/logs/of 7.txt\\n   Power=\\n'")
+    done = typed(*LAUNCH, "train.py", cwd=tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith(" /logs/of 7.txt\n")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_submission_without_a_job_is_an_error(tmp_path: Path, path: str, code: int) -> None:
+    """Its reason is sbatch's: --test-only submits nothing and ends well."""
+    program(tmp_path / "bin", "sbatch", f"echo 'sbatch: the reason' >&2; exit {code}")
+    done = typed(*LAUNCH, "train.py", cwd=tmp_path, PATH=path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(": sbatch: the reason")
+
+
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, path: str, more: tuple[str, ...]) -> None:
     done = typed(*LAUNCH, *more, "train.py", "a\udcff", cwd=tmp_path, PATH=path)

@@ -165,6 +165,16 @@ def test_the_first_rank_that_fails(slurm: Cluster, tmp_path: Path) -> None:
     nothing_is_left(slurm)
 
 
+def test_all_hosts_that_lack_the_program_are_named(slurm: Cluster, tmp_path: Path) -> None:
+    """srun ends the other ranks when one ends: they have reported by then."""
+    names = shuffled(slurm.lab, 25, 4)
+    write_hosts(slurm.lab, tmp_path, names=names)
+    code, _, err = launch(slurm, tmp_path, "nosuch.py")
+    assert code == 1
+    assert all(name in err.splitlines()[-1] for name in names), err
+    nothing_is_left(slurm)
+
+
 def test_arguments_and_environment_arrive_unchanged(slurm: Cluster, tmp_path: Path) -> None:
     """No shell sees them, and Slurm's patterns (%h, %t) mean nothing."""
     write_hosts(slurm.lab, tmp_path, names=shuffled(slurm.lab, 14, 2))
@@ -254,7 +264,8 @@ def test_inside_an_allocation(slurm: Cluster, tmp_path: Path) -> None:
     (job_id,) = slurm.ask("squeue", "--noheader", "--format=%A", "--name=mine").split()
     inside = {"SLURM_JOB_ID": job_id, "SLURM_NNODES": "4", "SLURM_NTASKS": "4"}
     write_hosts(slurm.lab, tmp_path, names=names[:3])
-    code, out, err = launch(slurm, tmp_path, "sh", "-c", "echo $SLURM_JOB_ID $(hostname)", **inside)
+    words = ("--launcher-args=--exclusive", "sh", "-c", "echo $SLURM_JOB_ID $(hostname)")
+    code, out, err = launch(slurm, tmp_path, *words, **inside)
     assert code == 0, err
     assert sorted(out.splitlines()) == [f"[{rank}] {job_id} {name}" for rank, name in enumerate(names[:3])]
     assert slurm.jobs() == [f"{job_id} RUNNING"]
@@ -299,6 +310,27 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
     assert code == 0, err
     assert "/job.sh\n#!/bin/sh\n#SBATCH --job-name=plink\n#SBATCH --nodes=3\n" in out
     assert slurm.jobs() == []
+
+
+def test_options_of_a_submission(slurm: Cluster, tmp_path: Path) -> None:
+    """They are sbatch's, and plink's own win: jobs run as they do without, and plink says where their output is."""
+    names = shuffled(slurm.lab, 24, 3)
+    write_slots(slurm.lab, tmp_path, dict(zip(names, (1, 2, 1), strict=True)))
+    other = next(name for name in slurm.lab.hosts.names if name not in names)
+    options = f"-o 'of %j.txt' --exclusive --no-requeue --export=PATH,PYTHONPATH -c 2 -n 2 -N 2 -w {other} -m block"
+    script = "echo $(hostname) $SLURM_CPUS_PER_TASK"
+    code, out, err = run(slurm, tmp_path, "submit", "--launcher-args", options, "sh", "-c", script)
+    assert code == 0, err
+    path = tmp_path / f"of {out.split()[-1]}.txt"
+    assert str(path) in err
+    nothing_is_left(slurm)
+    printed = path.read_text().splitlines()
+    assert all(f"[{rank}] {names[k]} 2" in printed for rank, k in enumerate((0, 1, 1, 2))), printed
+    code, out, err = run(slurm, tmp_path, "submit", "--launcher-args=--array=0-1", "hostname")
+    assert code == 0, err
+    nothing_is_left(slurm)
+    for task in range(2):
+        assert f"[3] {names[2]}" in (tmp_path / f"slurm-{out.split()[-1]}_{task}.out").read_text().splitlines()
 
 
 def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, start: Callable[..., Running]) -> None:

@@ -1,12 +1,15 @@
 """What plink types for Slurm and makes of its words; tests/lab/test_slurm.py has a real one."""
 
+import os
+import re
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from plink.errors import UsageError
+from plink.errors import PlinkError, UsageError
 from plink.model.dry_run import LaunchCommand
 from plink.model.hosts import Host, Hosts
 from runners.job.placement import RankAssignment
@@ -14,6 +17,7 @@ from runners.job.runner import Job, RunContext, RunObserver
 from runners.launchers.launcher import LauncherProcess
 from runners.launchers.monitor import LauncherMonitor
 from runners.launchers.slurm import Slurm, allocation_options, batch_script
+from tests.stand_ins import program
 
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
 JOB = Job("train.py", (), ("/work",), launcher_args=("--partition=fast", "--mpi=none"))
@@ -66,15 +70,51 @@ def test_options_of_steps_are_not_for_allocations() -> None:
     assert allocation_options(options) == ["--partition=fast", "--exclusive", "-A", "team"]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("-o", "x"), ("-ox",), ("--output=x",), ("--err", "x"), ("-w", "a"), ("--nodelist=a",), ("-r1",), ("--pty",)],
+)
+def test_options_that_hide_or_move_ranks_are_refused(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
+    """Ranks report by what srun forwards, and are where the hostfile has them."""
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(UsageError, match=re.escape(f"--launcher-args {options[0]}: ")):
+        Slurm().files(HOSTS, replace(JOB, launcher_args=options))
+
+
+def test_options_that_plink_has_too_are_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """srun takes the last of two."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    options = ("-n", "2", "-N2", "--distribution=block", "--exclusive")
+    argv = Slurm().command(HOSTS, replace(JOB, launcher_args=options), tmp_path, ["true"]).argv
+    last = max(argv.index(word) for word in options)
+    assert all(argv.index(word) > last for word in ("--ntasks=4", "--nodes=3", "--distribution=arbitrary"))
+    assert "--overlap" not in argv  # srun refuses it beside --exclusive
+
+
+def test_refused_allocation_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where salloc does not call it an error, as it does not for options that it does not have."""
+    program(tmp_path, "salloc", "echo \"salloc: invalid option -- 'Z'\" >&2; exit 255")
+    program(tmp_path, "scancel", "")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    context = RunContext(RunObserver(), time.monotonic)
+    with (
+        pytest.raises(PlinkError, match="invalid option -- 'Z'"),
+        Slurm().allocation(HOSTS, JOB, tmp_path, context),
+    ):
+        pass
+
+
 def test_the_batch_script(tmp_path: Path) -> None:
     """A shell reads every word as it was; sbatch's options stand in lines of their own."""
     words = ["it's", "$(touch evil)", "two\nlines", "", '"', "*"]
     script = batch_script(HOSTS, ["--comment=a b", "--mpi=none"], ["printf", "%s|", *words])
-    assert script.splitlines()[:6] == [
+    assert script.splitlines()[:7] == [
         "#!/bin/sh",
         "#SBATCH --job-name=plink",
         "#SBATCH '--comment=a b'",
         "#SBATCH --nodes=3",
+        "#SBATCH --ntasks=6",
         "#SBATCH --ntasks-per-node=2",
         "#SBATCH --nodelist=c,a,b",
     ]
@@ -98,3 +138,16 @@ def test_lines_of_the_launcher_are_kept_in_part_and_its_failure_named() -> None:
     assert len(monitor.launcher_lines) < count
     assert monitor.failure is not None
     assert (monitor.failure.rank, monitor.failure.code) == (0, 7)
+
+
+def test_lost_node_is_named_before_the_tasks_that_slurm_ends() -> None:
+    """srun reports the ends of all tasks, in no order; the step ends because of the node."""
+    script = "echo 'srun: error: Node failure on node-02'; echo 'srun: error: node-01: task 0: Terminated'; exit 143"
+    ranks = [RankAssignment(rank, 0, name, None, None) for rank, name in enumerate(("node-01", "node-02"))]
+    monitor = LauncherMonitor(Slurm(), ranks, RunContext(RunObserver(), time.monotonic), None, [])
+    with LauncherProcess(LaunchCommand(("sh", "-c", script))) as process:
+        monitor.follow(process)
+        monitor.finish(process.end(10))
+    assert monitor.failure is not None
+    assert monitor.failure.rank == 1
+    assert "node-02" in str(monitor.failure.cause)

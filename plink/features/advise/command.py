@@ -1,5 +1,6 @@
 """``plink advise``."""
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 import plink
-from plink.errors import PlinkError, UsageError
+from plink.errors import UsageError
 from plink.features.advise.request import FORMS, TUNERS, AdviseRequest, BalanceRequest
 from plink.features.advise.show_balance import recorded_step, show_balance
 from plink.model.network import Network
 from plink.model.request import parse_option
+from plink.model.storage import write_bytes
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
 from plink.terminal.inputs import last_order, network_from
@@ -241,8 +243,7 @@ def _plot(advice: "Advice", path: Path) -> None:
         xscale="log", yscale="log", xlabel="bytes", ylabel="milliseconds", title="each in the best of the orders tried"
     )
     axes.legend(fontsize="small")
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+    data = io.BytesIO()
+    figure.savefig(data, format=path.suffix[1:])
     plt.close(figure)
+    write_bytes(path, data.getvalue())

@@ -31,7 +31,7 @@ from runners.job.placement import new_id
 from runners.job.runner import RunContext, RunObserver
 from runners.kubernetes.objects import ObjectWriter
 from runners.kubernetes.settings import PodSettings, parse_resources
-from runners.launchers.slurm import batch_command, batch_script, submit_batch
+from runners.launchers.slurm import batch_command, batch_script, output_file, step_options, submit_batch
 
 if TYPE_CHECKING:
     from runners.job.runner import Job
@@ -171,7 +171,9 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
         print_json(Submission(job_id=job_id, script=str(folder / "job.sh")).to_json())
     else:
         print(f"submitted as job {job_id}")
-        say(f"`squeue --job {job_id}` shows its state; its output goes to slurm-{job_id}.out")
+        output = output_file(job_id)
+        goes_to = "" if output is None else f"; its output goes to {output}"
+        say(f"`squeue --job {job_id}` shows its state{goes_to}")
 
 
 def _check_utf8(script: str) -> None:
@@ -197,5 +199,6 @@ def _launch_arguments(job: "Job", options: JobRequest, folder: Path) -> list[str
     }
     words = [f"{name}={value}" for name, value in values.items() if value is not None]
     words += [f"--set={setting}" for setting in options.settings.typed]
-    words += [f"--launcher-args={shlex.join(job.launcher_args)}"] if job.launcher_args else []
+    own = step_options(job.launcher_args)
+    words += [f"--launcher-args={shlex.join(own)}"] if own else []
     return ["--runner=slurm", *words, "--", job.program, *job.args]

@@ -78,7 +78,7 @@ def plan(
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.PLAN
-    elif network_file is None:  # the network came from there
+    elif output is None and network_file is None:  # the network came from there
         job_plan.write(workspace.PLAN)
     to_file = output is not None and str(output) != STANDARD
     if output is not None:

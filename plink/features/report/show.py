@@ -223,20 +223,24 @@ def _histogram(data: ReportData, scale: Scale, ink: Ink) -> list[Text]:
 
 def reduce_matrix(measured_us: Matrix, order: Indices, max_rows: int) -> Matrix:
     """Return the matrix in this order with at most so many rows: medians of blocks of hosts, NaN where nothing was
-    measured."""
+    measured, 0 on the diagonal where a row is one host."""
     if len(order) > max_rows:
         begins = np.linspace(0, len(order), max_rows, endpoint=False).astype(np.intp)
-        return between(measured_us, Blocks(order, begins)).median
+        values = between(measured_us, Blocks(order, begins)).median
+        alone = np.flatnonzero(np.diff(begins, append=len(order)) == 1)
+        values[alone, alone] = 0.0
+        return values
     values = measured_us[np.ix_(order, order)].copy()
-    np.fill_diagonal(values, np.nan)
+    np.fill_diagonal(values, 0.0)
     return values
 
 
 def heat_rows(values: Matrix, scale: Scale, ink: Ink) -> list[Text]:
     """Return the lines of a heat map, shape (R, R): in colour two pixels per half block, else a shade a pixel; the
-    diagonal is blank where a pixel is one host."""
-    n, share = len(values), np.nan_to_num(scale.share(values))
-    blank = np.eye(n, dtype=bool) & bool(np.isnan(np.diagonal(values)).all())
+    diagonal is blank where it is 0: there a pixel is one host."""
+    n = len(values)
+    blank = np.eye(n, dtype=bool) & (values == 0)
+    share = np.nan_to_num(scale.share(np.where(blank, np.nan, values)))
     if not ink.colour:
         level = (share * len(ink.shades)).astype(int).clip(0, len(ink.shades) - 1)
         cells = np.where(np.isnan(values), _UNKNOWN, np.array(list(ink.shades))[level])

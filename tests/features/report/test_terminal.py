@@ -34,6 +34,15 @@ def test_many_hosts_are_put_together_by_their_mean() -> None:
     assert np.isnan(reduce_matrix(values, np.arange(6), 2)[0, 1])
 
 
+def test_host_alone_in_a_row_is_blank_on_the_diagonal() -> None:
+    """Rows are of one and two hosts: what a host is to itself was not to be measured."""
+    values = np.full((5, 5), 10.0)
+    np.fill_diagonal(values, 0.0)
+    rows = heat_rows(reduce_matrix(values, np.arange(5), 4), scale_of(np.array([10.0, 20.0])), Ink(80, False, False))
+    assert not any("?" in row.plain for row in rows)
+    assert sum(row.plain[2 * k] == " " for k, row in enumerate(rows)) == 3
+
+
 @pytest.mark.parametrize("width", [40, 120])
 @pytest.mark.parametrize("colour", [False, True])
 def test_no_line_is_wider_than_the_terminal(width: int, colour: bool) -> None:
