@@ -205,7 +205,7 @@ class Network:
                 raise InputError(f"{location}.switches", f"there is no interface {interface} of host {host}")
         if len(set(ports)) != len(ports):
             raise InputError(f"{location}.switches", "an interface is on two switches")
-        for key in ("addresses", "out_gbps", "in_gbps"):
+        for key in ("addresses", "out_gbps", "in_gbps", "errors"):
             rows = getattr(entry, key) or []
             if rows and [len(row) for row in rows] != [len(names) for names in entry.names]:
                 raise InputError(f"{location}.{key}", "one value for each interface in names is expected")

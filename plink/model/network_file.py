@@ -151,6 +151,9 @@ class InterfacesEntry(Part, frozen=True, kw_only=True):
     0. Missing where it was not measured."""
     in_gbps: list[list[Rate | None]] | Unset = UNSET
     """What each interface received from a neighbour, Gbit/s, as `out_gbps`."""
+    errors: list[list[str | None]] | Unset = field(default=UNSET, name="why")
+    """Why no flow came through one way or both, as `names`; null for other interfaces. Missing where all carry flows
+    both ways."""
 
 
 class HostCostsEntry(Part, frozen=True, kw_only=True):
