@@ -152,6 +152,18 @@ class Network:
         """Pairs of hosts whose flows could not be measured, with a reason each."""
         return self.details.host_flow_errors or []
 
+    @property
+    def lost_hosts(self) -> dict[str, str]:
+        """Hosts whose agents were lost, or could not be started, by name, with the reason."""
+        rows = [
+            (name, row.reason)
+            for row in (*self.errors, *self.host_flow_errors)
+            for name in (row.source, row.target)
+            if row.reason.startswith(f"{name}: ")
+        ]
+        by_pairs = {name: reason.removeprefix(f"{name}: ") for name, reason in rows}
+        return by_pairs | (self.details.lost_hosts or {})
+
     @cached_property
     def shared_links(self) -> list[SharedTierEntry]:
         """Capacity of what groups of hosts share, by tiers, the innermost first.

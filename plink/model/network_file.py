@@ -260,6 +260,8 @@ class NetworkDetails(Part, frozen=True, kw_only=True):
     """Bounded TCP flows of every host with a few partners: what it sends and receives by itself."""
     host_flow_errors: list[PairError] | Unset = UNSET
     """Partners between which no flow could be measured, and why."""
+    lost_hosts: dict[HostName, str] | Unset = UNSET
+    """Hosts whose agents were lost before the end, by name, and why. Missing where all were there to the end."""
     interfaces: InterfacesEntry | Unset = UNSET
     """Which interfaces hosts use; missing where each uses one."""
     shared_links: list[SharedTierEntry] | Unset = UNSET

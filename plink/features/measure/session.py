@@ -114,6 +114,9 @@ def _report_results(measurements: Measurements, in_time: bool) -> None:
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trip" if measurements.errors else "bandwidth"
     how_many = numbered(len(errors), f"{kind} is", f"{kind}s are")
+    if lost := measurements.details.lost_hosts:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+        raise PartlyDone(f"{reasons}; `plink probe ... --resume` measures what is missing")
     if errors and set(errors.values()) == {NOT_TRIED}:
         raise PartlyDone(f"the budget is spent, {how_many} missing; `plink probe ... --resume` continues")
     if errors:
