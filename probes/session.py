@@ -7,13 +7,22 @@ from types import TracebackType
 from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
+from plink.model.document import UNSET
 from plink.model.hostlist import fold_hostlist
 from plink.model.network_file import MachineIdentity
 from plink.transport.fleet import Connector, Fleet, Progress, sample_peers
 from plink.transport.program import AgentProgram
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings, probe_task
-from probes.scheduler import CORES_PER_TASK, AgentBody, ProbeScheduler
+from probes.scheduler import (
+    CORES_PER_TASK,
+    AgentBody,
+    AgentRequest,
+    ProbeScheduler,
+    ProbeTask,
+    RequestBatches,
+    TaskFailed,
+)
 
 PROGRAM = AgentProgram(
     (
@@ -33,6 +42,7 @@ PROGRAM = AgentProgram(
     )
 )
 _READY_S = 30.0
+_ANSWER_S = 15.0  # longer than a flow that failed keeps an agent busy
 
 
 class ProbeSession:
@@ -130,6 +140,24 @@ class ProbeSession:
         # Flows wait for the network, not for cores.
         cores = 0 if set(names.values()) == {"flow"} else 1 if stamped else CORES_PER_TASK
         self.scheduler.run(tasks, on_done, cores_per_task=cores)
+
+    def check_agents(self) -> None:
+        """Ask every agent whether it is there, and add those that are lost to the measurements' details."""
+
+        def ask(host: int) -> RequestBatches:
+            try:
+                yield [AgentRequest(host, {"method": "routes", "addresses": []}, _ANSWER_S)]
+            except TaskFailed:
+                if self.scheduler.clock() < self.scheduler.stop_at():
+                    self.scheduler.mark_lost(host, "its agent is gone: it no longer answers")
+
+        self.scheduler.run([ProbeTask((host,), ask(host)) for host in self.agents], cores_per_task=0)
+        lost = {
+            self.measurements.hosts.names[host]: reason
+            for host, reason in sorted(self.scheduler.lost_hosts.items())
+            if host in self.agents
+        }
+        self.measurements.add(lost_hosts=lost or UNSET)
 
 
 def _is_valid(report: AgentBody) -> bool:

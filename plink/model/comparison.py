@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from plink.model.diagnosis import Severity
 from plink.model.document import UNSET, Document, Part, Unset
-from plink.model.types import Count, Fingerprint, NonNegative, Positive, PositiveInt
+from plink.model.types import Count, Fingerprint, Name, NonNegative, Positive, PositiveInt
 
 
 class ComparedFile(Part, frozen=True, kw_only=True):
@@ -29,6 +29,8 @@ class ComparedCounts(Part, frozen=True, kw_only=True):
     """Pairs whose bandwidths were compared."""
     host_rates: Count
     """Hosts' own rates, each way by itself, that were compared."""
+    interface_rates: Count
+    """Rates of interfaces, each way by itself, that were compared."""
     capacities: Count
     """Capacities of groups, each way by itself, that were compared."""
 
@@ -39,8 +41,8 @@ class NetworkChange(Part, frozen=True, kw_only=True):
     what: Annotated[
         str, Meta(extra_json_schema={"enum": ["latency", "loss", "rate", "capacity", "unmeasured", "hops"]})
     ]
-    """What changed: round trips, loss, bandwidths of pairs or hosts' own rates, what a group shares, whether it is
-    measured, routers on the way."""
+    """What changed: round trips, loss, bandwidths of pairs or rates of hosts or interfaces, what a group shares,
+    whether it is measured, routers on the way."""
     severity: Severity
     """error: twice as slow or more, 1 % lost or more, or no longer measured; warning: less, or the first few pairs of a
     large network that failed; info: did not get worse."""
@@ -50,12 +52,23 @@ class NetworkChange(Part, frozen=True, kw_only=True):
         str,
         Meta(
             extra_json_schema={
-                "enum": ["network", "host", "link", "inside", "group", "uplink", "within", "between", "pair"]
+                "enum": [
+                    "network",
+                    "host",
+                    "link",
+                    "inside",
+                    "group",
+                    "uplink",
+                    "within",
+                    "between",
+                    "pair",
+                    "interface",
+                ]
             }
         ),
     ]
     """The cause: the whole network; a host; hosts to others; among hosts; hosts to all; hosts to all others; all pairs
-    within groups; all pairs between groups; one pair."""
+    within groups; all pairs between groups; one pair; one interface of a host."""
     hosts: Annotated[tuple[str, ...], Meta(min_length=1)]
     """Whose it is."""
     others: tuple[str, ...]
@@ -70,7 +83,9 @@ class NetworkChange(Part, frozen=True, kw_only=True):
     pairs: PositiveInt
     """How many pairs it explains."""
     way: Annotated[str, Meta(extra_json_schema={"enum": ["out", "in"]})] | Unset = UNSET
-    """Of a capacity, or of a host's own rate that changed one way: which way."""
+    """Of a capacity, of an interface, or of a host's own rate that changed one way: which way."""
+    interface: Name | Unset = UNSET
+    """Of a change of an interface: its name."""
 
 
 class NetworkComparison(Document, frozen=True, kw_only=True, tag="plink.diff/1"):

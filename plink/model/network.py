@@ -152,6 +152,18 @@ class Network:
         """Pairs of hosts whose flows could not be measured, with a reason each."""
         return self.details.host_flow_errors or []
 
+    @property
+    def lost_hosts(self) -> dict[str, str]:
+        """Hosts whose agents were lost, or could not be started, by name, with the reason."""
+        rows = [
+            (name, row.reason)
+            for row in (*self.errors, *self.host_flow_errors)
+            for name in (row.source, row.target)
+            if row.reason.startswith(f"{name}: ")
+        ]
+        by_pairs = {name: reason.removeprefix(f"{name}: ") for name, reason in rows}
+        return by_pairs | (self.details.lost_hosts or {})
+
     @cached_property
     def shared_links(self) -> list[SharedTierEntry]:
         """Capacity of what groups of hosts share, by tiers, the innermost first.
@@ -205,7 +217,7 @@ class Network:
                 raise InputError(f"{location}.switches", f"there is no interface {interface} of host {host}")
         if len(set(ports)) != len(ports):
             raise InputError(f"{location}.switches", "an interface is on two switches")
-        for key in ("addresses", "out_gbps", "in_gbps"):
+        for key in ("addresses", "out_gbps", "in_gbps", "errors"):
             rows = getattr(entry, key) or []
             if rows and [len(row) for row in rows] != [len(names) for names in entry.names]:
                 raise InputError(f"{location}.{key}", "one value for each interface in names is expected")

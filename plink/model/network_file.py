@@ -151,6 +151,9 @@ class InterfacesEntry(Part, frozen=True, kw_only=True):
     0. Missing where it was not measured."""
     in_gbps: list[list[Rate | None]] | Unset = UNSET
     """What each interface received from a neighbour, Gbit/s, as `out_gbps`."""
+    errors: list[list[str | None]] | Unset = field(default=UNSET, name="why")
+    """Why no flow came through one way or both, as `names`; null for other interfaces. Missing where all carry flows
+    both ways."""
 
 
 class HostCostsEntry(Part, frozen=True, kw_only=True):
@@ -257,6 +260,8 @@ class NetworkDetails(Part, frozen=True, kw_only=True):
     """Bounded TCP flows of every host with a few partners: what it sends and receives by itself."""
     host_flow_errors: list[PairError] | Unset = UNSET
     """Partners between which no flow could be measured, and why."""
+    lost_hosts: dict[HostName, str] | Unset = UNSET
+    """Hosts whose agents were lost before the end, by name, and why. Missing where all were there to the end."""
     interfaces: InterfacesEntry | Unset = UNSET
     """Which interfaces hosts use; missing where each uses one."""
     shared_links: list[SharedTierEntry] | Unset = UNSET

@@ -17,7 +17,7 @@ from solvers.changes.differences import (
     round_trips,
 )
 from solvers.changes.noise import Aligned, Labels, align, otherwise
-from solvers.changes.rates import capacities, host_rates, pair_rates
+from solvers.changes.rates import capacities, host_rates, interface_rates, pair_rates
 from solvers.hierarchy.tiers import completed_by_detours, groupings
 
 _MIN_MEASURED_SHARE = 0.5  # of all pairs: below, the groups of the tiered prediction are used
@@ -49,6 +49,8 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     trips = round_trips(aligned, groups, differ, limits)
     rate_findings, rates, lost = pair_rates(aligned, groups, limits)
     host_findings, own_rates, own_lost = host_rates(aligned, groups, limits)
+    port_findings, port_rates, ports_lost = interface_rates(aligned, limits)
+    rate_findings += port_findings
     named = {(finding.hosts, finding.verdict) for finding in rate_findings}
     rate_findings += [finding for finding in host_findings if (finding.hosts, finding.verdict) not in named]
     capacity_findings, shared_links, regrouped, unshared = capacities(aligned, limits)
@@ -59,11 +61,12 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
     for lacking, singular, plural in (
         (lost, "pair's bandwidth was", "pairs' bandwidths were"),
         (own_lost, "rate of hosts was", "rates of hosts were"),
+        (ports_lost, "rate of interfaces was", "rates of interfaces were"),
         (unshared, "shared capacity was", "shared capacities were"),
     ):
         if lacking:
             notes.append(f"{count(lacking, singular, plural)} measured before and not now: not compared")
-    if not trips.pairs and not rates and not own_rates and not absent:
+    if not trips.pairs and not rates and not own_rates and not port_rates and not absent:
         raise NoAnswer(
             f"{old.location} and {new.location} have no measured pair in common"
             + "".join(f"; {note}" for note in notes)
@@ -86,7 +89,13 @@ def compare(old: Network, new: Network, limits: ChangeThresholds) -> NetworkComp
         gone=aligned.gone,
         come=aligned.come,
         moved=aligned.moved,
-        compared=ComparedCounts(round_trips=trips.pairs, rates=rates, host_rates=own_rates, capacities=shared_links),
+        compared=ComparedCounts(
+            round_trips=trips.pairs,
+            rates=rates,
+            host_rates=own_rates,
+            interface_rates=port_rates,
+            capacities=shared_links,
+        ),
         shift=round(trips.shift, 6),
         noise=round(trips.noise, 6),
         findings=findings,

@@ -257,12 +257,15 @@ def _lost(side: Side, comparable: Mask) -> tuple[Matrix, Matrix, Matrix] | None:
 def missing(aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresholds) -> list[NetworkChange]:
     """Return pairs that one file has and the other lacks in both directions.
 
-    Adaptive probing leaves most pairs out on purpose: in such a file only those count whose measurement failed.
+    A host whose agent was lost has none, whatever was measured before. Adaptive probing leaves most pairs out on
+    purpose: in such a file only those count whose measurement failed.
     Causes go by all pairs that failed in one file only. Pairs that failed by chance
     (:func:`~solvers.changes.failures.scattered`) are worse where they are more than in the old file, a warning where
     none failed in it, else only changed.
     """
-    there = [np.isfinite(side.latency()) for side in (aligned.old, aligned.new)]
+    sides = (aligned.old, aligned.new)
+    lost = [np.isin(aligned.names, [*side.network.lost_hosts]) for side in sides]
+    there = [np.isfinite(side.latency()) & ~(rows | rows[:, None]) for side, rows in zip(sides, lost, strict=True)]
     had, have = (mask | mask.T for mask in there)
     lacks, lacked = (
         ~mask & (_failed(side, aligned.names) if side.network.details.plan == "adaptive" else True)
@@ -272,10 +275,10 @@ def missing(aligned: Aligned, groupings: Sequence[Labels], limits: ChangeThresho
         np.fill_diagonal(mask, False)
     tell = partial(describe, names=aligned.names, what="unmeasured")
     tried = (have | lacks) & ~lacked
-    lost, alone = _explained(tried, lacks, groupings, had)
+    gone, alone = _explained(tried, lacks, groupings, had)
     again, back = _explained((had | lacked) & ~lacks, lacked, groupings, have)
     by_chance = scattered(alone, tried)
-    findings = [tell(cause, verdict=WORSE) for cause in [*lost, *pairs_of(np.triu(alone & had & ~by_chance, 1))]]
+    findings = [tell(cause, verdict=WORSE) for cause in [*gone, *pairs_of(np.triu(alone & had & ~by_chance, 1))]]
     more, less = (int(mask.sum()) // 2 for mask in (by_chance, scattered(back, (had | lacked) & ~lacks)))
     is_small = limits.loss * math.comb(len(had), 2) < 1
     has_risen = more > 0 if is_small else more - less > chance(1) * math.sqrt(more + less)  # a sign test
@@ -322,4 +325,5 @@ def _failed(side: Side, names: Sequence[str]) -> Mask:
     for row in side.network.errors:
         if row.source in index and row.target in index:
             mask[index[row.source], index[row.target]] = True
+    mask[np.isin(names, [*side.network.lost_hosts])] = True
     return mask | mask.T

@@ -1,8 +1,9 @@
-"""Differences of two networks in rates: of pairs, of hosts themselves, and of what groups share."""
+"""Differences of two networks in rates: of pairs, of hosts themselves, of interfaces, and of what groups share."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import structs
 
 from plink.model.comparison import NetworkChange
 from plink.model.document import UNSET
@@ -18,9 +19,10 @@ from solvers.changes.differences import (
     severity_of,
 )
 from solvers.changes.noise import Aligned, Labels, Mask, Side, noise, own_noise
-from solvers.costs.host_flows import Flow, best_rates, rate_evidence
+from solvers.costs.host_flows import Flow, best_rates, class_gap, flow_noise, flows_of, rate_evidence
 
 _MAX_RATE_DRIFT_LOG = 0.2  # natural logarithm of the ratio between two probes: the precision of a few seconds of TCP
+WAYS = ("out", "in")
 _MIN_RATE_SHARE = 1e-3  # a rate of 0 counts as this share of the other one
 
 
@@ -86,10 +88,65 @@ def host_rates(
         for host in np.flatnonzero(changed.any(axis=0)).tolist():
             ways = np.flatnonzero(changed[:, host])
             way = min(ways.tolist(), key=lambda way, host=host: slower[way, host] / faster[way, host])  # type: ignore[misc]
-            only_way = ("out", "in")[way] if len(ways) == 1 else ""
+            only_way = WAYS[way] if len(ways) == 1 else ""
             was, now = float(old[way, host]), float(new[way, host])
             findings.append(_rate_change("host", (aligned.names[host],), only_way, verdict, was, now))
     return findings, int(both.sum()), lost
+
+
+def interface_rates(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[NetworkChange], int, int]:
+    """Return changes of what interfaces carry, how many rates were compared, each way by itself, and how many only the
+    old file has.
+
+    One through which flows came and no longer do carries 0 now. One that its host no longer uses is no longer measured,
+    where the host uses others. A change must exceed that of flows that were repeated, as of hosts; where all rates
+    changed alike that is one change of the network.
+    """
+    sides = (aligned.old, aligned.new)
+    old, new = (_ports(side, other) for side, other in (sides, sides[::-1]))
+    least = max(1 + limits.share, *(class_gap(flow_noise(flows_of(side.network))) for side in sides))
+    both, findings, lost = list[tuple[float, float]](), list[NetworkChange](), 0
+    for host in aligned.names:
+        was, now = old.get(host, {}), new.get(host, {})
+        for name in dict.fromkeys([*was, *now]) if was and now else ():
+            if name not in was or name not in now:
+                change = _rate_change("interface", (host,), "", BETTER if name in now else WORSE, None, None)
+                findings.append(structs.replace(change, what="unmeasured", unit=None, interface=name))
+                continue
+            for way, before, after in zip(WAYS, was[name], now[name], strict=True):
+                lost += before is not None and after is None
+                if before is None or after is None or not max(before, after):
+                    continue
+                both.append((before, after))
+                if max(before, after) > least * min(before, after):
+                    change = _rate_change("interface", (host,), way, WORSE if after < before else BETTER, before, after)
+                    findings.append(structs.replace(change, interface=name))
+    if 1 < len(both) == len(findings) and len(verdicts := {finding.verdict for finding in findings}) == 1:
+        before, after = np.median(both, axis=0).tolist()
+        findings = [_rate_change("network", aligned.names, "", verdicts.pop(), before, after)]
+    return findings, len(both), lost
+
+
+def _ports(side: Side, other: Side) -> dict[str, dict[str, list[float | None]]]:
+    """Return what each interface sends and receives, Gbit/s, by host and name: 0 where no flow came through, None where
+    that was not measured.
+
+    Hosts that were lost are left out. In a file whose hosts use one interface each it is the one by which they reach
+    each other in the ``other``.
+    """
+    network, entry, of_other = side.network, side.network.interfaces, other.network.interfaces
+    if entry is None:
+        used = [] if of_other is None else zip(other.network.hosts.names, of_other.names, of_other.used, strict=True)
+        return {
+            host: {names[k]: [None, None] for k in sorted({k for k in row if k is not None})}
+            for host, names, row in used
+        }
+    tables = (entry.out_gbps or None), (entry.in_gbps or None)
+    return {
+        host: {name: [None if rows is None else rows[at][k] or 0.0 for rows in tables] for k, name in enumerate(names)}
+        for at, (host, names) in enumerate(zip(network.hosts.names, entry.names, strict=True))
+        if host not in network.lost_hosts
+    }
 
 
 def _near(aligned: Aligned, groupings: Sequence[Labels]) -> Mask:
@@ -125,7 +182,9 @@ def _evidence(side: Side, names: Sequence[str], near: Mask) -> tuple[Matrix, Mas
     return best, shown, of_all.gap
 
 
-def _rate_change(where: str, hosts: tuple[str, ...], way: str, verdict: str, old: float, new: float) -> NetworkChange:
+def _rate_change(
+    where: str, hosts: tuple[str, ...], way: str, verdict: str, old: float | None, new: float | None
+) -> NetworkChange:
     return NetworkChange(
         what="rate",
         severity=severity_of("rate", verdict, old, new),
@@ -133,8 +192,8 @@ def _rate_change(where: str, hosts: tuple[str, ...], way: str, verdict: str, old
         where=where,
         hosts=hosts,
         others=(),
-        old=round(old, 6),
-        new=round(new, 6),
+        old=None if old is None else round(old, 6),
+        new=None if new is None else round(new, 6),
         unit=UNITS["rate"],
         pairs=1,
         way=way or UNSET,
@@ -174,7 +233,7 @@ def capacities(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Network
         )
 
     for members, row in before.items():
-        for way in ("out", "in"):
+        for way in WAYS:
             was, now = _figure(row, way), _figure(after.get(members), way)
             if was is None or now is None:
                 lost += was is not None and members not in regrouped

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
@@ -49,6 +50,7 @@ def diagnose(
     comparable = of_one_method(network.latency_us, network.detail("method_used"))
     findings = [
         *_latencies(dataclasses.replace(network, latency_us=comparable), groups, alike, remeasured, limits),
+        *lost_hosts(network),
         *_rates(network, groups),
         *_losses(network, groups),
         *uncertain_groups(network),
@@ -78,6 +80,17 @@ def closed(names: list[str], method: str, pairs: int = 0) -> Finding:
     besides = ": jobs and bandwidths need it" if method == "tcp" else ", or `plink probe --method auto`"
     advice = f"open it between the hosts (security group){besides}"
     return Finding("closed", severity, names, f"{protocol} is blocked", advice, pairs)
+
+
+def unreachable(name: str, reason: str) -> Finding:
+    """Return that a host's agent was lost, or could not be started."""
+    return Finding("unreachable", Severity.ERROR, [name], reason, "try `ssh HOST`, then measure again")
+
+
+def lost_hosts(network: Network) -> list[Finding]:
+    """Return hosts of which something was measured, and whose agents were lost then."""
+    responding = dict(zip(network.hosts.names, np.isfinite(network.rtt_us).sum(axis=1) > 1, strict=True))
+    return [unreachable(name, reason) for name, reason in network.lost_hosts.items() if responding.get(name)]
 
 
 def alike_pairs(network: Network, groups: Groups) -> Groups:
@@ -204,9 +217,13 @@ def rate_findings(network: Network) -> list[Finding]:
 
 
 def _blocked(network: Network) -> list[Finding]:
-    """Return one finding of all hosts that no flow reached or left, though their round trips were measured."""
+    """Return one finding of all hosts that no flow reached or left, though their round trips were measured. Flows with
+    hosts that were lost say nothing."""
     responding = np.isfinite(network.rtt_us).sum(axis=1) > 1
-    unreached = unreached_hosts(flows_of(network), failed_flows_of(network))
+    lost_names = network.lost_hosts
+    lost = {k for k, name in enumerate(network.hosts.names) if name in lost_names}
+    failed = [pair for pair in failed_flows_of(network) if lost.isdisjoint(pair)]
+    unreached = unreached_hosts(flows_of(network), failed)
     names = [network.hosts.names[host] for host in unreached if responding[host]]
     return [closed(names, "tcp")] if names else []
 
@@ -346,7 +363,7 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     index = {name: i for i, name in enumerate(names)}
     measured, failed = np.isfinite(network.latency_us), np.zeros((len(names),) * 2, dtype=bool)
     reasons = {}
-    lost = {name for row in network.errors for name in (row.source, row.target) if row.reason.startswith(f"{name}: ")}
+    lost = network.lost_hosts.keys()
     for row in network.errors:
         ends = index.get(row.source, -1), index.get(row.target, -1)
         if min(ends) >= 0 and lost.isdisjoint((row.source, row.target)) and not row.reason.startswith("not tried"):
@@ -439,15 +456,17 @@ def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[
         )
         advice = f"leave {them} out, or make sure that {it_answers} and run `plink probe --resume`"
         hosts = _named(np.flatnonzero(silent).tolist(), names)
-        yield Finding("unmeasured", Severity.WARNING, hosts, evidence, advice, pairs)
+        yield Finding("unmeasured", Severity.ERROR, hosts, evidence, advice, pairs)
         unmeasured[silent] = unmeasured[:, silent] = False
     absent = np.argwhere(unmeasured).tolist()
     if not absent:
         return
     i, j = absent[0]
     reason = errors.get((names[i], names[j]), "never tried")
-    by_host = unmeasured.sum(axis=1) + unmeasured.sum(axis=0)
-    hosts = [names[host] for host in np.argsort(-by_host, kind="stable").tolist() if by_host[host]]
+    lost, shared = network.lost_hosts, set.intersection(*map(set, absent))
+    by_host = Counter(host for pair in absent for host in ([k for k in pair if names[k] in lost] or pair))
+    blamed = shared if len(shared) == 1 else sorted(by_host, key=lambda host: (-by_host[host], host))
+    hosts = _named([*blamed], names)
     pairs = len({(min(pair), max(pair)) for pair in absent})
     number = f"{numbered(pairs, 'pair was', 'pairs were')} not measured"
     if len(absent) < 2 * pairs:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plink.features.diagnose.run import diagnose
 from plink.features.order.interfaces import interface_topology
 from plink.model.network import read_network
 from plink.model.order import read_order
@@ -145,6 +146,24 @@ def test_no_host_of_rails_is_a_relay() -> None:
         do(lab, "cut", "rail0")
         reached = [inside(lab, first.name, *ping, other.on_rail(rail)).returncode == 0 for rail in range(2)]
         assert reached == [False, True]
+    finally:
+        lab.plink("down", cwd=HERE)
+
+
+def test_a_dead_rail_is_named_though_all_round_trips_are_measured(tmp_path: Path) -> None:
+    """By the probe, whose exit code says that something is missing, and of its file; a run that resumes finds it up."""
+    lab = lab_up(f"rd{os.getpid()}", "--topology", "rails", "--rails", "2", "--hosts-per-rack", "4", "--seed", "3")
+    try:
+        name = lab.hosts.names[2]
+        do(lab, "cut", f"{name}/eth1")
+        done = probe(lab, tmp_path, "--count", "50")
+        assert done.returncode == 3, done.stderr
+        assert f"{name}/eth1" in done.stderr
+        (finding,) = diagnose(network(tmp_path))
+        assert (finding.kind, finding.hosts) == ("interface", [name])
+        do(lab, "heal")
+        succeeded(probe(lab, tmp_path, "--count", "50", "--resume"))
+        assert not diagnose(network(tmp_path))
     finally:
         lab.plink("down", cwd=HERE)
 

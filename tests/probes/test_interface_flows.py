@@ -40,11 +40,12 @@ def measured(entry: dict[str, Any], gbps: dict[str, float]) -> tuple[FakeFleet, 
     return fleet, session
 
 
-def rails_entry() -> dict[str, Any]:
+def rails_entry(hosts: int = 3) -> dict[str, Any]:
     return {
-        "names": [["eth0", "eth1"]] * 3, "used": [[None, 0, 0], [0, None, 0], [0, 0, None]],
-        "relays": [[None] * 3] * 3, "switches": [[[host, rail] for host in range(3)] for rail in range(2)],
-        "addresses": [[None, f"10.1.0.{host}"] for host in range(3)],
+        "names": [["eth0", "eth1"]] * hosts,
+        "used": [[None if i == j else 0 for j in range(hosts)] for i in range(hosts)],
+        "relays": [[None] * hosts] * hosts, "switches": [[[host, rail] for host in range(hosts)] for rail in range(2)],
+        "addresses": [[None, f"10.1.0.{host}"] for host in range(hosts)],
     }  # fmt: skip
 
 
@@ -71,6 +72,27 @@ def test_a_flow_that_fails_leaves_no_rate() -> None:
     entry = keys_of(session.measurements.details)["interfaces"]
     assert entry["out_gbps"] == [[None, 3.0], [None, 3.0], [None, 1.0]]
     assert entry["in_gbps"] == [[None, 1.0], [None, None], [None, 3.0]]
+
+
+def test_an_interface_between_two_dead_ones_is_not_dead() -> None:
+    """Of four on a rail the first and the third: all flows of both others failed."""
+    listening: dict[str, str | None] = {}
+
+    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]] | None:
+        if body["method"] == "flow_listen":
+            listening[host] = body.get("address")
+            return 0.01, {"port": 5000}
+        rail = (body["peer"][0] if "peer" in body else listening[host]) or ""
+        if rail.startswith("10.1.") and host in ("h0", "h2"):
+            return None
+        return body["seconds"], {"gbps": 1.0} if "receive_token" in body else {}
+
+    session = session_of(FakeFleet(behave), 4)
+    session.measurements.details = details_from({"interfaces": rails_entry(4)})
+    measure_interfaces(session, FlowSettings())
+    entry = keys_of(session.measurements.details)["interfaces"]
+    assert entry["out_gbps"] == entry["in_gbps"] == [[1.0, None], [1.0, 1.0], [1.0, None], [1.0, 1.0]]
+    assert [[bool(reason) for reason in row] for row in entry["why"]] == [[False, k % 2 == 0] for k in range(4)]
 
 
 def test_hosts_of_one_interface_are_not_measured() -> None:

@@ -127,5 +127,7 @@ def test_rates_of_a_run_that_resumes_are_kept_for_the_same_interfaces() -> None:
     earlier = structs.replace(earlier, out_gbps=[[1.0, 2.0]] * 4, in_gbps=[[1.0, 2.0]] * 4)
     assert with_rates_of(earlier, entry()).out_gbps == [[1.0, 2.0]] * 4
     assert with_rates_of(None, entry()).out_gbps is UNSET
+    failed = structs.replace(earlier, errors=[[None, "no flow"], *[[None, None]] * 3])
+    assert with_rates_of(failed, entry()).out_gbps is UNSET
     earlier = structs.replace(earlier, switches=earlier.switches[1:])
     assert with_rates_of(earlier, entry()).out_gbps is UNSET

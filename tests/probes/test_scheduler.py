@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plink.model.document import UNSET
 from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
-from tests.probes.fake_fleet import FakeFleet, scheduler_of
+from probes.session import ProbeSession
+from tests.probes.fake_fleet import FakeFleet, scheduler_of, session_of
 
 PAIRS = st.integers(2, 9).flatmap(
     lambda n: st.tuples(
@@ -163,3 +165,19 @@ def test_task_that_uses_a_lost_host_fails_at_once(gone: int) -> None:
     scheduler.run([ProbeTask((0, 1), both_ways())])
     assert fleet.now <= 2.0
     assert set(events) >= {f"h{gone}: its agent is gone: killed", f"h{1 - gone} answered"}
+
+
+def test_agents_that_are_lost_or_silent_at_the_end_are_recorded() -> None:
+    fleet = FakeFleet(lambda host, body: (0.01, {}) if host != "h1" else None)
+    session = session_of(fleet, 4)
+    ProbeSession.check_agents(session)
+    assert list(session.measurements.details.lost_hosts or ()) == ["h1"]
+    fleet.lose("h3", 0.0)
+    ProbeSession.check_agents(session)
+    assert list(session.measurements.details.lost_hosts or ()) == ["h1", "h3"]
+
+
+def test_agents_that_answer_to_the_end_are_not_lost() -> None:
+    session = session_of(FakeFleet(lambda host, body: (0.01, {})), 4)
+    ProbeSession.check_agents(session)
+    assert session.measurements.details.lost_hosts is UNSET

@@ -36,7 +36,7 @@ from probes.shared_links import SharedLinkSettings
 from runners.choice import connector_for
 from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds
-from solvers.diagnosis.findings import Remeasured, alike_pairs, closed, merged
+from solvers.diagnosis.findings import Remeasured, alike_pairs, closed, merged, unreachable
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, asymmetric_pairs, known_good, slow_hosts, slow_links
 
@@ -129,6 +129,7 @@ def examine(
                 reached_by[names[host]]["tcp"] = host not in unreached
         measure_interfaces(session, flow_settings, lambda *done: progress("interfaces", *done), in_time)
         measure_shared_links(session, SharedLinkSettings(), lambda *done: progress("shared links", *done), in_time)
+        session.check_agents()
         network, limits = measurements.network(), DiagnosisThresholds(floor_us=request.floor_us)
         groups = label_groups(network.latency_us)
         remeasured = _retest_suspects(session, network, groups, limits)
@@ -140,11 +141,8 @@ def examine(
         measured = _pairs_measured(network)
         _log.info("%d hosts reached, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
         findings += findings_of(network, groups, remeasured, limits)
-    unreachable = [
-        Finding("unreachable", Severity.ERROR, [names[host]], reason, "try `ssh HOST`, then plink doctor again")
-        for host, reason in sorted(lost.items())
-    ]
-    return Examination.of(facts, merged(unreachable + findings))
+    lost_hosts = [unreachable(names[host], reason) for host, reason in sorted(lost.items())]
+    return Examination.of(facts, merged(lost_hosts + findings))
 
 
 class _TimeLimit:

@@ -69,6 +69,8 @@ def _compared_text(comparison: NetworkComparison) -> str:
     parts = [numbered(compared.round_trips, "pair's round trips", "pairs' round trips")]
     parts += [numbered(compared.rates, "pair's bandwidth", "pairs' bandwidths")] if compared.rates else []
     parts += [numbered(compared.host_rates, "rate of a host", "rates of hosts")] if compared.host_rates else []
+    ports = compared.interface_rates
+    parts += [numbered(ports, "rate of an interface", "rates of interfaces")] if ports else []
     parts += [numbered(compared.capacities, "shared capacity", "shared capacities")] if compared.capacities else []
     return ", ".join(parts)
 
@@ -140,13 +142,21 @@ def _group_row(similar: Sequence[NetworkChange]) -> _TableRow:
     return (*row[:2], location, *row[3:6], row[6] if first.old is None else f"up to {row[6]}")
 
 
-_PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "groups", "group": "groups"}
+_PLURALS = {
+    "interface": "interfaces",
+    "pair": "pairs",
+    "link": "links",
+    "uplink": "groups",
+    "inside": "groups",
+    "group": "groups",
+}
 
 
 def _location(finding: NetworkChange) -> str:
     hosts, other_hosts = _shortened(finding.hosts), _shortened(finding.others)
     return {
         "network": "the whole network",
+        "interface": f"{hosts}/{finding.interface}",
         "host": hosts,
         "pair": f"{hosts} - {other_hosts}",
         "link": f"{hosts} - {other_hosts}",

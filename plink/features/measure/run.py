@@ -117,6 +117,7 @@ def measure(
             # Last, for only now it is known how many flows the shared links carry at a time.
             with session.scheduler.excluding(unreached_by_flows(measurements), TCP_BLOCKED):
                 in_time = rounds.run(request.bandwidth_method, "bandwidth", adaptive=False)
+        session.check_agents()
     return in_time
 
 

@@ -99,10 +99,24 @@ def _report_results(measurements: Measurements, in_time: bool) -> None:
     for warning in interface_warnings(network):
         say(warning)
     closed = [host for finding in findings if finding.kind == "closed" for host in finding.hosts]
+    entry = measurements.details.interfaces
+    dead = (
+        [
+            f"{host}/{name}"
+            for host, names, reasons in zip(network.hosts.names, entry.names, entry.errors, strict=True)
+            for name, reason in zip(names, reasons, strict=True)
+            if reason
+        ]
+        if entry and entry.errors
+        else []
+    )
     unmeasured_groups = [row for tier in tiers for row in tier.groups if row.reason]
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trip" if measurements.errors else "bandwidth"
     how_many = numbered(len(errors), f"{kind} is", f"{kind}s are")
+    if lost := measurements.details.lost_hosts:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
+        raise PartlyDone(f"{reasons}; `plink probe ... --resume` measures what is missing")
     if errors and set(errors.values()) == {NOT_TRIED}:
         raise PartlyDone(f"the budget is spent, {how_many} missing; `plink probe ... --resume` continues")
     if errors:
@@ -117,6 +131,8 @@ def _report_results(measurements: Measurements, in_time: bool) -> None:
         )
     if closed:
         raise PartlyDone(f"host rates are missing of {fold_hostlist(closed, ', ')}; --no-host-rates leaves them out")
+    if dead:
+        raise PartlyDone(f"rates are missing of {', '.join(dead)}; `plink probe ... --resume` measures them again")
     if not in_time:
         raise PartlyDone("the budget is spent; `plink probe ... --resume` continues")
 

@@ -1,7 +1,8 @@
 """What the interfaces of a network's hosts form: a BCube, rails, or neither."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,6 +167,8 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         names = list(dict.fromkeys(interface.partition("/")[0] for interface in topology.faulty))
         advice = f"look at {', '.join(topology.faulty)}: `ip link`, and the cable"
         yield Finding("interface", Severity.ERROR, names, topology.text, advice)
+    elif topology.shape is None:
+        yield from _fewer(network, entry)
     yield from _slow(network, entry)
     yield from _asymmetric(network, entry)
     silent = _silent_pairs(network)
@@ -183,6 +186,7 @@ def interface_findings(network: Network) -> Iterator[Finding]:
         )
         yield Finding("interface", Severity.ERROR, hosts, evidence, "look at `ip link` there, the cable and the switch")
     blamed = {host for ports in dead for host, _ in ports}
+    yield from _without_flows(network, entry, topology.shape, {*itertools.chain(*dead)})
     for relay, name in enumerate(network.hosts.names):
         pairs = [(i, j) for i, row in enumerate(entry.relays) for j, by in enumerate(row) if by == relay]
         failed = sum(bool(silent[i, j]) for i, j in pairs)
@@ -196,6 +200,43 @@ def _where(shape: BCube | Rails | None, ports: list[tuple[int, int]]) -> str:
     host, interface = ports[0]
     columns = [] if shape is None else np.flatnonzero(shape.interfaces[host] == interface).tolist()
     return f" on {'level' if isinstance(shape, BCube) else 'rail'} {columns[0]}" if columns else ""
+
+
+def _fewer(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
+    """Yield hosts that use fewer interfaces than most hosts do."""
+    counts = Counter(map(len, entry.names))
+    usual, how_many = counts.most_common(1)[0]
+    if 2 * how_many <= len(entry.names):
+        return
+    for host, names in enumerate(entry.names):
+        if 0 < len(names) < usual:  # of a host with none nothing is known
+            evidence = f"{numbered(len(names), 'interface')} ({', '.join(names)}), most hosts have {usual}"
+            advice = "look at `ip link`, `ip address` and the cables there"
+            yield Finding("interface", Severity.ERROR, [network.hosts.names[host]], evidence, advice)
+
+
+def _without_flows(
+    network: Network, entry: InterfacesEntry, shape: BCube | Rails | None, named: Container[tuple[int, int]]
+) -> Iterator[Finding]:
+    """Yield interfaces through which flows came one way at most, but those that are ``named`` already.
+
+    Hosts that had no flow at all, or whose agent was lost, are left out: they have findings of their own.
+    """
+    tables = {"sends nothing to": entry.out_gbps or (), "receives nothing from": entry.in_gbps or ()}
+    if not all(tables.values()):
+        return
+    names, advice = network.hosts.names, "look at `ip link` there, the cable, the switch and the firewall"
+    up = {name for flow in network.host_flows for name in (flow.source, flow.target)}
+    up |= {name for rows in tables.values() for name, row in zip(names, rows, strict=True) if any(row)}
+    for host, k in itertools.chain(*entry.switches):
+        lacking = [what for what, rates in tables.items() if rates[host][k] is None]
+        reason = (entry.errors[host][k] if entry.errors else None) or ""
+        if not lacking or names[host] not in up or (host, k) in named or reason.startswith(f"{names[host]}: "):
+            continue
+        what = "reaches none of" if len(lacking) == len(tables) else lacking[0]
+        evidence = f"its {entry.names[host][k]} {what} its neighbours{_where(shape, [(host, k)])}"
+        evidence += f" ({reason})" if reason else ""
+        yield Finding("interface", Severity.ERROR, [names[host]], evidence, advice)
 
 
 def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:

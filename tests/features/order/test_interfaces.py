@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import plink
 from plink.features.diagnose.run import diagnose
@@ -16,6 +17,7 @@ from plink.features.launch.request import JobRequest
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.shared_links import measure_shared_links
 from plink.features.order.interfaces import exchanges_on_switches, interface_topology, rail_names
+from plink.model.diagnosis import Severity
 from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network
@@ -297,6 +299,50 @@ def test_slow_interface_is_named_with_its_host() -> None:
         assert finding.hosts == [network.hosts.names[host] for host, _ in ports]
         for host, interface in ports:
             assert f"{network.hosts.names[host]}/eth{interface}" in finding.evidence
+
+
+def with_values(network: Network, **values: Any) -> Network:
+    """The same network with other values of one interface, the second of host 2."""
+    entry = network.interfaces
+    assert entry is not None
+    for key, value in values.items():
+        rows = [[*row] for row in getattr(entry, key) or [[None] * len(row) for row in entry.names]]
+        rows[2][1] = value
+        entry = structs.replace(entry, **{key: rows})
+    return replace(network, details=structs.replace(network.details, interfaces=entry))
+
+
+@pytest.mark.parametrize("ways", [("out_gbps",), ("in_gbps",), ("out_gbps", "in_gbps")])
+def test_interface_without_flows_is_named(ways: tuple[str, ...]) -> None:
+    """Though all round trips are measured, over another rail."""
+    network = with_values(on_rails(), **dict.fromkeys(ways), errors="no route to host")
+    (finding,) = named(network, "interface")
+    assert (finding.hosts, finding.severity) == (["n2"], Severity.ERROR)
+    assert "eth1" in finding.evidence
+    assert "no route to host" in finding.evidence
+
+
+def test_interfaces_of_a_lost_agent_are_not_at_fault() -> None:
+    assert not named(with_values(on_rails(), out_gbps=None, in_gbps=None, errors="n2: its agent is gone"), "interface")
+
+
+def test_hosts_with_fewer_interfaces_than_most_are_named() -> None:
+    """Where hosts form neither a BCube nor rails."""
+    network = on_rails()
+    entry = keys_of(network)["interfaces"]
+
+    def without(*hosts: int) -> Network:
+        rows = {
+            key: [row[:1] if host in hosts else row for host, row in enumerate(entry[key])]
+            for key in ("names", "out_gbps", "in_gbps")
+        }
+        switches = [[port for port in switch if port[0] not in hosts or not port[1]] for switch in entry["switches"]]
+        changed = entry | rows | {"switches": switches}
+        return replace(network, details=details_from(keys_of(network) | {"interfaces": changed}))
+
+    (finding,) = named(without(1, 4), "interface")
+    assert (finding.hosts, finding.severity) == (["n1", "n4"], Severity.ERROR)
+    assert not named(without(1, 2, 4), "interface")  # of half of them nobody knows what is usual
 
 
 def test_ways_there_and_back_over_different_switches_are_noted() -> None:

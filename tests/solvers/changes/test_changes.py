@@ -277,6 +277,14 @@ def test_missing_pairs_are_reported_by_host() -> None:
     assert (item.where, {*item.hosts, *item.others}) == ("pair", {"h0", "h2"})
 
 
+def test_host_lost_during_the_measurement_is_worse() -> None:
+    """All its round trips are there; what came after them is not."""
+    lost = plain(flat(), lost_hosts={"h2": "its agent is gone"})
+    assert kinds_of(compare(plain(flat()), lost, LIMITS)) == [("unmeasured", "worse", "host", ("h2",))]
+    assert kinds_of(compare(lost, plain(flat()), LIMITS)) == [("unmeasured", "better", "host", ("h2",))]
+    assert kinds_of(compare(lost, lost, LIMITS)) == []
+
+
 def test_hops_that_changed_are_neither_better_nor_worse() -> None:
     before, after = np.ones((8, 8)), np.ones((8, 8))
     after[3], after[:, 3] = 2, 2

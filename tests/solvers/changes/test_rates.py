@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs, to_builtins
 
 from plink.errors import InputError
 from plink.model.comparison import NetworkChange
 from plink.model.diagnosis import Severity
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network
+from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds
 from solvers.changes.noise import Labels, align
 from solvers.changes.rates import capacities, host_rates, pair_rates
@@ -308,3 +311,49 @@ def test_rates_of_hosts_that_one_file_has_are_counted_only() -> None:
     without = named(HOSTS[:6], None)
     assert host_rates(align(flows(), without), [], ChangeThresholds()) == ([], 0, 12)
     assert host_rates(align(without, flows()), [], ChangeThresholds()) == ([], 0, 0)
+
+
+def on_rails(
+    *, out: dict[tuple[int, int], float | None] | None = None, gone: int | None = None, **keys: Any
+) -> Network:
+    """Four hosts with two interfaces of 10 Gbit/s, but these; one may lack its second."""
+    counts = [1 if host == gone else 2 for host in range(4)]
+    entry = {
+        "names": [["eth0", "eth1"][:count] for count in counts],
+        "used": [[None if i == j else 0 for j in range(4)] for i in range(4)], "relays": [[None] * 4] * 4,
+        "switches": [[[host, rail] for host in range(4) if counts[host] > rail] for rail in range(2)],
+        "out_gbps": [[(out or {}).get((host, k), 10.0) for k in range(counts[host])] for host in range(4)],
+        "in_gbps": [[10.0] * count for count in counts],
+    }  # fmt: skip
+    return named("abcd", None, None, **({"interfaces": entry} | keys))
+
+
+def interface_changes(old: Network, new: Network) -> list[tuple[str, str, Any, float | None, float | None]]:
+    return [
+        (item.verdict, f"{item.hosts[0]}/{item.interface}", item.way, item.old, item.new)
+        for item in compare(old, new, ChangeThresholds()).findings
+    ]
+
+
+@pytest.mark.parametrize(("rate", "now"), [(2.0, 2.0), (None, 0.0)])
+def test_a_slow_or_dead_interface_is_a_change(rate: float | None, now: float) -> None:
+    healthy, slow = on_rails(), on_rails(out={(2, 1): rate})
+    assert interface_changes(healthy, slow) == [("worse", "c/eth1", "out", 10.0, now)]
+    assert interface_changes(slow, healthy) == [("better", "c/eth1", "out", now, 10.0)]
+    assert interface_changes(slow, slow) == interface_changes(healthy, on_rails(out={(2, 1): 8.5})) == []
+    assert compare(healthy, slow, ChangeThresholds()).compared.interface_rates == 16
+
+
+def test_an_interface_that_a_host_no_longer_uses_is_a_change() -> None:
+    assert interface_changes(on_rails(), on_rails(gone=2)) == [("worse", "c/eth1", UNSET, None, None)]
+    assert interface_changes(on_rails(gone=2), on_rails()) == [("better", "c/eth1", UNSET, None, None)]
+    alone = on_rails(interfaces=UNSET)  # a whole rail is gone: each host uses one interface
+    assert [change[:2] for change in interface_changes(on_rails(), alone)] == [("worse", f"{h}/eth1") for h in "abcd"]
+
+
+def test_interfaces_that_all_changed_alike_are_one_change() -> None:
+    entry = on_rails().interfaces
+    assert entry is not None
+    half = to_builtins(structs.replace(entry, out_gbps=[[5.0] * 2] * 4, in_gbps=[[5.0] * 2] * 4))
+    (item,) = compare(on_rails(), on_rails(interfaces=half), ChangeThresholds()).findings
+    assert (item.where, item.old, item.new) == ("network", 10.0, 5.0)

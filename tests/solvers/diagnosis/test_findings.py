@@ -124,6 +124,41 @@ def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> No
     assert item.evidence == "4 pairs were not measured in one direction, first h1 -> h3: never tried"
 
 
+def test_only_the_host_that_all_missing_pairs_share_is_named() -> None:
+    (item,) = findings_of(lacking((4, 0), (0, 4), (1, 4)))
+    assert (item.kind, item.hosts, item.severity) == ("unmeasured", ["h4"], Severity.WARNING)
+    errors = [{"from": "h4", "to": "h0", "why": "h4: killed"}, {"from": "h2", "to": "h1", "why": "h2: killed"}]
+    rows = lacking((4, 0), (0, 4), (1, 4), (2, 1))
+    by_kind = {item.kind: item.hosts for item in findings_of(rows, errors=errors)}
+    assert by_kind == {"unreachable": ["h4", "h2"], "unmeasured": ["h4", "h2"]}
+
+
+def test_a_host_of_which_nothing_was_measured_is_an_error() -> None:
+    pairs = [(2, other) for other in range(N) if other != 2]
+    errors = [{"from": f"h{i}", "to": f"h{j}", "why": "h2: no answer to SSH"} for i, j in pairs]
+    (item,) = findings_of(lacking(*pairs, *((j, i) for i, j in pairs)), errors=errors)
+    assert (item.kind, item.hosts, item.severity) == ("unmeasured", ["h2"], Severity.ERROR)
+
+
+@pytest.mark.parametrize("in_details", [True, False])
+def test_a_host_lost_after_its_round_trips_is_unreachable(in_details: bool) -> None:
+    """That no flow came through is no finding of its own then."""
+    pairs = [("h0", "h1"), ("h1", "h0"), ("h3", "h4"), ("h4", "h3")]
+    details: dict[str, Any] = {
+        "host_flows": [{"from": a, "to": b, "gbps": 1.0, "both_ways": False} for a, b in pairs],
+        "host_flow_errors": [{"from": "h2", "to": "h5", "why": "no answer in time from the agents of h2 and h5"},
+                             {"from": "h2", "to": "h0", "why": "h2: its agent is gone"}],
+        "lost_hosts": {"h2": "its agent is gone"},
+    }  # fmt: skip
+    if in_details:
+        details["host_flow_errors"].pop()
+    else:
+        details.pop("lost_hosts")
+    (item,) = findings_of(flat(), **details)
+    assert (item.kind, item.hosts, item.severity) == ("unreachable", ["h2"], Severity.ERROR)
+    assert item.evidence == "its agent is gone"
+
+
 def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
