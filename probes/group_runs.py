@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from plink.transport.flows import RAMP_SHARE
 from probes.boundary_pairs import HostGroup, Pair
 from probes.methods import FlowLimits, run_flows
 from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
@@ -18,7 +17,6 @@ from probes.session import ProbeSession
 _MIN_SLACK = 1.8  # of what the others carry to what the group carries that is tested with them
 MIN_GROWTH = 1.1  # of a sum: with less it is the same
 STEADY_SHARE = 0.85  # of the best run: repeats with less had other traffic beside them
-_MAX_SPREAD_SHARE = 0.25  # of the time that is counted, between the ends of flows that were at the same time
 WAYS = ("out", "in")
 _MIN_FLOW_SHARE = 0.8  # of the rate of a flow alone: flows with more are limited by their hosts
 
@@ -60,14 +58,9 @@ class GroupRuns:
         self.errors = dict[int, str]()  # by the first host of a group
 
     def add(self, flows: list[Pair]) -> FlowRun:
-        """Run (source, sink) flows. A group of which one flow failed has no total in this run.
-
-        Where an agent was late, flows of a group had the link for themselves in turn: its total is what they carried
-        from the first one's begin to the last one's end.
-        """
-        rates, errors, ends = flow_rates(self._session, flows, self._seconds)
+        """Run (source, sink) flows. A group of which one flow failed has no total in this run."""
+        rates, errors = flow_rates(self._session, flows, self._seconds)
         totals, counts, failed = dict[Side, float](), dict[Side, int](), set[Side]()
-        ends_of = dict[Side, list[float]]()
         for flow in flows:
             for host, way in zip(flow, WAYS, strict=True):
                 if host not in self._group_of:
@@ -78,12 +71,6 @@ class GroupRuns:
                 if flow in errors:
                     failed.add(side)
                     self.errors[side[0]] = errors[flow]
-                else:
-                    ends_of.setdefault(side, []).append(ends[flow])
-        counted_s = (1 - RAMP_SHARE) * self._seconds
-        for side, times in ends_of.items():
-            if (spread_s := max(times) - min(times)) > _MAX_SPREAD_SHARE * counted_s:
-                totals[side] *= counted_s / (counted_s + spread_s)
         self.runs.append(FlowRun({side: rate for side, rate in totals.items() if side not in failed}, counts))
         return self.runs[-1]
 
@@ -146,15 +133,12 @@ def _capacity(samples: list[tuple[int, float]]) -> LinkCapacity:
     return LinkCapacity(gbps, totals[0], totals[-1], flows, "link" if is_full else "hosts", one_flow)
 
 
-def flow_rates(
-    session: ProbeSession, flows: list[Pair], seconds: float
-) -> tuple[dict[Pair, float], dict[Pair, str], dict[Pair, float]]:
-    """Run (source, sink) flows at the same time, and return the rates, Gbit/s, the reasons of those without one, and
-    when each ended, by the clock.
+def flow_rates(session: ProbeSession, flows: list[Pair], seconds: float) -> tuple[dict[Pair, float], dict[Pair, str]]:
+    """Run (source, sink) flows at the same time, and return the rates, Gbit/s, and the reasons of those without one.
 
     Hosts are in one pair each; both ways of a pair may be in ``flows``.
     """
-    rates, errors, ends = dict[Pair, float](), dict[Pair, str](), dict[Pair, float]()
+    rates, errors = dict[Pair, float](), dict[Pair, str]()
     sources = dict[Pair, list[int]]()
     for a, b in flows:
         sources.setdefault((min(a, b), max(a, b)), []).append(a)
@@ -167,7 +151,6 @@ def flow_rates(
             try:
                 results = yield from run_flows(session.context, pair, senders, FlowLimits(seconds, None))
                 rates.update({(source, sink): rate for source, sink, rate in results})
-                ends.update({(source, sink): session.scheduler.clock() for source, sink, _ in results})
             except TaskFailed as error:
                 fail(str(error))
 
@@ -175,7 +158,7 @@ def flow_rates(
 
     # Flows wait for the network, not for cores.
     session.scheduler.run([task(pair, senders) for pair, senders in sources.items()], cores_per_task=0)
-    return rates, errors, ends
+    return rates, errors
 
 
 Capacities = Mapping[Side, LinkCapacity]  # those that are known

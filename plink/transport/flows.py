@@ -18,7 +18,7 @@ _CHUNK_BYTES = 1 << 18
 _ACCEPT_S = 5.0  # until the sender has connected and sent its whole token, where a request sets no `accept_s`
 _MAX_CLIENTS = 64  # that have not presented the token yet
 _OVERLAP_S = 0.1
-RAMP_SHARE = 0.4  # of the time is not counted, while TCP finds its rate
+_RAMP_SHARE = 0.4  # of the time is not counted, while TCP finds its rate
 
 
 def listen(address: str) -> socket.socket:
@@ -77,8 +77,8 @@ def _count(flow: socket.socket, seconds: float, max_bytes: int | None) -> dict[s
         received_bytes += size
         arrivals.append((last_s, received_bytes))
     elapsed_s = last_s - began
-    complete = elapsed_s >= (RAMP_SHARE + 0.1) * seconds or (max_bytes is not None and received_bytes >= max_bytes)
-    ramp_ends = began + RAMP_SHARE * elapsed_s
+    complete = elapsed_s >= (_RAMP_SHARE + 0.1) * seconds or (max_bytes is not None and received_bytes >= max_bytes)
+    ramp_ends = began + _RAMP_SHARE * elapsed_s
     first_s, first_bytes = next(arrival for arrival in arrivals if arrival[0] >= ramp_ends)
     if not complete or last_s <= first_s:
         return {"error": "the flow ended early"}

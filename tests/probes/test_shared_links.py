@@ -146,19 +146,3 @@ def test_a_flow_that_fails_spoils_its_run_and_no_other() -> None:
     )
     rows = shared_links(session_of(fleet, 4), TierGroups(groups_of([2, 2])), SETTINGS, lambda done, total: None)
     assert [(row.out_gbps, row.out_flows, row.out_limited_by) for row in rows] == [(None, 0, None)] * 2
-
-
-def test_flows_of_a_late_agent_do_not_add_to_those_before_them() -> None:
-    """One host begins each of its flows seconds late, with the link for itself, as do the others before it."""
-    fleet, session = two_groups((2, 2), 1.0, (1.0, 1.0))
-    on_time = fleet.behave
-
-    def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]] | None:
-        after_s, answer = on_time(name, body) or (0.0, {})
-        late_s = 3.0 if name == "h0" and body["method"] == "flow_exchange" else 0.0
-        return after_s + late_s, answer | ({"gbps": 1.0} if "receive_token" in body else {})
-
-    fleet.behave = behave
-    rows = shared_links(session, TierGroups(groups_of([2, 2])), SETTINGS, lambda done, total: None)
-    for row in rows:
-        assert max(row.gbps("out") or 0.0, row.gbps("in") or 0.0) <= 1.0
