@@ -11,7 +11,7 @@ from plink.features.measure.request import ProbeRequest
 from plink.features.measure.session import measure_into
 from plink.features.order.interfaces import interface_warnings
 from plink.features.order.request import OrderRequest
-from plink.model.hosts import HUB, Host, Hosts, read_hosts
+from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.model.plan import is_plan, read_plan
@@ -45,7 +45,7 @@ def job_order(
     options: JobRequest, check: Callable[[Hosts], None] = lambda hosts: None, may_probe: bool = True
 ) -> JobOrder:
     """Return a job's hosts in rank order, and say where they are from. Without an order, hosts are probed and ordered
-    first, unless a recent network file has them all.
+    first, unless a recent network file of theirs exists.
 
     :param check: called with the hosts, hubs among them, before they are probed or an order is searched for, which
         takes long; raises what keeps them from running the job.
@@ -115,10 +115,10 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
 def _computed_order(
     options: JobRequest, baseline: Hosts, network: Network | None, check: Callable[[Hosts], None], may_probe: bool
 ) -> tuple[Network, RankOrder]:
-    """Return the last order for these hosts, or a new one from a network that has them, which is probed where it is
-    missing or too old."""
+    """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
+    too old."""
     reason = None  # to measure
-    if network is None or not _has_hosts(network, baseline):
+    if network is None or not _same_hosts(network.hosts, baseline):
         reason = f"nothing was measured of these {len(baseline)} hosts here yet"
     elif options.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if workspace.age_s(workspace.NETWORK, network.measured_at) > options.settings.max_network_age_s:
@@ -135,7 +135,7 @@ def _computed_order(
             )
         check(baseline)
         say(f"{reason}: probing them (--order given starts without)")
-        if network is not None and not _same_hosts(network.hosts, baseline):
+        if network is not None and _has_more(network):
             _keep(network)
         network = _probe(options, baseline)
         warned = interface_warnings(network)
@@ -150,28 +150,24 @@ def _computed_order(
     else:
         if reason is None:
             check(baseline)
-        job_network = _job_network(network, baseline)
-        order = _search_order(job_network, options.algo or "ring", warned, keep=job_network is network)
-        if job_network is not network:
-            some = f"{len(baseline)} of its {len(network.hosts)} hosts"
-            say(f"the order is of {some}: {workspace.ORDER} is left as it is")
+        members = baseline.by_name()  # roles and slots of the file are from when it was measured
+        hosts = tuple(members[name] for name in network.hosts.names)
+        job_network = replace(network, hosts=replace(network.hosts, members=hosts))
+        order = _search_order(job_network, options.algo or "ring", warned)
     return network, order
 
 
-def _job_network(network: Network, baseline: Hosts) -> Network:
-    """Return the network in which the hosts of a job alone are ordered: its others take no ranks, as hubs do."""
-    if len(network.hosts) == len(baseline):
-        return network
-    job = baseline.by_name()
-    hosts = tuple(job.get(host.name) or replace(host, role=HUB, slots=0) for host in network.hosts)
-    return replace(network, hosts=Hosts(hosts, network.hosts.lab))
+def _has_more(network: Network) -> bool:
+    """Return whether a network has what the probe of a launch does not measure."""
+    costs = network.host_costs, network.library_costs
+    return bool(network.shared_links) or network.bandwidth_gbps is not None or any(costs)
 
 
 def _keep(network: Network) -> None:
-    """Write the measurement of other hosts, which that of these hosts replaces, under a name of its own."""
+    """Write a measurement that the probe of a launch replaces under a name of its own."""
     path = workspace.NETWORK.with_stem(f"network-{network.fingerprint().removeprefix('sha256:')[:8]}")
     network.write(path)
-    say(f"{workspace.NETWORK} is not of these hosts alone; it is kept as {path}")
+    say(f"{workspace.NETWORK} has more than is measured here; it is kept as {path}")
 
 
 def _probe(options: JobRequest, baseline: Hosts) -> Network:
@@ -186,13 +182,12 @@ def _probe(options: JobRequest, baseline: Hosts) -> Network:
     return measurements.network()
 
 
-def _search_order(network: Network, algo: str, warned: list[str], keep: bool) -> RankOrder:
+def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
     from plink.features.order.session import save_order, search_with_status
 
     with deferred_interrupts() as stopped:
         outcome = search_with_status(network, OrderRequest(algo), stopped)
-        if keep:
-            save_order(outcome.order)
+        save_order(outcome.order)
     for line in outcome.lines:
         if line not in warned:
             say(line)
