@@ -51,6 +51,16 @@ class PairError(Part, frozen=True, kw_only=True):
     reason: str = field(name="why")
     """One line for a person."""
 
+    @property
+    def was_tried(self) -> bool:
+        """Return :func:`was_tried`."""
+        return was_tried(self.reason)
+
+
+def was_tried(reason: str) -> bool:
+    """Return whether a recorded reason is that of an attempt that failed: the budget may have been spent before."""
+    return bool(reason) and not reason.startswith(("not tried", "never tried"))
+
 
 LimitedBy = Literal["link", "hosts", "groups", "others"]
 
