@@ -204,16 +204,19 @@ def _where(shape: BCube | Rails | None, ports: list[tuple[int, int]]) -> str:
 
 
 def _fewer(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
-    """Yield hosts that use fewer interfaces than most hosts do."""
-    counts = Counter(map(len, entry.names))
-    usual, how_many = counts.most_common(1)[0]
-    if 2 * how_many <= len(entry.names):
+    """Yield hosts with fewer interfaces on a switch, or with a rate, than most hosts have: they may be meant to."""
+    ports = {(host, k) for switch in entry.switches for host, k in switch}
+    for table in (entry.out_gbps, entry.in_gbps):
+        ports |= {(host, k) for host, row in enumerate(table or ()) for k, rate in enumerate(row) if rate is not None}
+    rows = [[name for k, name in enumerate(names) if (host, k) in ports] for host, names in enumerate(entry.names)]
+    usual, how_many = Counter(map(len, rows)).most_common(1)[0]
+    if 2 * how_many <= len(rows):
         return
-    for host, names in enumerate(entry.names):
+    for host, names in enumerate(rows):
         if 0 < len(names) < usual:  # of a host with none nothing is known
             evidence = f"{numbered(len(names), 'interface')} ({', '.join(names)}), most hosts have {usual}"
-            advice = "look at `ip link`, `ip address` and the cables there"
-            yield Finding("interface", Severity.ERROR, [network.hosts.names[host]], evidence, advice)
+            advice = "if it should have as many: look at `ip link`, `ip address` and the cables there"
+            yield Finding("interface", Severity.INFO, [network.hosts.names[host]], evidence, advice)
 
 
 def _without_flows(
