@@ -72,12 +72,13 @@ def measure_interfaces(
     """Measure what each interface carries, and add it to the entry ``interfaces`` of the measurements, with the reason
     of those that carry nothing.
 
-    Nothing is measured where hosts have one interface each, or where an earlier run that is resumed has it.
+    Nothing is measured where hosts have one interface each, or where all flows of an earlier run that is resumed came
+    through.
 
-    :param keep_going: asked before each round; nothing is kept when it says no.
+    :param keep_going: asked before each round; when it says no, what there was before is left as it is.
     """
     entry = session.measurements.details.interfaces
-    if entry is UNSET or entry.out_gbps is not UNSET:
+    if entry is UNSET or (entry.out_gbps is not UNSET and not entry.errors):
         return
     sent, received, errors = Rates(), Rates(), dict[Port, str]()
 

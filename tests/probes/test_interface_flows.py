@@ -95,6 +95,19 @@ def test_an_interface_between_two_dead_ones_is_not_dead() -> None:
     assert [[bool(reason) for reason in row] for row in entry["why"]] == [[False, k % 2 == 0] for k in range(4)]
 
 
+def test_a_run_that_resumes_measures_again_where_flows_failed() -> None:
+    """What the earlier one measured stays when there is no time."""
+    rates, reasons = [[1.0, 1.0], [1.0, 1.0], [1.0, None]], [[None, None], [None, None], [None, "timed out"]]
+    earlier = rails_entry() | {"out_gbps": rates, "in_gbps": rates, "why": reasons}
+    session = session_of(FakeFleet(flows(lambda host, body: 2.0)), 3)
+    session.measurements.details = before = details_from({"interfaces": earlier})
+    measure_interfaces(session, FlowSettings(), keep_going=lambda: False)
+    assert session.measurements.details == before
+    measure_interfaces(session, FlowSettings())
+    entry = keys_of(session.measurements.details)["interfaces"]
+    assert (entry["out_gbps"], "why" in entry) == ([[2.0, 2.0]] * 3, False)
+
+
 def test_hosts_of_one_interface_are_not_measured() -> None:
     fleet = FakeFleet(lambda host, body: (0.0, {}))
     measure_interfaces(session_of(fleet, 3), FlowSettings())
