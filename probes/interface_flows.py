@@ -138,7 +138,8 @@ def _exchange(
             continue
         for source, target, gbps in results:
             if (rate := round(gbps, 6)) <= 0:
-                continue  # nothing came through
+                errors.update(dict.fromkeys(pair, "nothing came through"))
+                continue
             for table, host in zip(rates, (source, target), strict=True):
                 port = host, ports[host]
                 table[port] = max(table.get(port, 0.0), rate)

@@ -95,6 +95,18 @@ def test_an_interface_between_two_dead_ones_is_not_dead() -> None:
     assert [[bool(reason) for reason in row] for row in entry["why"]] == [[False, k % 2 == 0] for k in range(4)]
 
 
+def test_why_an_interface_has_no_rate_is_on_record_where_it_was_tried() -> None:
+    """Of three ports that each of three hosts has on one switch those in the middle meet their own host's alone."""
+    entry = rails_entry()
+    _, session = measured(entry, {"h0": 1.0, "h1": 1.0, "h2": 0.0})
+    assert [row[1] is None for row in keys_of(session.measurements.details)["interfaces"]["why"]] == [True, True, False]
+    entry["names"], entry["addresses"] = [["eth0", "eth1", "eth2"]] * 3, [[None] * 3] * 3
+    entry["switches"] = [[[host, k] for host in range(3) for k in range(3)]]
+    _, session = measured(entry, {"h0": 1.0, "h1": 1.0, "h2": 1.0})
+    entry = keys_of(session.measurements.details)["interfaces"]
+    assert (entry["out_gbps"], "why" in entry) == ([[1.0, None, 1.0]] * 3, False)
+
+
 def test_a_run_that_resumes_measures_again_where_flows_failed() -> None:
     """What the earlier one measured stays when there is no time."""
     rates, reasons = [[1.0, 1.0], [1.0, 1.0], [1.0, None]], [[None, None], [None, None], [None, "timed out"]]
