@@ -271,7 +271,8 @@ class NetworkDetails(Part, frozen=True, kw_only=True):
     host_flow_errors: list[PairError] | Unset = UNSET
     """Partners between which no flow could be measured, and why."""
     lost_hosts: dict[HostName, str] | Unset = UNSET
-    """Hosts whose agents were lost before the end, by name, and why. Missing where all were there to the end."""
+    """Hosts whose agents were lost before the end, or could not be started, by name, and why. Empty where all were
+    there to the end, missing where the measurement ended before it asked them."""
     interfaces: InterfacesEntry | Unset = UNSET
     """Which interfaces hosts use; missing where each uses one."""
     shared_links: list[SharedTierEntry] | Unset = UNSET

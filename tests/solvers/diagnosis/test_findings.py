@@ -173,6 +173,19 @@ def test_a_host_lost_after_its_round_trips_is_unreachable(in_details: bool) -> N
     assert item.evidence == "its agent is gone"
 
 
+def test_a_host_that_was_lost_once_and_is_there_now_is_reachable() -> None:
+    """The reasons of flows are those of the run before, where one that resumes measured none."""
+    errors = [{"from": "h2", "to": "h0", "why": "h2: its agent is gone"}]
+    flows = [{"from": "h0", "to": "h1", "gbps": 1.0, "both_ways": False}]
+    findings = findings_of(flat(), host_flows=flows, host_flow_errors=errors, lost_hosts={})
+    assert "unreachable" not in {item.kind for item in findings}
+
+
+def test_a_lost_host_without_a_reason_has_evidence() -> None:
+    (item,) = findings_of(flat(), lost_hosts={"h2": " "})
+    assert (item.kind, bool(item.evidence)) == ("unreachable", True)
+
+
 def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
     errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
