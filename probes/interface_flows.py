@@ -13,7 +13,7 @@ from msgspec import UNSET, structs
 
 from probes.host_flows import DRAIN_S, FlowSettings
 from probes.methods import FlowLimits, run_flows
-from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
+from probes.scheduler import OUT_OF_TIME, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 Port = tuple[int, int]  # host and interface
@@ -55,10 +55,11 @@ def _unclear_pairs(switches: Sequence[Sequence[Sequence[int]]], carrying: Contai
     pairs = set[tuple[Port, Port]]()
     for switch in switches:
         ports = [(host, interface) for host, interface in switch]
-        good = itertools.cycle([port for port in ports if port in carrying])
+        good = [port for port in ports if port in carrying]
         for k, port in enumerate(ports if len(ports) > 3 else ()):
             if not any(other in carrying for other in (ports[k - 1], port, ports[(k + 1) % len(ports)])):
-                other = next(good, ports[(k + 2) % len(ports)])
+                others = [other for other in good if other[0] != port[0]]
+                other = others[k % len(others)] if others else ports[(k + 2) % len(ports)]
                 pairs.add((min(port, other), max(port, other)))
     return sorted(pairs)
 
@@ -103,6 +104,9 @@ def measure_interfaces(
     for pairs in _disjoint_rounds(_unclear_pairs(entry.switches, sent.keys() | received.keys())) if sent else ():
         if keep_going():
             run(pairs)
+        else:  # nobody knows who is at fault
+            unclear = {*itertools.chain(*pairs)} - sent.keys() - received.keys()
+            errors |= dict.fromkeys(unclear, OUT_OF_TIME)
     if sent:
         lacking = {port: reason for port, reason in errors.items() if port not in sent or port not in received}
 
