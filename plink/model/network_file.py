@@ -157,13 +157,13 @@ class InterfacesEntry(Part, frozen=True, kw_only=True):
     addresses: list[list[Name | None]] | Unset = UNSET
     """The address of each interface, as `names`; null where it has none of its own."""
     out_gbps: list[list[Rate | None]] | Unset = UNSET
-    """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through, never
-    0. Missing where it was not measured."""
+    """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through (`why`
+    tells) or none was tried, never 0. Missing where it was not measured."""
     in_gbps: list[list[Rate | None]] | Unset = UNSET
     """What each interface received from a neighbour, Gbit/s, as `out_gbps`."""
     errors: list[list[str | None]] | Unset = field(default=UNSET, name="why")
-    """Why no flow came through one way or both, as `names`; null for other interfaces. Missing where all carry flows
-    both ways."""
+    """Why no flow came through one way or both, as `names`; null for other interfaces, and those that were not tried.
+    Missing where there is none."""
 
 
 class HostCostsEntry(Part, frozen=True, kw_only=True):
