@@ -13,7 +13,7 @@ from msgspec import UNSET, structs
 
 from probes.host_flows import DRAIN_S, FlowSettings
 from probes.methods import FlowLimits, run_flows
-from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
+from probes.scheduler import OUT_OF_TIME, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
 Port = tuple[int, int]  # host and interface
@@ -55,10 +55,11 @@ def _unclear_pairs(switches: Sequence[Sequence[Sequence[int]]], carrying: Contai
     pairs = set[tuple[Port, Port]]()
     for switch in switches:
         ports = [(host, interface) for host, interface in switch]
-        good = itertools.cycle([port for port in ports if port in carrying])
+        good = [port for port in ports if port in carrying]
         for k, port in enumerate(ports if len(ports) > 3 else ()):
             if not any(other in carrying for other in (ports[k - 1], port, ports[(k + 1) % len(ports)])):
-                other = next(good, ports[(k + 2) % len(ports)])
+                others = [other for other in good if other[0] != port[0]]
+                other = others[k % len(others)] if others else ports[(k + 2) % len(ports)]
                 pairs.add((min(port, other), max(port, other)))
     return sorted(pairs)
 
@@ -72,12 +73,13 @@ def measure_interfaces(
     """Measure what each interface carries, and add it to the entry ``interfaces`` of the measurements, with the reason
     of those that carry nothing.
 
-    Nothing is measured where hosts have one interface each, or where an earlier run that is resumed has it.
+    Nothing is measured where hosts have one interface each, or where all flows of an earlier run that is resumed came
+    through.
 
-    :param keep_going: asked before each round; nothing is kept when it says no.
+    :param keep_going: asked before each round; when it says no, what there was before is left as it is.
     """
     entry = session.measurements.details.interfaces
-    if entry is UNSET or entry.out_gbps is not UNSET:
+    if entry is UNSET or (entry.out_gbps is not UNSET and not entry.errors):
         return
     sent, received, errors = Rates(), Rates(), dict[Port, str]()
 
@@ -102,6 +104,9 @@ def measure_interfaces(
     for pairs in _disjoint_rounds(_unclear_pairs(entry.switches, sent.keys() | received.keys())) if sent else ():
         if keep_going():
             run(pairs)
+        else:  # nobody knows who is at fault
+            unclear = {*itertools.chain(*pairs)} - sent.keys() - received.keys()
+            errors |= dict.fromkeys(unclear, OUT_OF_TIME)
     if sent:
         lacking = {port: reason for port, reason in errors.items() if port not in sent or port not in received}
 
@@ -137,7 +142,8 @@ def _exchange(
             continue
         for source, target, gbps in results:
             if (rate := round(gbps, 6)) <= 0:
-                continue  # nothing came through
+                errors.update(dict.fromkeys(pair, "nothing came through"))
+                continue
             for table, host in zip(rates, (source, target), strict=True):
                 port = host, ports[host]
                 table[port] = max(table.get(port, 0.0), rate)

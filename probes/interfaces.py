@@ -124,11 +124,11 @@ def interfaces_from_routes(
 
 
 def with_rates_of(previous: InterfacesEntry | None, entry: InterfacesEntry) -> InterfacesEntry:
-    """Return the entry with the rates of an earlier run that is resumed, if it found the same interfaces and all its
-    flows came through."""
-    if previous is None or previous.errors or (previous.names, previous.switches) != (entry.names, entry.switches):
+    """Return the entry with the rates of an earlier run that is resumed, and why others have none, if it found the same
+    interfaces."""
+    if previous is None or (previous.names, previous.switches) != (entry.names, entry.switches):
         return entry
-    return structs.replace(entry, out_gbps=previous.out_gbps, in_gbps=previous.in_gbps)
+    return structs.replace(entry, out_gbps=previous.out_gbps, in_gbps=previous.in_gbps, errors=previous.errors)
 
 
 def use_one_of_several(

@@ -79,7 +79,7 @@ class Measurements:
             if result["percentiles_us"][_MAIN] is not None:
                 self.errors.pop((i, j), None)
                 return
-        self.record_error(i, j, str(error or NO_ANSWER))
+        self.record_error(i, j, self.reported(error or NO_ANSWER))
 
     def _set(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
         sent, received = result["sent"], result["received"]
@@ -100,6 +100,11 @@ class Measurements:
             self.loss_back[i, j] = 1 - received / reflected if reflected else np.nan
         elif sent:  # the direction is unknown: losses count as losses on the forward path
             self.loss_forward[i, j] = 1 - received / sent
+
+    def reported(self, text: object) -> str:
+        """Return an agent's own words as a reason; a host's name at their start would say that this host is lost."""
+        start, colon, _ = str(text).partition(": ")
+        return f"reported: {text}" if colon and start in self.hosts.names else str(text)
 
     def record_error(self, i: int, j: int, error: str) -> None:
         """Record why the round trip from i to j could not be measured."""

@@ -226,7 +226,7 @@ def run_flows(
         rate: Any = results[receiver].get("gbps")
         if type(rate) not in (int, float) or not 0 <= rate < _MAX_GBPS:
             reason = results[receiver].get("error") or results[sender].get("error")
-            raise TaskFailed(str(reason or "no rate was reported"))
+            raise TaskFailed(context.measurements.reported(reason or "no rate was reported"))
         rates.append((sender, receiver, float(rate)))
     return rates
 

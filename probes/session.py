@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
-from plink.model.document import UNSET
 from plink.model.hostlist import fold_hostlist
 from plink.model.network_file import MachineIdentity
 from plink.transport.fleet import Connector, Fleet, Progress, sample_peers
@@ -142,7 +141,7 @@ class ProbeSession:
         self.scheduler.run(tasks, on_done, cores_per_task=cores)
 
     def check_agents(self) -> None:
-        """Ask every agent whether it is there, and add those that are lost to the measurements' details."""
+        """Ask every agent whether it is there, and add hosts without one to the measurements' details."""
 
         def ask(host: int) -> RequestBatches:
             try:
@@ -152,12 +151,8 @@ class ProbeSession:
                     self.scheduler.mark_lost(host, "its agent is gone: it no longer answers")
 
         self.scheduler.run([ProbeTask((host,), ask(host)) for host in self.agents], cores_per_task=0)
-        lost = {
-            self.measurements.hosts.names[host]: reason
-            for host, reason in sorted(self.scheduler.lost_hosts.items())
-            if host in self.agents
-        }
-        self.measurements.add(lost_hosts=lost or UNSET)
+        lost, names = sorted(self.scheduler.lost_hosts.items()), self.measurements.hosts.names
+        self.measurements.add(lost_hosts={names[host]: reason for host, reason in lost})
 
 
 def _is_valid(report: AgentBody) -> bool:

@@ -154,15 +154,19 @@ class Network:
 
     @property
     def lost_hosts(self) -> dict[str, str]:
-        """Hosts whose agents were lost, or could not be started, by name, with the reason."""
-        rows = [
-            (name, row.reason)
-            for row in (*self.errors, *self.host_flow_errors)
-            for name in (row.source, row.target)
-            if row.reason.startswith(f"{name}: ")
-        ]
-        by_pairs = {name: reason.removeprefix(f"{name}: ") for name, reason in rows}
-        return by_pairs | (self.details.lost_hosts or {})
+        """Hosts whose agents were lost, or could not be started, by name, with the reason.
+
+        By the reasons of pairs where the measurement ended before it asked all agents.
+        """
+        lost = self.details.lost_hosts
+        if lost is UNSET:
+            lost = {
+                name: row.reason.removeprefix(f"{name}: ")
+                for row in (*self.errors, *self.host_flow_errors)
+                for name in (row.source, row.target)
+                if row.reason.startswith(f"{name}: ")
+            }
+        return {name: reason.strip() or "its agent was lost" for name, reason in lost.items()}
 
     @cached_property
     def shared_links(self) -> list[SharedTierEntry]:
@@ -220,7 +224,8 @@ class Network:
         for key in ("addresses", "out_gbps", "in_gbps", "errors"):
             rows = getattr(entry, key) or []
             if rows and [len(row) for row in rows] != [len(names) for names in entry.names]:
-                raise InputError(f"{location}.{key}", "one value for each interface in names is expected")
+                name = "why" if key == "errors" else key
+                raise InputError(f"{location}.{name}", "one value for each interface in names is expected")
         return entry
 
     @property

@@ -51,6 +51,16 @@ class PairError(Part, frozen=True, kw_only=True):
     reason: str = field(name="why")
     """One line for a person."""
 
+    @property
+    def was_tried(self) -> bool:
+        """Return :func:`was_tried`."""
+        return was_tried(self.reason)
+
+
+def was_tried(reason: str) -> bool:
+    """Return whether a recorded reason is that of an attempt that failed: the budget may have been spent before."""
+    return bool(reason) and not reason.startswith(("not tried", "never tried"))
+
 
 LimitedBy = Literal["link", "hosts", "groups", "others"]
 
@@ -147,13 +157,13 @@ class InterfacesEntry(Part, frozen=True, kw_only=True):
     addresses: list[list[Name | None]] | Unset = UNSET
     """The address of each interface, as `names`; null where it has none of its own."""
     out_gbps: list[list[Rate | None]] | Unset = UNSET
-    """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through, never
-    0. Missing where it was not measured."""
+    """What each interface sent to a neighbour by one flow, Gbit/s, as `names`; null where no flow came through (`why`
+    tells) or none was tried, never 0. Missing where it was not measured."""
     in_gbps: list[list[Rate | None]] | Unset = UNSET
     """What each interface received from a neighbour, Gbit/s, as `out_gbps`."""
     errors: list[list[str | None]] | Unset = field(default=UNSET, name="why")
-    """Why no flow came through one way or both, as `names`; null for other interfaces. Missing where all carry flows
-    both ways."""
+    """Why no flow came through one way or both, as `names`; null for other interfaces, and those that were not tried.
+    Missing where there is none."""
 
 
 class HostCostsEntry(Part, frozen=True, kw_only=True):
@@ -261,7 +271,8 @@ class NetworkDetails(Part, frozen=True, kw_only=True):
     host_flow_errors: list[PairError] | Unset = UNSET
     """Partners between which no flow could be measured, and why."""
     lost_hosts: dict[HostName, str] | Unset = UNSET
-    """Hosts whose agents were lost before the end, by name, and why. Missing where all were there to the end."""
+    """Hosts whose agents were lost before the end, or could not be started, by name, and why. Empty where all were
+    there to the end, missing where the measurement ended before it asked them."""
     interfaces: InterfacesEntry | Unset = UNSET
     """Which interfaces hosts use; missing where each uses one."""
     shared_links: list[SharedTierEntry] | Unset = UNSET

@@ -1,5 +1,6 @@
 """Differences of two networks in rates: of pairs, of hosts themselves, of interfaces, and of what groups share."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ from msgspec import structs
 
 from plink.model.comparison import NetworkChange
 from plink.model.document import UNSET
-from plink.model.network import Matrix
+from plink.model.network import Matrix, Network
 from plink.model.network_file import SharedLinkEntry
 from solvers.changes.differences import (
     BETTER,
@@ -18,8 +19,16 @@ from solvers.changes.differences import (
     describe,
     severity_of,
 )
-from solvers.changes.noise import Aligned, Labels, Mask, Side, noise, own_noise
-from solvers.costs.host_flows import Flow, best_rates, class_gap, flow_noise, flows_of, rate_evidence
+from solvers.changes.noise import Aligned, Labels, Mask, Side, chance, noise, own_noise
+from solvers.costs.host_flows import (
+    Flow,
+    best_rates,
+    class_gap,
+    flow_noise,
+    flows_of,
+    ports_without_flows,
+    rate_evidence,
+)
 
 _MAX_RATE_DRIFT_LOG = 0.2  # natural logarithm of the ratio between two probes: the precision of a few seconds of TCP
 WAYS = ("out", "in")
@@ -99,53 +108,78 @@ def interface_rates(aligned: Aligned, limits: ChangeThresholds) -> tuple[list[Ne
     old file has.
 
     One through which flows came and no longer do carries 0 now. One that its host no longer uses is no longer measured,
-    where the host uses others. A change must exceed that of flows that were repeated, as of hosts; where all rates
-    changed alike that is one change of the network.
+    where the host uses no new ones instead and reached hosts by it that are still there. A change must exceed the
+    noise of flows that were repeated; where all rates changed alike that is one change of the network.
     """
-    sides = (aligned.old, aligned.new)
-    old, new = (_ports(side, other) for side, other in (sides, sides[::-1]))
-    least = max(1 + limits.share, *(class_gap(flow_noise(flows_of(side.network))) for side in sides))
-    both, findings, lost = list[tuple[float, float]](), list[NetworkChange](), 0
+    networks = aligned.old.network, aligned.new.network
+    old, new = map(_ports, networks)
+    rates, unmeasured, lost = list[tuple[str, str, str, float, float]](), list[NetworkChange](), 0
     for host in aligned.names:
         was, now = old.get(host, {}), new.get(host, {})
-        for name in dict.fromkeys([*was, *now]) if was and now else ():
-            if name not in was or name not in now:
-                change = _rate_change("interface", (host,), "", BETTER if name in now else WORSE, None, None)
-                findings.append(structs.replace(change, what="unmeasured", unit=None, interface=name))
-                continue
-            for way, before, after in zip(WAYS, was[name], now[name], strict=True):
-                lost += before is not None and after is None
-                if before is None or after is None or not max(before, after):
-                    continue
-                both.append((before, after))
-                if max(before, after) > least * min(before, after):
-                    change = _rate_change("interface", (host,), way, WORSE if after < before else BETTER, before, after)
-                    findings.append(structs.replace(change, interface=name))
-    if 1 < len(both) == len(findings) and len(verdicts := {finding.verdict for finding in findings}) == 1:
-        before, after = np.median(both, axis=0).tolist()
+        for name, (values, _) in was.items():
+            others = now.get(name, ((None, None), ()))[0]
+            lost += sum(before is not None and after is None for before, after in zip(values, others, strict=True))
+            rates += [
+                (host, name, way, before, after)
+                for way, before, after in zip(WAYS, values, others, strict=True)
+                if before is not None and after is not None and max(before, after)
+            ]
+        renamed = was.keys() - now.keys() and now.keys() - was.keys()  # another machine, maybe
+        unmatched = [*_unmatched(was, now, new), *_unmatched(now, was, old)]
+        for name in () if renamed else unmatched:
+            change = _rate_change("interface", (host,), "", WORSE if name in was else BETTER, None, None)
+            unmeasured.append(structs.replace(change, what="unmeasured", unit=None, interface=name))
+    noises = [flow_noise(flows_of(network)) for network in networks]
+    least = max(1 + limits.share, *map(class_gap, noises), math.exp(chance(len(rates)) * math.hypot(*noises)))
+    findings = [
+        structs.replace(
+            _rate_change("interface", (host,), way, WORSE if after < before else BETTER, before, after), interface=name
+        )
+        for host, name, way, before, after in rates
+        if max(before, after) > least * min(before, after)
+    ]
+    if 1 < len(rates) == len(findings) and len(verdicts := {finding.verdict for finding in findings}) == 1:
+        before, after = np.median([(before, after) for *_, before, after in rates], axis=0).tolist()
         findings = [_rate_change("network", aligned.names, "", verdicts.pop(), before, after)]
-    return findings, len(both), lost
+    return findings + unmeasured, len(rates), lost
 
 
-def _ports(side: Side, other: Side) -> dict[str, dict[str, list[float | None]]]:
-    """Return what each interface sends and receives, Gbit/s, by host and name: 0 where no flow came through, None where
-    that was not measured.
+_Ports = dict[str, tuple[tuple[float | None, ...], set[str]]]  # by name: rates out and in, hosts on the same switch
 
-    Hosts that were lost are left out. In a file whose hosts use one interface each it is the one by which they reach
-    each other in the ``other``.
-    """
-    network, entry, of_other = side.network, side.network.interfaces, other.network.interfaces
+
+def _unmatched(ports: _Ports, other: _Ports, of_all: dict[str, _Ports]) -> list[str]:
+    """Return the interfaces of a host that it lacks in the ``other`` file, but those that carried nothing, and those
+    whose partners on their switch are not there either (``of_all``: the other file's hosts)."""
+    return [
+        name
+        for name, (rates, others) in ports.items()
+        if other and name not in other and any(rate != 0 for rate in rates) and any(of_all.get(at) for at in others)
+    ]
+
+
+def _ports(network: Network) -> dict[str, _Ports]:
+    """Return what each interface on a switch, or with a rate, sends and receives, Gbit/s, by host: 0 where flows were
+    tried in vain, None where that was not measured or says nothing. Hosts that were lost are left out."""
+    entry = network.interfaces
     if entry is None:
-        used = [] if of_other is None else zip(other.network.hosts.names, of_other.names, of_other.used, strict=True)
-        return {
-            host: {names[k]: [None, None] for k in sorted({k for k in row if k is not None})}
-            for host, names, row in used
-        }
-    tables = (entry.out_gbps or None), (entry.in_gbps or None)
+        return {}
+    names, dead, lost = network.hosts.names, ports_without_flows(network), network.lost_hosts
+    on_switch = {(host, k): {names[other] for other, _ in ports} for ports in entry.switches for host, k in ports}
+    tables = tuple(zip(WAYS, ((entry.out_gbps or None), (entry.in_gbps or None)), strict=True))
+
+    def rates(host: int, k: int) -> tuple[float | None, ...]:
+        return tuple(
+            0.0 if way in dead.get((host, k), ()) else None if rows is None else rows[host][k] for way, rows in tables
+        )
+
     return {
-        host: {name: [None if rows is None else rows[at][k] or 0.0 for rows in tables] for k, name in enumerate(names)}
-        for at, (host, names) in enumerate(zip(network.hosts.names, entry.names, strict=True))
-        if host not in network.lost_hosts
+        name: {
+            interface: (rates(host, k), on_switch.get((host, k), set()) - {name})
+            for k, interface in enumerate(entry.names[host])
+            if (host, k) in on_switch or any(rates(host, k))
+        }
+        for host, name in enumerate(names)
+        if name not in lost
     }
 
 

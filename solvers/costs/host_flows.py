@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix, Network
+from plink.model.network_file import was_tried
 
 Vector = npt.NDArray[np.float64]
 Booleans = npt.NDArray[np.bool_]
@@ -84,6 +85,32 @@ def failed_flows_of(network: Network) -> list[tuple[int, int]]:
         for row in network.host_flow_errors
         if row.source in index and row.target in index
     ]
+
+
+def ports_without_flows(network: Network) -> dict[tuple[int, int], tuple[str, ...]]:
+    """Return the ways (``out``, ``in``) by which no flow came through interfaces, by (host, interface).
+
+    An attempt must be on record. Hosts that were lost, or had no flow at all, have findings of their own: their
+    interfaces are left out, and those with no others on their switch.
+
+    :raises InputError: when the file's interfaces are invalid.
+    """
+    entry, names = network.interfaces, network.hosts.names
+    if entry is None or not (entry.out_gbps and entry.in_gbps and entry.errors):
+        return {}
+    up = {name for flow in network.host_flows for name in (flow.source, flow.target)}
+    up |= {name for rows in (entry.out_gbps, entry.in_gbps) for name, row in zip(names, rows, strict=True) if any(row)}
+    up -= network.lost_hosts.keys()
+    result = {}
+    for ports in entry.switches:
+        hosts = {host for host, _ in ports if names[host] in up}
+        for host, k in ports:
+            reason = entry.errors[host][k] or ""
+            is_own = reason.startswith(f"{names[host]}: ")  # its agent's end
+            ways = tuple(way for way, rows in (("out", entry.out_gbps), ("in", entry.in_gbps)) if rows[host][k] is None)
+            if ways and was_tried(reason) and not is_own and host in hosts and len(hosts) > 1:
+                result[host, k] = ways
+    return result
 
 
 def flow_noise(flows: Sequence[Flow]) -> float:

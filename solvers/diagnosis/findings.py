@@ -366,7 +366,7 @@ def _partitions(network: Network, groups: Groups) -> tuple[list[Finding], npt.ND
     lost = network.lost_hosts.keys()
     for row in network.errors:
         ends = index.get(row.source, -1), index.get(row.target, -1)
-        if min(ends) >= 0 and lost.isdisjoint((row.source, row.target)) and not row.reason.startswith("not tried"):
+        if min(ends) >= 0 and lost.isdisjoint((row.source, row.target)) and row.was_tried:
             failed[ends] = failed[ends[::-1]] = True
             reasons[min(ends), max(ends)] = row.reason
     measured |= measured.T
@@ -432,32 +432,38 @@ def _cut_sets(measured: npt.NDArray[np.bool_], failed: npt.NDArray[np.bool_]) ->
 
 
 def _unmeasured(network: Network, explained: npt.NDArray[np.bool_]) -> Iterator[Finding]:
-    """Yield hosts of which nothing was measured, and the other pairs without a round trip, but those that are
-    ``explained``, shape (N, N)."""
+    """Yield hosts of which nothing was measured, an error where others tried, and the other pairs without a round trip,
+    but those that are ``explained``, shape (N, N)."""
     names = network.hosts.names
     unmeasured = np.isnan(network.latency_us) & ~explained
     errors = {(row.source, row.target): row.reason for row in network.errors}
+    index, tried = {name: i for i, name in enumerate(names)}, np.zeros_like(unmeasured)
+    for row in network.errors:
+        if row.was_tried and row.source in index and row.target in index:
+            tried[index[row.source], index[row.target]] = True
     if network.details.plan == "adaptive":  # most pairs are unmeasured by design
-        index = {name: i for i, name in enumerate(names)}
         failed = [(index[a], index[b]) for a, b in errors if a in index and b in index]
         reported = np.zeros_like(unmeasured)
         reported[[i for i, _ in failed], [j for _, j in failed]] = True
         unmeasured &= reported
     responding = np.isfinite(network.rtt_us).sum(axis=1) > 1  # its distance to itself is one
+    tried &= unmeasured
     silent = ~responding & unmeasured.any(axis=1) & responding.any()
-    if silent.any():
-        absent = np.argwhere(unmeasured & (silent[:, None] | silent)).tolist()
-        i, j = absent[0]
+    in_vain = silent & ((tried | tried.T) & responding).any(axis=1)
+    for hosts, severity in ((in_vain, Severity.ERROR), (silent & ~in_vain, Severity.WARNING)):
+        absent = np.argwhere(unmeasured & (hosts[:, None] | hosts)).tolist()
+        if not absent:
+            continue
+        i, j = next((pair for pair in absent if tried[*pair]), absent[0])
         pairs = len({(min(pair), max(pair)) for pair in absent})
-        them, it_answers = ("it", "it answers") if silent.sum() == 1 else ("them", "they answer")
+        them, it_answers = ("it", "it answers") if hosts.sum() == 1 else ("them", "they answer")
         reason = errors.get((names[i], names[j]), "never tried")
         evidence = (
             f"nothing was measured of {them} ({numbered(pairs, 'pair')}), first {names[i]} -> {names[j]}: {reason}"
         )
         advice = f"leave {them} out, or make sure that {it_answers} and run `plink probe --resume`"
-        hosts = _named(np.flatnonzero(silent).tolist(), names)
-        yield Finding("unmeasured", Severity.ERROR, hosts, evidence, advice, pairs)
-        unmeasured[silent] = unmeasured[:, silent] = False
+        yield Finding("unmeasured", severity, _named(np.flatnonzero(hosts).tolist(), names), evidence, advice, pairs)
+        unmeasured[hosts] = unmeasured[:, hosts] = False
     absent = np.argwhere(unmeasured).tolist()
     if not absent:
         return

@@ -41,6 +41,10 @@ BAD: list[tuple[str | dict[str, Any], str]] = [
         "n.json: interfaces.out_gbps: one value for each interface in names is expected",
     ),
     (
+        {"interfaces": {**RAILS, "why": [["no route"]] * 4}},
+        "n.json: interfaces.why: one value for each interface in names is expected",
+    ),
+    (
         {"interfaces": {**RAILS, "out_gbps": [[0, 1.0]] + [[1.0, 1.0]] * 3}},
         "n.json: interfaces.out_gbps[0][0]: expected a number >= 1e-06",
     ),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from plink.model.network_file import was_tried
 from probes.host_flows import FlowSettings
 from probes.interface_flows import measure_interfaces, port_rounds
 from probes.session import ProbeSession
@@ -74,8 +75,8 @@ def test_a_flow_that_fails_leaves_no_rate() -> None:
     assert entry["in_gbps"] == [[None, 1.0], [None, None], [None, 3.0]]
 
 
-def test_an_interface_between_two_dead_ones_is_not_dead() -> None:
-    """Of four on a rail the first and the third: all flows of both others failed."""
+def rail_with_two_dead() -> ProbeSession:
+    """Of four on a rail the first and the third carry nothing."""
     listening: dict[str, str | None] = {}
 
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]] | None:
@@ -89,10 +90,54 @@ def test_an_interface_between_two_dead_ones_is_not_dead() -> None:
 
     session = session_of(FakeFleet(behave), 4)
     session.measurements.details = details_from({"interfaces": rails_entry(4)})
+    return session
+
+
+def test_an_interface_between_two_dead_ones_is_not_dead() -> None:
+    """All flows of the second and the fourth failed, too."""
+    session = rail_with_two_dead()
     measure_interfaces(session, FlowSettings())
     entry = keys_of(session.measurements.details)["interfaces"]
     assert entry["out_gbps"] == entry["in_gbps"] == [[1.0, None], [1.0, 1.0], [1.0, None], [1.0, 1.0]]
     assert [[bool(reason) for reason in row] for row in entry["why"]] == [[False, k % 2 == 0] for k in range(4)]
+
+
+def test_without_time_to_tell_which_are_dead_none_is() -> None:
+    session, rounds = rail_with_two_dead(), list[int]()
+
+    def keep_going() -> bool:
+        rounds.append(1)
+        return len(rounds) <= len(port_rounds(rails_entry(4)["switches"]))
+
+    measure_interfaces(session, FlowSettings(), keep_going=keep_going)
+    entry = keys_of(session.measurements.details)["interfaces"]
+    assert [row[1] for row in entry["out_gbps"]] == [None] * 4
+    assert not any(was_tried(row[1]) for row in entry["why"])
+
+
+def test_why_an_interface_has_no_rate_is_on_record_where_it_was_tried() -> None:
+    """Of three ports that each of three hosts has on one switch those in the middle meet their own host's alone."""
+    entry = rails_entry()
+    _, session = measured(entry, {"h0": 1.0, "h1": 1.0, "h2": 0.0})
+    assert [row[1] is None for row in keys_of(session.measurements.details)["interfaces"]["why"]] == [True, True, False]
+    entry["names"], entry["addresses"] = [["eth0", "eth1", "eth2"]] * 3, [[None] * 3] * 3
+    entry["switches"] = [[[host, k] for host in range(3) for k in range(3)]]
+    _, session = measured(entry, {"h0": 1.0, "h1": 1.0, "h2": 1.0})
+    entry = keys_of(session.measurements.details)["interfaces"]
+    assert (entry["out_gbps"], "why" in entry) == ([[1.0, None, 1.0]] * 3, False)
+
+
+def test_a_run_that_resumes_measures_again_where_flows_failed() -> None:
+    """What the earlier one measured stays when there is no time."""
+    rates, reasons = [[1.0, 1.0], [1.0, 1.0], [1.0, None]], [[None, None], [None, None], [None, "timed out"]]
+    earlier = rails_entry() | {"out_gbps": rates, "in_gbps": rates, "why": reasons}
+    session = session_of(FakeFleet(flows(lambda host, body: 2.0)), 3)
+    session.measurements.details = before = details_from({"interfaces": earlier})
+    measure_interfaces(session, FlowSettings(), keep_going=lambda: False)
+    assert session.measurements.details == before
+    measure_interfaces(session, FlowSettings())
+    entry = keys_of(session.measurements.details)["interfaces"]
+    assert (entry["out_gbps"], "why" in entry) == ([[2.0, 2.0]] * 3, False)
 
 
 def test_hosts_of_one_interface_are_not_measured() -> None:

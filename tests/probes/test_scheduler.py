@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.model.document import UNSET
+from plink.model.network_file import PairError
+from probes.host_flows import FlowSettings, exchange_flows
 from probes.scheduler import AgentRequest, ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 from tests.probes.fake_fleet import FakeFleet, scheduler_of, session_of
@@ -180,4 +181,20 @@ def test_agents_that_are_lost_or_silent_at_the_end_are_recorded() -> None:
 def test_agents_that_answer_to_the_end_are_not_lost() -> None:
     session = session_of(FakeFleet(lambda host, body: (0.01, {})), 4)
     ProbeSession.check_agents(session)
-    assert session.measurements.details.lost_hosts is UNSET
+    assert session.measurements.details.lost_hosts == {}
+
+
+def test_an_agent_s_words_about_another_host_lose_nobody() -> None:
+    """For round trips, and for flows."""
+    text = {"error": "h2: its agent is gone"}
+    answers = {"flow_listen": {"port": 5000}}
+    session = session_of(FakeFleet(lambda host, body: (0.01, answers.get(body["method"], text))), 3)
+    ProbeSession.measure(session, [(0, 2)], "tcp", lambda: None)
+    errors = dict[tuple[int, int], str]()
+    exchange_flows(session, [(1, 2)], FlowSettings(), errors)
+    names = session.measurements.hosts.names
+    rows = [PairError(source=names[a], target=names[b], reason=reason) for (a, b), reason in errors.items()]
+    session.measurements.add(host_flow_errors=rows)
+    network = session.measurements.network()
+    assert (len(network.errors), len(rows)) == (2, 2)
+    assert network.lost_hosts == {}

@@ -114,7 +114,8 @@ def _report_results(measurements: Measurements, in_time: bool) -> None:
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trip" if measurements.errors else "bandwidth"
     how_many = numbered(len(errors), f"{kind} is", f"{kind}s are")
-    if lost := measurements.details.lost_hosts:
+    answered = {name for name, machine in zip(network.hosts.names, measurements.machines, strict=True) if machine}
+    if lost := {name: reason for name, reason in network.lost_hosts.items() if name in answered}:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
         raise PartlyDone(f"{reasons}; `plink probe ... --resume` measures what is missing")
     if errors and set(errors.values()) == {NOT_TRIED}:

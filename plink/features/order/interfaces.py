@@ -12,9 +12,9 @@ from plink.model.diagnosis import Finding, Severity
 from plink.model.network import Network
 from plink.model.network_file import InterfacesEntry
 from plink.model.units import format_gbps, numbered
-from probes.measurements import NOT_TRIED
 from solvers.costs.by_name import MIXED, TREES
 from solvers.costs.fabric import Fabric, over_rails
+from solvers.costs.host_flows import ports_without_flows
 from solvers.diagnosis.bandwidth import slow_interfaces
 from solvers.diagnosis.findings import merged
 from solvers.ordering.interfaces import MISSING, BCube, Defect, Rails, recognise
@@ -174,6 +174,7 @@ def interface_findings(network: Network) -> Iterator[Finding]:
     silent = _silent_pairs(network)
     answering = np.isfinite(network.rtt_us) & ~np.eye(len(silent), dtype=bool)
     lost: npt.NDArray[np.bool_] = np.logical_and(silent.any(axis=1), ~answering.any(axis=1))
+    lost |= np.isin(network.hosts.names, [*network.lost_hosts])
     silent[lost] = silent[:, lost] = False
     dead = [ports for switch in entry.switches if (ports := _dead_ports(switch, silent, answering, lost))]
     for ports in dead:
@@ -190,7 +191,7 @@ def interface_findings(network: Network) -> Iterator[Finding]:
     for relay, name in enumerate(network.hosts.names):
         pairs = [(i, j) for i, row in enumerate(entry.relays) for j, by in enumerate(row) if by == relay]
         failed = sum(bool(silent[i, j]) for i, j in pairs)
-        if failed and relay not in blamed and not any(answering[i, j] for i, j in pairs):
+        if failed and not lost[relay] and relay not in blamed and not any(answering[i, j] for i, j in pairs):
             evidence = f"{failed} pairs of hosts send through it, and none gets an answer"
             yield Finding("relay", Severity.ERROR, [name], evidence, "there: sysctl net.ipv4.ip_forward=1", failed)
 
@@ -203,40 +204,32 @@ def _where(shape: BCube | Rails | None, ports: list[tuple[int, int]]) -> str:
 
 
 def _fewer(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
-    """Yield hosts that use fewer interfaces than most hosts do."""
-    counts = Counter(map(len, entry.names))
-    usual, how_many = counts.most_common(1)[0]
-    if 2 * how_many <= len(entry.names):
+    """Yield hosts with fewer interfaces on a switch, or with a rate, than most hosts have: they may be meant to."""
+    ports = {(host, k) for switch in entry.switches for host, k in switch}
+    for table in (entry.out_gbps, entry.in_gbps):
+        ports |= {(host, k) for host, row in enumerate(table or ()) for k, rate in enumerate(row) if rate is not None}
+    rows = [[name for k, name in enumerate(names) if (host, k) in ports] for host, names in enumerate(entry.names)]
+    usual, how_many = Counter(map(len, rows)).most_common(1)[0]
+    if 2 * how_many <= len(rows):
         return
-    for host, names in enumerate(entry.names):
+    for host, names in enumerate(rows):
         if 0 < len(names) < usual:  # of a host with none nothing is known
             evidence = f"{numbered(len(names), 'interface')} ({', '.join(names)}), most hosts have {usual}"
-            advice = "look at `ip link`, `ip address` and the cables there"
-            yield Finding("interface", Severity.ERROR, [network.hosts.names[host]], evidence, advice)
+            advice = "if it should have as many: look at `ip link`, `ip address` and the cables there"
+            yield Finding("interface", Severity.INFO, [network.hosts.names[host]], evidence, advice)
 
 
 def _without_flows(
     network: Network, entry: InterfacesEntry, shape: BCube | Rails | None, named: Container[tuple[int, int]]
 ) -> Iterator[Finding]:
-    """Yield interfaces through which flows came one way at most, but those that are ``named`` already.
-
-    Hosts that had no flow at all, or whose agent was lost, are left out: they have findings of their own.
-    """
-    tables = {"sends nothing to": entry.out_gbps or (), "receives nothing from": entry.in_gbps or ()}
-    if not all(tables.values()):
-        return
-    names, advice = network.hosts.names, "look at `ip link` there, the cable, the switch and the firewall"
-    up = {name for flow in network.host_flows for name in (flow.source, flow.target)}
-    up |= {name for rows in tables.values() for name, row in zip(names, rows, strict=True) if any(row)}
-    for host, k in itertools.chain(*entry.switches):
-        lacking = [what for what, rates in tables.items() if rates[host][k] is None]
-        reason = (entry.errors[host][k] if entry.errors else None) or ""
-        if not lacking or names[host] not in up or (host, k) in named or reason.startswith(f"{names[host]}: "):
-            continue
-        what = "reaches none of" if len(lacking) == len(tables) else lacking[0]
-        evidence = f"its {entry.names[host][k]} {what} its neighbours{_where(shape, [(host, k)])}"
-        evidence += f" ({reason})" if reason else ""
-        yield Finding("interface", Severity.ERROR, [names[host]], evidence, advice)
+    """Yield interfaces through which flows came one way at most, but those that are ``named`` already."""
+    whats = {("out",): "sends nothing to", ("in",): "receives nothing from", ("out", "in"): "reaches none of"}
+    advice = "look at `ip link` there, the cable, the switch and the firewall"
+    for (host, k), ways in ports_without_flows(network).items():
+        if (host, k) not in named:
+            where, reason = _where(shape, [(host, k)]), entry.errors[host][k] if entry.errors else None
+            evidence = f"its {entry.names[host][k]} {whats[ways]} its neighbours{where} ({reason})"
+            yield Finding("interface", Severity.ERROR, [network.hosts.names[host]], evidence, advice)
 
 
 def _slow(network: Network, entry: InterfacesEntry) -> Iterator[Finding]:
@@ -277,7 +270,7 @@ def _silent_pairs(network: Network) -> npt.NDArray[np.bool_]:
     index = {name: k for k, name in enumerate(network.hosts.names)}
     tried = np.zeros((len(index), len(index)), dtype=bool)
     for error in network.errors:
-        if error.reason != NOT_TRIED and error.source in index and error.target in index:
+        if error.was_tried and error.source in index and error.target in index:
             tried[index[error.source], index[error.target]] = True
     return (tried | tried.T) & np.isnan(network.rtt_us)
 

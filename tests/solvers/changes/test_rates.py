@@ -1,5 +1,6 @@
 """Bandwidths compared: of pairs by their slower direction, of groups by the range of their runs."""
 
+import itertools
 import math
 from typing import Any
 
@@ -16,7 +17,7 @@ from plink.model.network import Matrix, Network
 from solvers.changes.compare import compare
 from solvers.changes.differences import ChangeThresholds
 from solvers.changes.noise import Labels, align
-from solvers.changes.rates import capacities, host_rates, pair_rates
+from solvers.changes.rates import capacities, host_rates, interface_rates, pair_rates
 from tests.solvers.changes.files import named
 
 HOSTS = "abcdefgh"
@@ -313,10 +314,14 @@ def test_rates_of_hosts_that_one_file_has_are_counted_only() -> None:
     assert host_rates(align(without, flows()), [], ChangeThresholds()) == ([], 0, 0)
 
 
+def dead_or_not(rate: float | None) -> str | None:
+    return "no route" if rate is None else None
+
+
 def on_rails(
     *, out: dict[tuple[int, int], float | None] | None = None, gone: int | None = None, **keys: Any
 ) -> Network:
-    """Four hosts with two interfaces of 10 Gbit/s, but these; one may lack its second."""
+    """Four hosts with two interfaces of 10 Gbit/s, but these; one may lack its second. None: no flow came through."""
     counts = [1 if host == gone else 2 for host in range(4)]
     entry = {
         "names": [["eth0", "eth1"][:count] for count in counts],
@@ -324,6 +329,7 @@ def on_rails(
         "switches": [[[host, rail] for host in range(4) if counts[host] > rail] for rail in range(2)],
         "out_gbps": [[(out or {}).get((host, k), 10.0) for k in range(counts[host])] for host in range(4)],
         "in_gbps": [[10.0] * count for count in counts],
+        "why": [[dead_or_not((out or {}).get((host, k), 10.0)) for k in range(counts[host])] for host in range(4)],
     }  # fmt: skip
     return named("abcd", None, None, **({"interfaces": entry} | keys))
 
@@ -347,8 +353,80 @@ def test_a_slow_or_dead_interface_is_a_change(rate: float | None, now: float) ->
 def test_an_interface_that_a_host_no_longer_uses_is_a_change() -> None:
     assert interface_changes(on_rails(), on_rails(gone=2)) == [("worse", "c/eth1", UNSET, None, None)]
     assert interface_changes(on_rails(gone=2), on_rails()) == [("better", "c/eth1", UNSET, None, None)]
-    alone = on_rails(interfaces=UNSET)  # a whole rail is gone: each host uses one interface
-    assert [change[:2] for change in interface_changes(on_rails(), alone)] == [("worse", f"{h}/eth1") for h in "abcd"]
+    partners_lost = on_rails(gone=2, lost_hosts=dict.fromkeys("abd", "killed"))
+    assert [change[1] for change in interface_changes(on_rails(), partners_lost) if "/eth" in change[1]] == []
+
+
+def edited(**edits: Any) -> Network:
+    """The four hosts with other values of their interfaces."""
+    entry = on_rails().interfaces
+    assert entry is not None
+    return on_rails(interfaces=to_builtins(structs.replace(entry, **edits)))
+
+
+def test_interfaces_that_cannot_be_matched_are_counted_and_no_change() -> None:
+    """A file without interfaces; one without rates; a host whose interfaces have other names now."""
+    renamed = edited(names=[["eth0", "eth1"]] * 3 + [["ens1", "ens2"]])
+    for other, rates in (
+        (on_rails(interfaces=UNSET), 16), (edited(out_gbps=UNSET, in_gbps=UNSET, errors=UNSET), 16), (renamed, 4),
+    ):  # fmt: skip
+        assert interface_changes(on_rails(), other) == interface_changes(other, on_rails()) == []
+        assert interface_rates(align(on_rails(), other), ChangeThresholds())[2] == rates
+
+
+def test_interfaces_that_carry_nothing_come_and_go() -> None:
+    """A default route's, where a container's bridge was its only target."""
+    rates = [[10.0, None]] * 4
+    on_one_switch = {"switches": [[(host, 0) for host in range(4)]], "out_gbps": rates, "in_gbps": rates}
+    alone = edited(**on_one_switch | {"names": [["eth0"]] * 4, "out_gbps": [[10.0]] * 4, "in_gbps": [[10.0]] * 4,
+                                      "errors": UNSET})  # fmt: skip
+    assert interface_changes(edited(**on_one_switch), alone) == []
+
+
+def on_cables(reason: str, **keys: Any) -> Network:
+    """A square of cables (BCube(2,2)) in which all flows with d failed."""
+    switches = [[(0, 0), (1, 0)], [(2, 0), (3, 0)], [(0, 1), (2, 1)], [(1, 1), (3, 1)]]
+    rates = [[10.0, 10.0], [10.0, None], [None, 10.0], [None, None]]
+    entry = on_rails().interfaces
+    assert entry is not None
+    errors = [[reason if rate is None else None for rate in row] for row in rates]
+    new = structs.replace(entry, switches=switches, out_gbps=rates, in_gbps=rates, errors=errors)
+    return on_rails(interfaces=to_builtins(new), **keys)
+
+
+@pytest.mark.parametrize("lost", [{}, {"d": "killed"}])
+def test_partners_of_hosts_that_no_flow_reaches_did_not_change(lost: dict[str, str]) -> None:
+    """Whether its agent was lost, or TCP to it is blocked."""
+    healthy = edited(switches=[[(0, 0), (1, 0)], [(2, 0), (3, 0)], [(0, 1), (2, 1)], [(1, 1), (3, 1)]])
+    changes = interface_changes(healthy, on_cables("timed out", lost_hosts=lost))
+    assert [change for change in changes if change[1] != "d/UNSET"] == []
+
+
+@pytest.mark.parametrize("reason", ["not tried: the time was over", None])
+def test_interfaces_that_were_not_tried_did_not_change(reason: str | None) -> None:
+    rates = [[10.0, 10.0]] * 3 + [[10.0, None]]
+    assert interface_changes(on_rails(), edited(out_gbps=rates, errors=[[None, None]] * 3 + [[None, reason]])) == []
+
+
+def test_noise_of_many_interfaces_is_no_change() -> None:
+    """Repeated flows differ by 5 %: of thousands of rates some differ by a quarter."""
+    rng = np.random.default_rng(1)
+    names = [f"h{k}" for k in range(256)]
+
+    def drawn() -> Network:
+        rates = rng.lognormal(2.3, 0.05, (3, 256, 4)).tolist()
+        entry = {
+            "names": [["eth0", "eth1", "eth2", "eth3"]] * 256, "used": [[None] * 256] * 256,
+            "relays": [[None] * 256] * 256, "switches": [[[host, k] for host in range(256)] for k in range(4)],
+            "out_gbps": rates[0], "in_gbps": rates[1],
+        }  # fmt: skip
+        flows = [
+            {"from": a, "to": b, "gbps": rates[2][k][both], "both_ways": bool(both)}
+            for k, (a, b) in enumerate(itertools.pairwise(names)) for both in (0, 1)
+        ]  # fmt: skip
+        return named(names, None, None, interfaces=entry, host_flows=flows)
+
+    assert [change for change in interface_changes(drawn(), drawn()) if "/eth" in change[1]] == []
 
 
 def test_interfaces_that_all_changed_alike_are_one_change() -> None:
@@ -357,3 +435,13 @@ def test_interfaces_that_all_changed_alike_are_one_change() -> None:
     half = to_builtins(structs.replace(entry, out_gbps=[[5.0] * 2] * 4, in_gbps=[[5.0] * 2] * 4))
     (item,) = compare(on_rails(), on_rails(interfaces=half), ChangeThresholds()).findings
     assert (item.where, item.old, item.new) == ("network", 10.0, 5.0)
+    gone = on_rails(gone=0).interfaces  # which is no rate that changed
+    assert gone is not None
+    rates = [[5.0], [5.0, 5.0], [5.0, 5.0], [5.0, 10.0]]
+    mixed = to_builtins(structs.replace(gone, out_gbps=rates, in_gbps=rates))
+    changes = compare(on_rails(), on_rails(interfaces=mixed), ChangeThresholds()).findings
+    assert {item.where for item in changes} == {"interface"}
+    rates = [[5.0], *[[5.0, 5.0]] * 3]
+    all_slower = to_builtins(structs.replace(gone, out_gbps=rates, in_gbps=rates))
+    changes = compare(on_rails(), on_rails(interfaces=all_slower), ChangeThresholds()).findings
+    assert {(item.where, item.what) for item in changes} == {("network", "rate"), ("interface", "unmeasured")}

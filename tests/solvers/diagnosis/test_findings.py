@@ -140,6 +140,20 @@ def test_a_host_of_which_nothing_was_measured_is_an_error() -> None:
     assert (item.kind, item.hosts, item.severity) == ("unmeasured", ["h2"], Severity.ERROR)
 
 
+@pytest.mark.parametrize(
+    "reason", ["not tried: the budget was spent", "not tried: the time was over", "never tried", None]
+)
+def test_a_host_that_was_not_tried_is_no_error(reason: str | None) -> None:
+    """Beside one that was, in a finding of its own."""
+    pairs = [(host, other) for host in (2, 5) for other in range(N) if other != host]
+    errors = [{"from": f"h{i}", "to": f"h{j}", "why": "h2: no answer to SSH" if 2 in (i, j) else reason}
+              for i, j in pairs if reason or 2 in (i, j)]  # fmt: skip
+    items = findings_of(lacking(*pairs, *((j, i) for i, j in pairs)), errors=errors)
+    assert [(item.kind, item.hosts, item.severity) for item in items] == [
+        ("unmeasured", ["h2"], Severity.ERROR), ("unmeasured", ["h5"], Severity.WARNING),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("in_details", [True, False])
 def test_a_host_lost_after_its_round_trips_is_unreachable(in_details: bool) -> None:
     """That no flow came through is no finding of its own then."""
@@ -157,6 +171,19 @@ def test_a_host_lost_after_its_round_trips_is_unreachable(in_details: bool) -> N
     (item,) = findings_of(flat(), **details)
     assert (item.kind, item.hosts, item.severity) == ("unreachable", ["h2"], Severity.ERROR)
     assert item.evidence == "its agent is gone"
+
+
+def test_a_host_that_was_lost_once_and_is_there_now_is_reachable() -> None:
+    """The reasons of flows are those of the run before, where one that resumes measured none."""
+    errors = [{"from": "h2", "to": "h0", "why": "h2: its agent is gone"}]
+    flows = [{"from": "h0", "to": "h1", "gbps": 1.0, "both_ways": False}]
+    findings = findings_of(flat(), host_flows=flows, host_flow_errors=errors, lost_hosts={})
+    assert "unreachable" not in {item.kind for item in findings}
+
+
+def test_a_lost_host_without_a_reason_has_evidence() -> None:
+    (item,) = findings_of(flat(), lost_hosts={"h2": " "})
+    assert (item.kind, bool(item.evidence)) == ("unreachable", True)
 
 
 def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
