@@ -43,7 +43,11 @@ _NOT_FOR_SALLOC = re.compile("--(error|export|input|open-mode|output|propagate|w
 # Options of srun that would win over the hostfile, or keep from plink what ranks print; and what plink has instead.
 # Slurm takes long ones cut short.
 _REFUSED = (
-    (re.compile("-[wFr].*|--(nodel|nodef|rel)[a-z]*(=.*)?", re.DOTALL), "hosts and their order say where ranks run"),
+    # Slurm takes the number of nodes from the hostfile, and since 23.11 refuses --nodes beside it.
+    (
+        re.compile("-[wFNr].*|--(node[lfs]|rel)[a-z]*(=.*)?", re.DOTALL),
+        "hosts and their order say where ranks run",
+    ),
     (
         re.compile("-[oei].*|--(out|err|inp|pty|multi)[a-z-]*(=.*)?", re.DOTALL),
         "plink reads what ranks print, and --log-dir says where it is kept",
@@ -192,8 +196,9 @@ def _name(folder: Path) -> str:
 
 
 def _node_options(hosts: Hosts) -> list[str]:
+    """Return how many tasks; the number of nodes is the hostfile's."""
     tasks = sum(host.slots for host in hosts)
-    return ["--distribution=arbitrary", f"--nodes={len(hosts)}", f"--ntasks={tasks}"]
+    return ["--distribution=arbitrary", f"--ntasks={tasks}"]
 
 
 def _hostfile_variable(folder: Path) -> dict[str, str]:
