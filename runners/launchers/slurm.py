@@ -53,6 +53,7 @@ _REFUSED = (
         "plink reads what ranks print, and --log-dir says where it is kept",
     ),
 )
+_EXCLUSIVE = re.compile("--exclus(i|ive?)?")
 _WAIT = re.compile("-W|--wait?")
 _ANY_ARRAY_TASK = "4294967294"  # NO_VAL: what scontrol has for the number of a task that does not run yet
 # Waits until plink closes the pipe or has ended, and then cancels the allocation. The name is plink's own.
@@ -95,9 +96,9 @@ class Slurm:
         self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
     ) -> LaunchCommand:
         """Return one step. Own options are last: srun takes the last of two."""
-        # An interactive shell of the allocation (`srun --pty bash`) is a step too, and waits for us. As a variable it
-        # gives way to the user's --exclusive.
-        share = {"SLURM_OVERLAP": "1"} if _is_inside_job() else {}
+        # An interactive shell of the allocation (`srun --pty bash`) is a step too, and waits for us.
+        shares = _is_inside_job() and not any(_EXCLUSIVE.fullmatch(word) for word in job.launcher_args)
+        share = {"SLURM_OVERLAP": "1"} if shares else {}
         own_options = [*_node_options(hosts), "--label", "--kill-on-bad-exit=1", f"--job-name={_name(folder)}"]
         # A job that was submitted with --export=NONE says so to its steps, too, which would not find python3.
         argv = ("srun", "--export=ALL", *job.launcher_args, *own_options, *arguments)

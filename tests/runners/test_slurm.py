@@ -96,11 +96,21 @@ def test_options_that_hide_or_move_ranks_are_refused(monkeypatch: pytest.MonkeyP
 def test_options_that_plink_has_too_are_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """srun takes the last of two."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    options = ("-n", "2", "--distribution=block", "--exclusive")
+    options = ("-n", "2", "--distribution=block")
     argv = Slurm().command(HOSTS, replace(JOB, launcher_args=options), tmp_path, ["true"]).argv
     last = max(argv.index(word) for word in options)
     assert all(argv.index(word) > last for word in ("--ntasks=4", "--distribution=arbitrary"))
-    assert "--overlap" not in argv  # srun refuses it beside --exclusive
+
+
+@pytest.mark.parametrize(("options", "shares"), [((), True), (("--exclusive",), False), (("--exclude=a",), True)])
+def test_steps_share_unless_exclusive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...], shares: bool
+) -> None:
+    """A step that says both shares."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    command = Slurm().command(HOSTS, replace(JOB, launcher_args=options), tmp_path, ["true"])
+    assert ("SLURM_OVERLAP" in command.env) is shares
+    assert "--overlap" not in command.argv
 
 
 def test_nodes_are_counted_by_the_hostfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
