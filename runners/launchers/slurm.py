@@ -278,8 +278,8 @@ def batch_command(script: Path) -> tuple[str, ...]:
     return "sbatch", "--parsable", str(script)
 
 
-def submit_batch(script: Path) -> str:
-    """Submit it with sbatch; return the job's number.
+def submit_batch(script: Path) -> tuple[str, str]:
+    """Submit it with sbatch; return the job's number, and the cluster that has it where sbatch says one (else "").
 
     :raises PlinkError: when Slurm has no job then.
     """
@@ -289,16 +289,18 @@ def submit_batch(script: Path) -> str:
         raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
     except subprocess.SubprocessError as error:
         raise PlinkError(f"sbatch was ended: {error}; check with `squeue` whether it has the job") from None
-    job_ids = job_numbers(done.stdout.replace(";", "\n"))  # NUMBER, or NUMBER;CLUSTER
-    if not job_ids:
-        outcome = "Slurm rejected the job" if done.returncode else "sbatch submitted nothing"
-        raise PlinkError(f"{outcome}: {'; '.join(done.stderr.splitlines()) or f'exit code {done.returncode}'}")
-    return job_ids[0]
+    for line in done.stdout.splitlines():
+        number, _, cluster = line.strip().partition(";")
+        if job_numbers(number):
+            return number, cluster
+    outcome = "Slurm rejected the job" if done.returncode else "sbatch submitted nothing"
+    raise PlinkError(f"{outcome}: {'; '.join(done.stderr.splitlines()) or f'exit code {done.returncode}'}")
 
 
-def output_file(job_id: str) -> str | None:
+def output_file(job_id: str, cluster: str) -> str | None:
     """Return where a submitted job's output goes, as Slurm says it; ``*`` for the tasks of an array. None: unknown."""
-    match = re.search(r"^\s*StdOut=(.+)$", _run_command("scontrol", "show", "job", job_id), re.MULTILINE)
+    where = [f"--clusters={cluster}"] if cluster else []
+    match = re.search(r"^\s*StdOut=(.+)$", _run_command("scontrol", *where, "show", "job", job_id), re.MULTILINE)
     return None if match is None else match[1].replace(_ANY_ARRAY_TASK, "*")
 
 

@@ -96,6 +96,21 @@ def test_output_is_where_slurm_says(tmp_path: Path, path: str) -> None:
     assert done.stderr.endswith(" /logs/of 7.txt\n")
 
 
+def test_job_of_another_cluster_is_asked_for_there(tmp_path: Path, path: str) -> None:
+    """This cluster may have a job of that number, too."""
+    program(tmp_path / "bin", "sbatch", "echo '7;other'")
+    program(
+        tmp_path / "bin",
+        "scontrol",
+        'case " $* " in *" --clusters=other "*) echo StdOut=/there;; *) echo StdOut=/here;; esac',
+    )
+    done = typed(*LAUNCH, "--launcher-args=-M other", "train.py", cwd=tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "7"
+    assert "squeue --clusters=other --job 7" in done.stderr
+    assert done.stderr.endswith(" /there\n")
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_submission_without_a_job_is_an_error(tmp_path: Path, path: str, code: int) -> None:
     """Its reason is sbatch's: --test-only submits nothing and ends well."""
