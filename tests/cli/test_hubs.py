@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +19,15 @@ from plink.features.cost.run import cost
 from plink.features.launch.backend import Backend, backend_for
 from plink.features.order.algorithms import fabric_from
 from plink.features.order.hubs import hub_processes, hubs_limited_by_cores, with_hubs
-from plink.model.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts, render_hosts
 from plink.model.network import Network, network_from_json, read_network
 from plink.runtime.allreduce.aggregation import TEXT, from_bytes
+from runners.job.runner import Job, RunContext, RunObserver
+from runners.launchers.external_runner import ExternalLauncherRunner
+from runners.launchers.slurm import Slurm
 from solvers.schedules.catalogue import Options
 from tests.conftest import typed
+from tests.stand_ins import program
 
 WORKERS = [f"n{k}" for k in range(8)]
 
@@ -55,6 +61,31 @@ def test_hubs_are_taken_where_they_are_cheapest(
     assert (advise(measured).best(25e6).algo == "phub") == taken
     chosen = backend("auto", measured, monkeypatch, tmp_path)
     assert chosen.hubs == (tuple(f"fat-{k}" for k in range(hubs)) if taken else ())
+
+
+def test_auto_takes_hubs_only_where_they_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of Slurm's goes without: its hosts file, order and variables have none."""
+    measured = network(0.9, tmp_path)
+    assert backend("auto", measured, monkeypatch, tmp_path).hubs == ("fat-0",)
+    (tmp_path / "hosts.txt").write_text(render_hosts(measured.hosts))
+    for name in ("sbatch", "srun", "salloc", "scancel"):
+        program(tmp_path / "bin", name, "echo 7")
+    words = ("--order", "given", "--hosts", "hosts.txt", "--dry-run", "--json", "train.py")
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    done = typed("submit", "--backend", "auto", *words, cwd=tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    files = {Path(name).name: text for name, text in json.loads(done.stdout)["files"].items()}
+    assert files["order.txt"].split() == WORKERS
+    aggregation = from_bytes(base64.b64decode(json.loads(files["env.json"])[TEXT]))
+    assert not aggregation.hubs
+    assert not {entry.algo for entry in aggregation.classes} & {"phub", "phub-2l"}
+
+
+def test_runners_that_start_no_hubs_refuse_them(tmp_path: Path) -> None:
+    job = Job("train.py", (), ("/work",), hubs=("fat-0",))
+    context = RunContext(RunObserver(), time.monotonic, tmp_path)
+    with pytest.raises(UsageError, match="fat-0"):
+        ExternalLauncherRunner(Slurm()).run(job, Hosts((Host("a", "a"), Host("fat-0", "b", 0, role="hub"))), context)
 
 
 def test_the_last_order_of_the_ranks_is_taken(tmp_path: Path) -> None:
