@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -153,12 +154,12 @@ def test_inferred_capacities_are_said_of_costs_and_advice(
         assert messages == (measured_as != "shared links")
 
 
-def on_rails(hub_gbps: float | None, folder: Path) -> Network:
+def on_rails(hub_gbps: float | None, folder: Path, of_hub: Sequence[float | None] = (0.1, 0.1)) -> Network:
     """Eight workers and a hub on two rails of 100 Mbit/s, which is what a probe finds of the hub's, too."""
     document = network(hub_gbps or 1.0, folder).to_json()
     if hub_gbps is None:
         del document["hosts"][8]["gbps"]
-    rates = [[0.1, 0.1]] * 9
+    rates = [*[[0.1, 0.1]] * 8, list(of_hub)]
     document["interfaces"] = {
         "names": [["eth0", "eth1"]] * 9,
         "used": [[None if a == b else 0 for b in range(9)] for a in range(9)],
@@ -180,6 +181,16 @@ def test_a_stated_rate_is_that_of_all_interfaces(gbps: float | None, times: floa
     assert (advise(measured).best(25e6).algo == "phub") == (times == 1.0)
     (form,) = (form for form in balance(measured, BalanceRequest(25e6, 3.0)).forms if form.algo == "phub")
     assert form.exchange_s == pytest.approx(times, rel=0.02)
+
+
+@pytest.mark.parametrize("of_hub", [(0.1, None), (None, 0.1), (None, None)])
+def test_stated_rate_is_shared_with_unmeasured_interfaces(of_hub: tuple[float | None, ...], tmp_path: Path) -> None:
+    """As if they were like the measured ones: the whole of the rate is not what one of them carries."""
+    costs = [
+        cost(on_rails(0.8, tmp_path, rates), request=CostRequest("phub", 25e6, random=0)).cost_us
+        for rates in ((0.1, 0.1), of_hub)
+    ]
+    assert costs[1] == pytest.approx(costs[0], rel=1e-9)
 
 
 def test_stated_rates_are_shares_where_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
