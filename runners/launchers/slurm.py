@@ -36,25 +36,25 @@ _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_sig
 _STEP_OPTIONS = re.compile(
     "--(accel-bind|bcast|bcast-exclude|compress|cpu-bind|disable-status|epilog|exact|het-group|kill-on-bad-exit|mpi|"
     "msg-timeout|overlap|preserve-env|prolog|quit-on-interrupt|relative|resv-ports|send-libs|slurmd-debug|task-epilog|"
-    "task-prolog|threads|unbuffered)(=.*)?",
+    "task-prolog|threads|unbuffered|whole)(=.*)?",
     re.DOTALL,
 )
 _NOT_FOR_SALLOC = re.compile("--(error|export|input|open-mode|output|propagate|wait)(=.*)?", re.DOTALL)
 # Options of srun that would win over the hostfile, or keep from plink what ranks print; and what plink has instead.
-# Slurm takes long ones cut short.
+# Slurm takes long ones cut short, and letters behind others that take no value.
 _REFUSED = (
     # Slurm takes the number of nodes from the hostfile, and since 23.11 refuses --nodes beside it.
     (
-        re.compile("-[wFNr].*|--(node[lfs]|rel)[a-z]*(=.*)?", re.DOTALL),
+        re.compile("-[EHlOQsuvX]*[wFNr].*|--(node[lfs]|rel)[a-z]*(=.*)?", re.DOTALL),
         "hosts and their order say where ranks run",
     ),
     (
-        re.compile("-[oei].*|--(out|err|inp|pty|multi)[a-z-]*(=.*)?", re.DOTALL),
+        re.compile("-[EHlOQsuvX]*[oei].*|--(ou|er|in|pt|mu)[a-z-]*(=.*)?", re.DOTALL),
         "plink reads what ranks print, and --log-dir says where it is kept",
     ),
 )
 _EXCLUSIVE = re.compile("--exclus(i|ive?)?")
-_WAIT = re.compile("-W|--wait?")
+_WAIT = re.compile("-[HOQsv]*W.*|--wait?")
 _ANY_ARRAY_TASK = "4294967294"  # NO_VAL: what scontrol has for the number of a task that does not run yet
 # Waits until plink closes the pipe or has ended, and then cancels the allocation. The name is plink's own.
 _RELEASE_SCRIPT = 'cat; exec scancel --quiet --name="$1"'

@@ -80,7 +80,7 @@ def test_options_are_those_of_the_submission(tmp_path: Path, path: str) -> None:
     assert own == ["--launcher-args=--mpi=none"]
 
 
-@pytest.mark.parametrize("option", ["-W", "--wait", "--relative=1"])
+@pytest.mark.parametrize("option", ["-W", "-HW", "--wait", "--relative=1"])
 def test_options_that_would_break_the_job_are_refused(tmp_path: Path, path: str, option: str) -> None:
     done = typed(*LAUNCH, f"--launcher-args={option}", "train.py", cwd=tmp_path, PATH=path)
     assert done.returncode == 2

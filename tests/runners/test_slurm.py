@@ -66,7 +66,17 @@ def test_the_file_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_of_steps_are_not_for_allocations() -> None:
     """salloc would refuse what it does not know."""
-    options = ["--partition=fast", "--cpu-bind=none", "--exact", "--exclusive", "--overlap", "-A", "team", "--mpi=a\nb"]
+    options = [
+        "--partition=fast",
+        "--cpu-bind=none",
+        "--exact",
+        "--whole",
+        "--exclusive",
+        "--overlap",
+        "-A",
+        "team",
+        "--mpi=a\nb",
+    ]
     assert allocation_options(options) == ["--partition=fast", "--exclusive", "-A", "team"]
 
 
@@ -84,6 +94,9 @@ def test_options_of_steps_are_not_for_allocations() -> None:
         ("-N", "3"),
         ("-N3",),
         ("--nodes=3",),
+        ("--ou=x",),
+        ("-lo", "x"),
+        ("-vw", "a"),
     ],
 )
 def test_options_that_hide_or_move_ranks_are_refused(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
