@@ -89,6 +89,17 @@ def test_runners_that_start_no_hubs_refuse_them(tmp_path: Path) -> None:
         ExternalLauncherRunner(Slurm()).run(job, Hosts((Host("a", "a"), Host("fat-0", "b", 0, role="hub"))), context)
 
 
+def test_run_with_hubs_is_run_again_with_them(tmp_path: Path) -> None:
+    """Or without, by another backend."""
+    words = ("--runner", "local", "--slots", "2", "--backend", "phub", "true")
+    done = typed("launch", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for more, hosts in (((), ["hub", "localhost", "localhost"]), (("--backend", "ring"), ["localhost", "localhost"])):
+        done = typed("runs", "rerun", "last", *more, "--dry-run", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert sorted(command["host"] for command in json.loads(done.stdout)["commands"]) == hosts
+
+
 def test_the_last_order_of_the_ranks_is_taken(tmp_path: Path) -> None:
     """Orders list no hubs."""
     network(0.9, tmp_path)
