@@ -198,6 +198,8 @@ class RunRecord(Document, frozen=True, kw_only=True, tag="plink.run/1"):
     """Whether hosts were allowed to differ in Python or PyTorch."""
     launcher_args: tuple[str, ...] | Unset = UNSET
     """What was added to the command of a launcher of others."""
+    hubs: tuple[str, ...] | Unset = UNSET
+    """The host of each hub process; empty where there was none."""
     backend: str | Unset = UNSET
     """The collective backend that was asked for; elastic: the job was elastic, and what follows is of it only."""
     settings: dict[str, Any] | Unset = UNSET

@@ -114,7 +114,9 @@ class TorchrunRunner(FleetRunner):
     program, report_timeout_s = TORCHRUN_PROGRAM, _TORCHRUN_REPORT_TIMEOUT_S
 
     def check(self, pool: AgentPool, setups: HostSetups) -> None:
-        """Refuse hosts without PyTorch. The interpreter of a command (`python3 train.py`) need not be torchrun's."""
+        """Refuse hosts without PyTorch, and hubs. The interpreter of a command (`python3 train.py`) need not be
+        torchrun's."""
+        pool.job.check_no_hubs(self.name)
         checked = setups if pool.job.program.endswith(".py") else {}
         without = [name for name, setup in checked.items() if setup.versions and setup.versions.torch is None]
         if without:

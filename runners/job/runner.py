@@ -65,6 +65,13 @@ class Job:
             if name in self.env:
                 raise UsageError(f"--env {name}={self.env[name]}: the rank order sets it; omit it")
 
+    def check_no_hubs(self, runner: str) -> None:
+        """Refuse hubs for a runner that starts none. :raises UsageError: when the job has some."""
+        if self.hubs:
+            raise UsageError(
+                f"hubs ({', '.join(self.hubs)}) go with --runner ssh or local; --runner {runner} starts none"
+            )
+
 
 @dataclass(frozen=True)
 class RunObserver:

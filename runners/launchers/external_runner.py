@@ -91,6 +91,7 @@ class ExternalLauncherRunner:
 
     @contextlib.contextmanager
     def _prepared(self, job: Job, hosts: Hosts, context: RunContext) -> Iterator["_Launch"]:
+        job.check_no_hubs(self.name)
         assert context.folder is not None
         folder = context.folder.absolute()
         files = {str(folder / name): text for name, text in self._launcher.files(hosts, job).items()}

@@ -36,20 +36,25 @@ _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_sig
 _STEP_OPTIONS = re.compile(
     "--(accel-bind|bcast|bcast-exclude|compress|cpu-bind|disable-status|epilog|exact|het-group|kill-on-bad-exit|mpi|"
     "msg-timeout|overlap|preserve-env|prolog|quit-on-interrupt|relative|resv-ports|send-libs|slurmd-debug|task-epilog|"
-    "task-prolog|threads|unbuffered)(=.*)?",
+    "task-prolog|threads|unbuffered|whole)(=.*)?",
     re.DOTALL,
 )
 _NOT_FOR_SALLOC = re.compile("--(error|export|input|open-mode|output|propagate|wait)(=.*)?", re.DOTALL)
 # Options of srun that would win over the hostfile, or keep from plink what ranks print; and what plink has instead.
-# Slurm takes long ones cut short.
+# Slurm takes long ones cut short, and letters behind others that take no value.
 _REFUSED = (
-    (re.compile("-[wFr].*|--(nodel|nodef|rel)[a-z]*(=.*)?", re.DOTALL), "hosts and their order say where ranks run"),
+    # Slurm takes the number of nodes from the hostfile, and since 23.11 refuses --nodes beside it.
     (
-        re.compile("-[oei].*|--(out|err|inp|pty|multi)[a-z-]*(=.*)?", re.DOTALL),
+        re.compile("-[EHlOQsuvX]*[wFNr].*|--(node[lfs]|rel)[a-z]*(=.*)?", re.DOTALL),
+        "hosts and their order say where ranks run",
+    ),
+    (
+        re.compile("-[EHlOQsuvX]*[oei].*|--(ou|er|in|pt|mu)[a-z-]*(=.*)?", re.DOTALL),
         "plink reads what ranks print, and --log-dir says where it is kept",
     ),
 )
-_WAIT = re.compile("-W|--wait?")
+_EXCLUSIVE = re.compile("--exclus(i|ive?)?")
+_WAIT = re.compile("-[HOQsv]*W.*|--wait?")
 _ANY_ARRAY_TASK = "4294967294"  # NO_VAL: what scontrol has for the number of a task that does not run yet
 # Waits until plink closes the pipe or has ended, and then cancels the allocation. The name is plink's own.
 _RELEASE_SCRIPT = 'cat; exec scancel --quiet --name="$1"'
@@ -91,9 +96,9 @@ class Slurm:
         self, hosts: Hosts, job: Job, folder: Path, arguments: Sequence[str], forwarded: Sequence[str] = ()
     ) -> LaunchCommand:
         """Return one step. Own options are last: srun takes the last of two."""
-        # An interactive shell of the allocation (`srun --pty bash`) is a step too, and waits for us. As a variable it
-        # gives way to the user's --exclusive.
-        share = {"SLURM_OVERLAP": "1"} if _is_inside_job() else {}
+        # An interactive shell of the allocation (`srun --pty bash`) is a step too, and waits for us.
+        shares = _is_inside_job() and not any(_EXCLUSIVE.fullmatch(word) for word in job.launcher_args)
+        share = {"SLURM_OVERLAP": "1"} if shares else {}
         own_options = [*_node_options(hosts), "--label", "--kill-on-bad-exit=1", f"--job-name={_name(folder)}"]
         # A job that was submitted with --export=NONE says so to its steps, too, which would not find python3.
         argv = ("srun", "--export=ALL", *job.launcher_args, *own_options, *arguments)
@@ -192,8 +197,9 @@ def _name(folder: Path) -> str:
 
 
 def _node_options(hosts: Hosts) -> list[str]:
+    """Return how many tasks; the number of nodes is the hostfile's."""
     tasks = sum(host.slots for host in hosts)
-    return ["--distribution=arbitrary", f"--nodes={len(hosts)}", f"--ntasks={tasks}"]
+    return ["--distribution=arbitrary", f"--ntasks={tasks}"]
 
 
 def _hostfile_variable(folder: Path) -> dict[str, str]:
@@ -272,8 +278,8 @@ def batch_command(script: Path) -> tuple[str, ...]:
     return "sbatch", "--parsable", str(script)
 
 
-def submit_batch(script: Path) -> str:
-    """Submit it with sbatch; return the job's number.
+def submit_batch(script: Path) -> tuple[str, str]:
+    """Submit it with sbatch; return the job's number, and the cluster that has it where sbatch says one (else "").
 
     :raises PlinkError: when Slurm has no job then.
     """
@@ -283,16 +289,18 @@ def submit_batch(script: Path) -> str:
         raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
     except subprocess.SubprocessError as error:
         raise PlinkError(f"sbatch was ended: {error}; check with `squeue` whether it has the job") from None
-    job_ids = job_numbers(done.stdout.replace(";", "\n"))  # NUMBER, or NUMBER;CLUSTER
-    if not job_ids:
-        outcome = "Slurm rejected the job" if done.returncode else "sbatch submitted nothing"
-        raise PlinkError(f"{outcome}: {'; '.join(done.stderr.splitlines()) or f'exit code {done.returncode}'}")
-    return job_ids[0]
+    for line in done.stdout.splitlines():
+        number, _, cluster = line.strip().partition(";")
+        if job_numbers(number):
+            return number, cluster
+    outcome = "Slurm rejected the job" if done.returncode else "sbatch submitted nothing"
+    raise PlinkError(f"{outcome}: {'; '.join(done.stderr.splitlines()) or f'exit code {done.returncode}'}")
 
 
-def output_file(job_id: str) -> str | None:
+def output_file(job_id: str, cluster: str) -> str | None:
     """Return where a submitted job's output goes, as Slurm says it; ``*`` for the tasks of an array. None: unknown."""
-    match = re.search(r"^\s*StdOut=(.+)$", _run_command("scontrol", "show", "job", job_id), re.MULTILINE)
+    where = [f"--clusters={cluster}"] if cluster else []
+    match = re.search(r"^\s*StdOut=(.+)$", _run_command("scontrol", *where, "show", "job", job_id), re.MULTILINE)
     return None if match is None else match[1].replace(_ANY_ARRAY_TASK, "*")
 
 

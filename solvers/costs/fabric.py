@@ -334,11 +334,12 @@ def fabric_of(network: Network) -> Fabric:
     fabric, entry = _without_blocked_pairs(_fabric_of_groups(network), network), network.interfaces
     if entry is None:
         return fabric
-    rates = fabric.host_out_gbps, fabric.host_in_gbps
-    paths = interface_paths(entry, fabric.names, rates, fabric.pair_gbps)
+    stated = _stated_gbps(network)  # of all interfaces together: it tells nothing of one
+    out, into = (np.where(np.isnan(stated), gbps, np.nan) for gbps in (fabric.host_out_gbps, fabric.host_in_gbps))
+    paths = interface_paths(entry, fabric.names, (out, into), fabric.pair_gbps)
     if paths is None:
         return fabric
-    paths = paths.with_host_gbps(_stated_gbps(network))
+    paths = paths.with_host_gbps(stated)
     if not paths.has_relays:
         return replace(fabric, paths=paths)
     no_limit = np.full(len(fabric.group_out_gbps), np.inf)

@@ -37,13 +37,19 @@ class InterfacePaths:
     def with_host_gbps(self, host_gbps: Vector) -> "InterfacePaths":
         """Return them with so much for all interfaces of a host together, shared as what each carries here.
 
+        One of which that is unknown (NaN) has the mean share of the host's others.
+
         :param host_gbps: shape (N,), each way, Gbit/s; NaN: what they carry here.
         """
-        out, into = (
-            gbps * np.where(np.isnan(host_gbps), 1.0, host_gbps / np.bincount(self.host_of, gbps))[self.host_of]
-            for gbps in (self.out_gbps, self.in_gbps)
-        )
-        return replace(self, out_gbps=out, in_gbps=into)
+        rates = []
+        for gbps in (self.out_gbps, self.in_gbps):
+            has_rate = np.isfinite(gbps)
+            count, total = (np.bincount(self.host_of, weights) for weights in (has_rate, np.where(has_rate, gbps, 0.0)))
+            mean = np.where(count > 0, total / np.maximum(count, 1), 1.0)
+            gbps = np.where(has_rate | np.isnan(host_gbps)[self.host_of], gbps, mean[self.host_of])
+            share = host_gbps / np.bincount(self.host_of, gbps)
+            rates.append(gbps * np.where(np.isnan(host_gbps), 1.0, share)[self.host_of])
+        return replace(self, out_gbps=rates[0], in_gbps=rates[1])
 
     def pair_gbps(self) -> Vector:
         """Return the rate of each pair alone, Gbit/s, shape (N, N): that of the slowest interface of its path."""
@@ -128,7 +134,8 @@ def interface_paths(
     as its host by one flow. It receives what comes over its switch; from behind a router, what its own host sends
     there. Where the interface of a pair is unknown it is the host's first.
 
-    :param host_gbps: two of shape (N,): what hosts send, and receive, by one flow. :param pair_gbps: shape (N, N).
+    :param host_gbps: two of shape (N,): what hosts send, and receive, by one flow; NaN: unknown, and so are interfaces
+        of which nothing else tells. :param pair_gbps: shape (N, N).
     """
     counts = np.array([max(1, len(names)) for names in entry.names])
     if counts.max(initial=1) < 2:

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +20,15 @@ from plink.features.cost.run import cost
 from plink.features.launch.backend import Backend, backend_for
 from plink.features.order.algorithms import fabric_from
 from plink.features.order.hubs import hub_processes, hubs_limited_by_cores, with_hubs
-from plink.model.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts, render_hosts
 from plink.model.network import Network, network_from_json, read_network
 from plink.runtime.allreduce.aggregation import TEXT, from_bytes
+from runners.job.runner import Job, RunContext, RunObserver
+from runners.launchers.external_runner import ExternalLauncherRunner
+from runners.launchers.slurm import Slurm
 from solvers.schedules.catalogue import Options
 from tests.conftest import typed
+from tests.stand_ins import program
 
 WORKERS = [f"n{k}" for k in range(8)]
 
@@ -55,6 +62,42 @@ def test_hubs_are_taken_where_they_are_cheapest(
     assert (advise(measured).best(25e6).algo == "phub") == taken
     chosen = backend("auto", measured, monkeypatch, tmp_path)
     assert chosen.hubs == (tuple(f"fat-{k}" for k in range(hubs)) if taken else ())
+
+
+def test_auto_takes_hubs_only_where_they_are_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of Slurm's goes without: its hosts file, order and variables have none."""
+    measured = network(0.9, tmp_path)
+    assert backend("auto", measured, monkeypatch, tmp_path).hubs == ("fat-0",)
+    (tmp_path / "hosts.txt").write_text(render_hosts(measured.hosts))
+    for name in ("sbatch", "srun", "salloc", "scancel"):
+        program(tmp_path / "bin", name, "echo 7")
+    words = ("--order", "given", "--hosts", "hosts.txt", "--dry-run", "--json", "train.py")
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    done = typed("submit", "--backend", "auto", *words, cwd=tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    files = {Path(name).name: text for name, text in json.loads(done.stdout)["files"].items()}
+    assert files["order.txt"].split() == WORKERS
+    aggregation = from_bytes(base64.b64decode(json.loads(files["env.json"])[TEXT]))
+    assert not aggregation.hubs
+    assert not {entry.algo for entry in aggregation.classes} & {"phub", "phub-2l"}
+
+
+def test_runners_that_start_no_hubs_refuse_them(tmp_path: Path) -> None:
+    job = Job("train.py", (), ("/work",), hubs=("fat-0",))
+    context = RunContext(RunObserver(), time.monotonic, tmp_path)
+    with pytest.raises(UsageError, match="fat-0"):
+        ExternalLauncherRunner(Slurm()).run(job, Hosts((Host("a", "a"), Host("fat-0", "b", 0, role="hub"))), context)
+
+
+def test_run_with_hubs_is_run_again_with_them(tmp_path: Path) -> None:
+    """Or without, by another backend."""
+    words = ("--runner", "local", "--slots", "2", "--backend", "phub", "true")
+    done = typed("launch", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for more, hosts in (((), ["hub", "localhost", "localhost"]), (("--backend", "ring"), ["localhost", "localhost"])):
+        done = typed("runs", "rerun", "last", *more, "--dry-run", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert sorted(command["host"] for command in json.loads(done.stdout)["commands"]) == hosts
 
 
 def test_the_last_order_of_the_ranks_is_taken(tmp_path: Path) -> None:
@@ -122,12 +165,12 @@ def test_inferred_capacities_are_said_of_costs_and_advice(
         assert messages == (measured_as != "shared links")
 
 
-def on_rails(hub_gbps: float | None, folder: Path) -> Network:
+def on_rails(hub_gbps: float | None, folder: Path, of_hub: Sequence[float | None] = (0.1, 0.1)) -> Network:
     """Eight workers and a hub on two rails of 100 Mbit/s, which is what a probe finds of the hub's, too."""
     document = network(hub_gbps or 1.0, folder).to_json()
     if hub_gbps is None:
         del document["hosts"][8]["gbps"]
-    rates = [[0.1, 0.1]] * 9
+    rates = [*[[0.1, 0.1]] * 8, list(of_hub)]
     document["interfaces"] = {
         "names": [["eth0", "eth1"]] * 9,
         "used": [[None if a == b else 0 for b in range(9)] for a in range(9)],
@@ -149,6 +192,16 @@ def test_a_stated_rate_is_that_of_all_interfaces(gbps: float | None, times: floa
     assert (advise(measured).best(25e6).algo == "phub") == (times == 1.0)
     (form,) = (form for form in balance(measured, BalanceRequest(25e6, 3.0)).forms if form.algo == "phub")
     assert form.exchange_s == pytest.approx(times, rel=0.02)
+
+
+@pytest.mark.parametrize("of_hub", [(0.1, None), (None, 0.1), (None, None)])
+def test_stated_rate_is_shared_with_unmeasured_interfaces(of_hub: tuple[float | None, ...], tmp_path: Path) -> None:
+    """As if they were like the measured ones: the whole of the rate is not what one of them carries."""
+    costs = [
+        cost(on_rails(0.8, tmp_path, rates), request=CostRequest("phub", 25e6, random=0)).cost_us
+        for rates in ((0.1, 0.1), of_hub)
+    ]
+    assert costs[1] == pytest.approx(costs[0], rel=1e-9)
 
 
 def test_stated_rates_are_shares_where_nothing_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def test_options_are_those_of_the_submission(tmp_path: Path, path: str) -> None:
     assert own == ["--launcher-args=--mpi=none"]
 
 
-@pytest.mark.parametrize("option", ["-W", "--wait", "--relative=1"])
+@pytest.mark.parametrize("option", ["-W", "-HW", "--wait", "--relative=1"])
 def test_options_that_would_break_the_job_are_refused(tmp_path: Path, path: str, option: str) -> None:
     done = typed(*LAUNCH, f"--launcher-args={option}", "train.py", cwd=tmp_path, PATH=path)
     assert done.returncode == 2
@@ -94,6 +94,21 @@ def test_output_is_where_slurm_says(tmp_path: Path, path: str) -> None:
     done = typed(*LAUNCH, "train.py", cwd=tmp_path, PATH=path)
     assert done.returncode == 0, done.stderr
     assert done.stderr.endswith(" /logs/of 7.txt\n")
+
+
+def test_job_of_another_cluster_is_asked_for_there(tmp_path: Path, path: str) -> None:
+    """This cluster may have a job of that number, too."""
+    program(tmp_path / "bin", "sbatch", "echo '7;other'")
+    program(
+        tmp_path / "bin",
+        "scontrol",
+        'case " $* " in *" --clusters=other "*) echo StdOut=/there;; *) echo StdOut=/here;; esac',
+    )
+    done = typed(*LAUNCH, "--launcher-args=-M other", "train.py", cwd=tmp_path, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "7"
+    assert "squeue --clusters=other --job 7" in done.stderr
+    assert done.stderr.endswith(" /there\n")
 
 
 @pytest.mark.parametrize("code", [0, 1])

@@ -262,7 +262,7 @@ def test_inside_an_allocation(slurm: Cluster, tmp_path: Path) -> None:
     names = shuffled(slurm.lab, 19, 4)
     slurm.ask("salloc", "--no-shell", "--nodes=4", f"--nodelist={','.join(names)}", "--job-name=mine")
     (job_id,) = slurm.ask("squeue", "--noheader", "--format=%A", "--name=mine").split()
-    inside = {"SLURM_JOB_ID": job_id, "SLURM_NNODES": "4", "SLURM_NTASKS": "4"}
+    inside = {"SLURM_JOB_ID": job_id, "SLURM_NNODES": "4", "SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS": "4"}
     write_hosts(slurm.lab, tmp_path, names=names[:3])
     words = ("--launcher-args=--exclusive", "sh", "-c", "echo $SLURM_JOB_ID $(hostname)")
     code, out, err = launch(slurm, tmp_path, *words, **inside)

@@ -66,13 +66,38 @@ def test_the_file_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_options_of_steps_are_not_for_allocations() -> None:
     """salloc would refuse what it does not know."""
-    options = ["--partition=fast", "--cpu-bind=none", "--exact", "--exclusive", "--overlap", "-A", "team", "--mpi=a\nb"]
+    options = [
+        "--partition=fast",
+        "--cpu-bind=none",
+        "--exact",
+        "--whole",
+        "--exclusive",
+        "--overlap",
+        "-A",
+        "team",
+        "--mpi=a\nb",
+    ]
     assert allocation_options(options) == ["--partition=fast", "--exclusive", "-A", "team"]
 
 
 @pytest.mark.parametrize(
     "options",
-    [("-o", "x"), ("-ox",), ("--output=x",), ("--err", "x"), ("-w", "a"), ("--nodelist=a",), ("-r1",), ("--pty",)],
+    [
+        ("-o", "x"),
+        ("-ox",),
+        ("--output=x",),
+        ("--err", "x"),
+        ("-w", "a"),
+        ("--nodelist=a",),
+        ("-r1",),
+        ("--pty",),
+        ("-N", "3"),
+        ("-N3",),
+        ("--nodes=3",),
+        ("--ou=x",),
+        ("-lo", "x"),
+        ("-vw", "a"),
+    ],
 )
 def test_options_that_hide_or_move_ranks_are_refused(monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
     """Ranks report by what srun forwards, and are where the hostfile has them."""
@@ -84,11 +109,39 @@ def test_options_that_hide_or_move_ranks_are_refused(monkeypatch: pytest.MonkeyP
 def test_options_that_plink_has_too_are_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """srun takes the last of two."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    options = ("-n", "2", "-N2", "--distribution=block", "--exclusive")
+    options = ("-n", "2", "--distribution=block")
     argv = Slurm().command(HOSTS, replace(JOB, launcher_args=options), tmp_path, ["true"]).argv
     last = max(argv.index(word) for word in options)
-    assert all(argv.index(word) > last for word in ("--ntasks=4", "--nodes=3", "--distribution=arbitrary"))
-    assert "--overlap" not in argv  # srun refuses it beside --exclusive
+    assert all(argv.index(word) > last for word in ("--ntasks=4", "--distribution=arbitrary"))
+
+
+@pytest.mark.parametrize(("options", "shares"), [((), True), (("--exclusive",), False), (("--exclude=a",), True)])
+def test_steps_share_unless_exclusive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...], shares: bool
+) -> None:
+    """A step that says both shares."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    command = Slurm().command(HOSTS, replace(JOB, launcher_args=options), tmp_path, ["true"])
+    assert ("SLURM_OVERLAP" in command.env) is shares
+    assert "--overlap" not in command.argv
+
+
+def test_nodes_are_counted_by_the_hostfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Slurm refuses --nodes beside --distribution=arbitrary (since 23.11): in steps, and where nodes are requested."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    refusing = """case " $* " in *arbitrary*" --nodes"* | *arbitrary*" -N"*) echo incompatible >&2; exit 1;; esac"""
+    program(tmp_path, "salloc", f'{refusing}\nexec cat "$SLURM_HOSTFILE"')
+    program(tmp_path, "squeue", "echo 7")
+    program(tmp_path, "scancel", "")
+    (tmp_path / "slurm-hostfile").write_text("c\na\na\nb\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    lines: list[str] = []
+    context = RunContext(RunObserver(lambda rank, stream, line: lines.append(line)), time.monotonic)
+    with Slurm().allocation(HOSTS, JOB, tmp_path, context) as env:
+        assert env == {"SLURM_JOB_ID": "7"}
+    assert lines == ["c", "a", "a", "b"]
+    argv = Slurm().command(HOSTS, JOB, tmp_path, ["true"]).argv
+    assert not [word for word in argv if word.startswith(("-N", "--nodes"))]
 
 
 def test_refused_allocation_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -123,17 +123,20 @@ class _Job:
 _Choice = tuple[tuple[SizeClass, ...], Plan | None, tuple[str, ...]]
 
 
-def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
+def backend_for(
+    backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None, starts_hubs: bool = True
+) -> Backend:
     """Return the backend that runs all-reduces by this algorithm, and say what was chosen.
 
     :param hosts: in rank order, and then hubs. :param plan_file: whose schedule it is, where a plan was given.
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
+    :param starts_hubs: hubs among the hosts can be started; else ``auto`` takes none.
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
     check_backend(backend, every_s)
     check_hosts(backend, hosts)
     job = _Job(backend, hosts)
-    classes, plan, hubs = _choose(job, plan_file, takes_hubs=every_s is None)
+    classes, plan, hubs = _choose(job, plan_file, takes_hubs=starts_hubs and every_s is None)
     ranks, rails, rate_gbps = job.ranks, tuple[str, ...](), math.inf if len(hosts) == 1 else None
     if len(hosts) > 1:
         with contextlib.suppress(InputError, NoAnswer):  # the algorithm needs no network

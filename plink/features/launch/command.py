@@ -166,14 +166,15 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
             (folder / name).chmod(0o700 if name == "job.sh" else 0o600)
     except OSError as error:
         raise PlinkError(f"cannot write {folder}: {error.strerror}") from None
-    job_id = submit_batch(folder / "job.sh")
+    job_id, cluster = submit_batch(folder / "job.sh")
     if options.as_json:
         print_json(Submission(job_id=job_id, script=str(folder / "job.sh")).to_json())
     else:
         print(f"submitted as job {job_id}")
-        output = output_file(job_id)
+        output = output_file(job_id, cluster)
         goes_to = "" if output is None else f"; its output goes to {output}"
-        say(f"`squeue --job {job_id}` shows its state{goes_to}")
+        where = f"--clusters={cluster} " if cluster else ""
+        say(f"`squeue {where}--job {job_id}` shows its state{goes_to}")
 
 
 def _check_utf8(script: str) -> None:

@@ -35,6 +35,8 @@ PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args
 
 # External launchers start the ranks: no agent of plink runs on the hosts.
 _EXTERNAL = ("mpirun", "mpich", "slurm")
+# Runners that start hubs beside the ranks.
+HUB_RUNNERS = ("ssh", "local")
 
 Program = Annotated[str, typer.Argument(metavar="PROGRAM", help="A .py file or a command.", show_default=False)]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Arguments of the program.")]
@@ -248,7 +250,7 @@ class JobRequest(FeatureRequest):
             )
         if self.autotune and (self.backend is None or runner not in ("ssh", "local")):
             raise UsageError("--autotune goes with --backend, and with --runner ssh or local")
-        if self.backend in ("phub", "phub-2l") and runner not in ("ssh", "local"):
+        if self.backend in ("phub", "phub-2l") and runner not in HUB_RUNNERS:
             raise UsageError(f"--backend {self.backend} goes with --runner ssh or local, which start the hubs")
         if self.launcher_args is not None and not external:
             raise UsageError(f"--launcher-args: --runner {runner} takes no launcher arguments")

@@ -138,6 +138,7 @@ def _new_record(request: RecordRequest, run: RunDescription) -> Record | None:
         "master_port": job.master_port,
         "mixed_versions": job.allow_version_mismatch,
         "launcher_args": list(job.launcher_args),
+        "hubs": list(job.hubs),
         "sync": None if job.sync is None else str(job.sync.absolute()),
         "hosts": [host.to_json() for host in run.hosts],
         **({} if run.hosts.lab is None else {"lab": run.hosts.lab}),

@@ -8,7 +8,7 @@ from plink.errors import UsageError
 from plink.features.launch import nccl_proof
 from plink.features.launch.order import JobOrder, job_order
 from plink.features.launch.pipeline_job import check_options, pipeline_order, pipelined, restartable
-from plink.features.launch.request import JobRequest, misplaced
+from plink.features.launch.request import HUB_RUNNERS, JobRequest, misplaced
 from plink.features.launch.run import AutotuneRequest, LaunchRequest, PreflightRequest, RecordRequest
 from plink.features.launch.session import JobSetup, dry_run_shown
 from plink.model.hosts import HUB, Host, Hosts
@@ -90,7 +90,7 @@ def set_up(job: Job, order: JobOrder, request: LaunchRequest, options: JobReques
 
         every_s = settings.autotune_every_s if options.autotune else None
         everyone = Hosts((*order.hosts, *order.hubs), order.hosts.lab)
-        backend = backend_for(options.backend, everyone, order.plan_file, every_s)
+        backend = backend_for(options.backend, everyone, order.plan_file, every_s, request.runner in HUB_RUNNERS)
         env |= backend.environment
         if backend.hubs:
             job, hosts = replace(job, hubs=backend.hubs), everyone

@@ -46,8 +46,11 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
         master_port=run.optional(int, "master_port", 0),
         allow_version_mismatch=run.optional(bool, "mixed_versions", False),
         launcher_args=run.optional(_TEXTS, "launcher_args", ()),
+        # A backend that is typed has its own.
+        hubs=() if options.backend else run.optional(_TEXTS, "hubs", ()),
     )
-    order = JobOrder(hosts, hosts, run.machines(), source=run.optional(str, "order", JobOrder.source))
+    placed, source = hosts if job.hubs else hosts.ranked(), run.optional(str, "order", JobOrder.source)
+    order = JobOrder(placed, hosts.ranked(), run.machines(), hubs=hosts.hubs, source=source)
     request = launch_request(runner, options, _autotune(run))
     return set_up(options.applied(job), order, request, options)
 
