@@ -162,7 +162,10 @@ def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[PairErro
 
 
 def measurements_from(network: Network) -> Measurements:
-    """Return measurements that continue those of a network file; what the file lacks counts as unmeasured."""
+    """Return measurements that continue those of a network file; what the file lacks counts as unmeasured.
+
+    Agents that were lost may be back: what failed for their sake counts as not tried.
+    """
     measurements = Measurements(network.hosts)
     n, details = len(network.hosts), network.details
 
@@ -185,12 +188,27 @@ def measurements_from(network: Network) -> Measurements:
     measurements.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
     measurements.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
     measurements.details = NetworkDetails(**{key: getattr(details, key) for key in _CONTINUED})
+    failed = [row for row in network.host_flow_errors if not _is_of_lost_host(row.reason, network)]
+    if len(failed) < len(network.host_flow_errors):
+        measurements.add(host_flow_errors=failed or UNSET)  # an empty list: there were flows between all partners
+    if (interfaces := details.interfaces) and interfaces.errors:
+        rows = [
+            [NOT_TRIED if why and _is_of_lost_host(why, network) else why for why in row] for row in interfaces.errors
+        ]
+        measurements.add(interfaces=structs.replace(interfaces, errors=rows))
     measurements.machines = list(network.machines)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     for error in network.errors:
-        if error.source in index and error.target in index:
+        is_known = error.source in index and error.target in index
+        if is_known and not _is_of_lost_host(error.reason, network):
             measurements.record_error(index[error.source], index[error.target], error.reason)
     return measurements
+
+
+def _is_of_lost_host(reason: str, network: Network) -> bool:
+    """Return whether a reason begins with a host's name: that of one whose agent was lost."""
+    name, colon, _ = reason.partition(": ")
+    return bool(colon) and name in network.hosts.names
 
 
 def _empty(n: int) -> Matrix:

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, network_from_json, read_network
+from plink.model.network_file import was_tried
 from probes.agent.summary import summary
 from probes.measurements import Measurements, measurements_from
 from tests.networks import details_from, keys_of
@@ -164,3 +166,32 @@ def test_measurements_of_a_file_can_be_repeated() -> None:
     network = measurements.network()
     assert network.bandwidth_gbps is not None
     assert (network.latency_us[0, 1], network.bandwidth_gbps[0, 1]) == (3.0, 2.0)
+
+
+def test_what_failed_for_the_sake_of_a_lost_host_counts_as_not_tried(tmp_path: Path) -> None:
+    """Its agent may be back in the run that goes on, which may not come to measure all of it."""
+    measurements, gone = Measurements(hosts(3)), "h1: its agent is gone: killed"
+    measurements.record_error(0, 1, gone)
+    measurements.record_error(0, 2, "no answer")
+    rows = [{"from": "h0", "to": "h1", "why": gone}, {"from": "h0", "to": "h2", "why": "refused"}]
+    ports = [["eth0", "eth1"] for _ in range(3)]
+    interfaces = {
+        "names": ports, "used": [[None, 0, 0], [0, None, 0], [0, 0, None]], "relays": [[None] * 3] * 3,
+        "switches": [[[host, port] for host in range(3)] for port in range(2)],
+        "why": [[None, gone], [None, "refused"], [None, None]],
+    }  # fmt: skip
+    measurements.details = details_from({"host_flow_errors": rows, "interfaces": interfaces})
+    measurements.network().write(tmp_path / "n.json")
+    again = measurements_from(read_network(tmp_path / "n.json"))
+    assert again.errors == {(0, 2): "no answer"}
+    assert [(row.source, row.target) for row in again.details.host_flow_errors or ()] == [("h0", "h2")]
+    assert again.details.interfaces
+    assert again.details.interfaces.errors
+    assert [[why is not None and was_tried(why) for why in row] for row in again.details.interfaces.errors] == [
+        [False, False], [False, True], [False, False],
+    ]  # fmt: skip
+    assert again.details.interfaces.errors[0][1] is not None  # it is measured again
+    alone = details_from({"host_flow_errors": rows[:1]})
+    measurements.details = alone
+    measurements.network().write(tmp_path / "n.json")
+    assert measurements_from(read_network(tmp_path / "n.json")).details.host_flow_errors is UNSET

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from plink.errors import UsageError
+from plink.errors import InputError, UsageError
 from plink.features.launch.order import JobOrder
 from plink.features.launch.request import JobRequest
 from plink.features.launch.run import AutotuneRequest
@@ -35,6 +35,10 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
     options = replace(options, sync=sync, python=run.optional(str, "python", None), verify_nccl=verify_nccl)
     options.check(runner)
     hosts = run.hosts()
+    # A backend that is typed has hubs of its own.
+    hubs = () if options.backend else run.optional(_TEXTS, "hubs", ())
+    if missing := [name for name in hubs if name not in hosts.names]:
+        raise InputError(str(run.folder), f"hub {missing[0]} is none of its hosts")
     job = Job(
         program=run.value(str, "program"),
         args=run.value(_TEXTS, "args"),
@@ -46,8 +50,7 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
         master_port=run.optional(int, "master_port", 0),
         allow_version_mismatch=run.optional(bool, "mixed_versions", False),
         launcher_args=run.optional(_TEXTS, "launcher_args", ()),
-        # A backend that is typed has its own.
-        hubs=() if options.backend else run.optional(_TEXTS, "hubs", ()),
+        hubs=hubs,
     )
     placed, source = hosts if job.hubs else hosts.ranked(), run.optional(str, "order", JobOrder.source)
     order = JobOrder(placed, hosts.ranked(), run.machines(), hubs=hosts.hubs, source=source)
