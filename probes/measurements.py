@@ -193,7 +193,8 @@ def measurements_from(network: Network) -> Measurements:
         measurements.add(host_flow_errors=failed or UNSET)  # an empty list: there were flows between all partners
     if (interfaces := details.interfaces) and interfaces.errors:
         rows = [
-            [NOT_TRIED if why and _is_of_lost_host(why, network) else why for why in row] for row in interfaces.errors
+            [NOT_TRIED if reason and _is_of_lost_host(reason, network) else reason for reason in row]
+            for row in interfaces.errors
         ]
         measurements.add(interfaces=structs.replace(interfaces, errors=rows))
     measurements.machines = list(network.machines)
