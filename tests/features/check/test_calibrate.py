@@ -17,6 +17,7 @@ from plink.runtime import order_timing
 from solvers.costs.by_name import cost_function_for
 from solvers.costs.evaluator import with_host_costs
 from solvers.schedules.catalogue import Options
+from solvers.simulation.cost import cost_by_model
 from tests.cli.files import network, refusal, write
 from tests.conftest import typed
 from tests.runtime.ranks import results_of, run_ranks
@@ -32,7 +33,7 @@ def made_us(path: Path, size: float, hosts: str = "abcd") -> float:
     """What a ring takes in an order of the hosts if they take the planted costs."""
     fabric = with_host_costs(fabric_from(read_network(path)), OVERHEAD_US, BYTE_NS)
     order = np.array(["abcd".index(name) for name in hosts])
-    return cost_function_for("ring", 4, Options(), fabric, size, "contention")(order)
+    return cost_by_model("ring", 4, Options(), fabric, size, "contention")(order)
 
 
 def runs_of(path: Path, sizes: tuple[int, ...], us: float | None = None) -> dict[str, Any]:

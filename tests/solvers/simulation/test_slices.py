@@ -126,7 +126,7 @@ def queued_us(schedule: Schedule, message_us: float) -> float:
     return float(end_us.max())
 
 
-@pytest.mark.parametrize(("hosts", "slices"), [(5, 2), (6, 2), (8, 8), (12, 2), (16, 24)])
+@pytest.mark.parametrize(("hosts", "slices"), [(5, 2), (6, 2), (8, 24), (12, 2), (16, 4)])
 @pytest.mark.parametrize(
     "algo",
     ["2lha", "tree", "double-binary-tree", "bcube", "flat", "ring", "ps", "halving-doubling", "recursive-doubling"],
