@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -282,6 +283,7 @@ def test_driver_that_cannot_learn_of_the_end_is_replaced_at_once(tmp_path: Path)
 INTERRUPTS = """
 import os, pathlib, signal, time
 end = time.monotonic() + 100
+print("drives", flush=True)
 while not pathlib.Path("{run}/spot/job-ended").exists() and time.monotonic() < end:
     time.sleep(0.05)
 if os.getppid() == {parent}:
@@ -291,12 +293,14 @@ while not pathlib.Path("{folder}/over").exists() and time.monotonic() < end:
 """
 
 
-def rental_of(folder: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> Rental:
+def rental_of(
+    folder: Path, program: str, monkeypatch: pytest.MonkeyPatch, note: Callable[[str], None] = print
+) -> Rental:
     """What a job rents, with this program for its driver."""
     run = recorded(folder, ENTRIES[:8])
     argv = [sys.executable, "-c", program.format(run=run, folder=folder, parent=os.getpid())]
     monkeypatch.setattr("plink.features.elastic.session.driver_command", lambda request, name: argv)
-    rental = Rental(SpotDriveRequest(str(run / "spot" / "market.toml")), print)
+    rental = Rental(SpotDriveRequest(str(run / "spot" / "market.toml")), note)
     rental.start(run)
     return rental
 
@@ -308,10 +312,12 @@ def interrupt(*_: object) -> None:
 def test_interrupt_while_the_driver_releases_leaves_that_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = signal.signal(signal.SIGUSR1, interrupt)
+    before, notes = signal.signal(signal.SIGUSR1, interrupt), list[str]()
     try:
+        rental = rental_of(tmp_path, INTERRUPTS, monkeypatch, notes.append)
+        until(lambda: "drives" in notes, 60, "the driver runs")
         with pytest.raises(KeyboardInterrupt):
-            rental_of(tmp_path, INTERRUPTS, monkeypatch).finish()
+            rental.finish()
     finally:
         signal.signal(signal.SIGUSR1, before)
         (tmp_path / "over").touch()
