@@ -96,7 +96,7 @@ def test_output_is_where_slurm_says(tmp_path: Path, path: str) -> None:
     assert done.stderr.endswith(" /logs/of 7.txt\n")
 
 
-def test_job_of_another_cluster_is_asked_for_there(tmp_path: Path, path: str) -> None:
+def test_output_file_is_that_of_the_jobs_cluster(tmp_path: Path, path: str) -> None:
     """This cluster may have a job of that number, too."""
     program(tmp_path / "bin", "sbatch", "echo '7;other'")
     program(
