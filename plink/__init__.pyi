@@ -101,6 +101,7 @@ from plink.model.run import OrderComparison as OrderComparison
 from plink.model.schedule_file import read_schedule as read_schedule
 from plink.model.spot.market_file import read_market_file as read_market_file
 from plink.model.spot.price_files import read_spot_histories as read_spot_histories
+from plink.model.subnetwork import subnetwork as subnetwork
 from plink.runtime.mesh_groups import verify_mesh as verify_mesh
 from plink.runtime.step_report import report_metric as report_metric
 from runners.job.placement import PlacementError as PlacementError

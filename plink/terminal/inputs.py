@@ -4,9 +4,11 @@ from pathlib import Path
 
 from plink.errors import UsageError
 from plink.model.groups import read_groups
+from plink.model.hosts import HUB, Hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.model.storage import read_document
+from plink.model.subnetwork import subnetwork
 from plink.records import workspace
 from plink.terminal.screen import say, say_read
 
@@ -35,6 +37,27 @@ def network_from(path: Path | None) -> Network:
     network = read_network(latest)
     say_read(latest, network.measured_at)
     return network
+
+
+def part_of(network: Network, hosts: Hosts) -> Network:
+    """Return what was measured between these hosts, and say so where the network has others.
+
+    :raises InputError, NoAnswer: as :func:`subnetwork`.
+    """
+    part = subnetwork(network, hosts)
+    if len(part.hosts) < len(network.hosts):
+        say(f"{len(part.hosts)} of the {len(network.hosts)} hosts of {network.location}")
+    return part
+
+
+def part_of_order(network: Network, order: RankOrder) -> Network:
+    """Return what was measured between the hosts of an order, and hubs, and say so where the network has others.
+
+    :raises NoAnswer: as :func:`subnetwork`.
+    """
+    wanted, missing = set(order.hosts), set(order.hosts) - set(network.hosts.names)
+    hosts = tuple(host for host in network.hosts if host.name in wanted or host.role == HUB)
+    return network if missing or not hosts else part_of(network, Hosts(hosts, network.hosts.lab))
 
 
 def last_groups(network: Network, order: RankOrder | None) -> list[list[str]] | None:

@@ -17,7 +17,7 @@ from plink.errors import InputError, NoAnswer
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from plink.model.network_file import LibraryCostsEntry, SizeCosts
-from solvers.costs.host_flows import class_rates, flows_of
+from solvers.costs.host_flows import measured_rates
 from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
 from solvers.costs.shared_rows import (
     MIN_RATE_SIGMA,
@@ -400,7 +400,7 @@ def _fabric_of_groups(network: Network) -> Fabric:
             alone[members] = one_flow_rate(row) or np.nan
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
-    by_flows = class_rates(flows_of(network), n)
+    by_flows = measured_rates(network)
     host_out, host_in = _host_rates(network, pair, alone, by_flows)
     links_above = [_outer_tier(tier, group_of) for tier in outer]
     labels = [group_of, *(np.unique(tier.group_of, return_inverse=True)[1] for tier in links_above)]
@@ -493,7 +493,7 @@ def _stated_gbps(network: Network) -> Vector:
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     complete = completed_by_detours(rtt)
     group_of = nearest_tier(complete, halves=_halves(network, complete))
-    by_flows = class_rates(flows_of(network), len(rtt))
+    by_flows = measured_rates(network)
     host_out, host_in = hosts = _host_rates(network, pair, np.full(len(rtt), np.nan), by_flows)
     has_stated_hubs = any(host.gbps is not None for host in network.hosts)  # which rates of pairs do not show
     labels = tiers_from(complete, group_of)

@@ -87,7 +87,7 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --max-moves 5 --time-limit 1", "--max-moves replaces the time limit; "),
     (2, "one.json --objective fastest", "--objective fastest: choose one of "),
     (2, "n.json --topology topo.conf", "--topology replaces a network; "),
-    (2, "n.json --hosts four.txt", "four.txt: 'e' is not both here and in n.json"),
+    (2, "n.json --hosts none.txt", "n.json: 'x' is not one of its 8 hosts"),
     (2, "n.json --format openmpi -o hostfile.gz", "-o hostfile.gz: launchers read no compressed file"),
     (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
     (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: choose one of "),
@@ -187,6 +187,28 @@ def test_hosts_file_supplies_slots(here: Path) -> None:
     (here / "two.txt").write_text("".join(f"{name} slots=2 address=10.1.0.1{name}\n" for name in NAMES[::-1]))
     done = typed("reorder", "n.json", "--hosts", "two.txt", "--format", "slurm", "--max-moves", "20", cwd=here)
     assert sorted(done.stdout.split()) == sorted([*NAMES, *NAMES])
+
+
+def test_some_of_the_hosts_are_ordered_by_the_measurement_of_all(here: Path) -> None:
+    """a and c are in one rack, b and d in the other; commands that are given the order are of its hosts."""
+    (here / "few.txt").write_text("a\nb\nc\nd\n")
+    done = typed("reorder", "n.json", "--hosts", "few.txt", "-o", "o.json", "--max-moves", "200", cwd=here)
+    assert "4 of the 8 hosts of n.json" in done.stderr
+    result = json.loads((here / "o.json").read_text())
+    assert (result["cost"], result["baseline"]["given"]) == (200, 320)
+    priced = json.loads(typed("cost", "n.json", "--order", "o.json", "--model", "latency", "--json", cwd=here).stdout)
+    assert (priced["hosts"], priced["cost_us"]) == (result["hosts"], 200)
+    planned = json.loads(typed("plan", "n.json", "--order", "o.json", "--algo", "ring", "--json", cwd=here).stdout)
+    assert [host["name"] for host in planned["hosts"]] == result["hosts"]
+    shown = typed("report", "n.json", "--order", "o.json", "--terminal", cwd=here).stdout
+    assert shown.startswith("The network between 4 hosts\n")
+
+
+def test_the_given_order_is_that_of_the_hosts_file(here: Path) -> None:
+    (here / "sorted.txt").write_text("".join(f"{name}\n" for name in "acegbdfh"))
+    assert order(here, "n.json")["baseline"]["given"] > 280
+    result = order(here, "n.json", "--hosts", "sorted.txt")
+    assert result["baseline"]["given"] == result["cost"] == 280
 
 
 def test_an_order_without_probing(here: Path) -> None:

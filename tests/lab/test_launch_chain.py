@@ -47,6 +47,26 @@ def test_what_is_measured_when(small_lab: Lab, tmp_path: Path) -> None:
     assert PROBED in too_old
 
 
+def test_a_job_of_some_of_the_measured_hosts(small_lab: Lab, tmp_path: Path) -> None:
+    """It is ordered by the measurement of all, which stays; so are the schedules of its backend."""
+    write_hosts(small_lab, tmp_path)
+    assert plink("probe", "hosts.txt", "--count", "200", cwd=tmp_path).returncode == 0
+    measured = (tmp_path / ".plink" / "network.json").read_text()
+    lines = (tmp_path / "hosts.txt").read_text().splitlines()
+    some = [line for line in lines if not line.startswith("node-02")]
+    assert len(some) == len(lines) - 1
+    (tmp_path / "hosts.txt").write_text("\n".join(some) + "\n")
+    for words in ((), ("--backend", "auto")):
+        done = plink("launch", "--hosts", "hosts.txt", *words, "true", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "3 of the 4 hosts of .plink/network.json" in done.stderr
+        assert "probing them" not in done.stderr
+        assert "3/3 ranks placed; starting" in done.stderr
+    assert (tmp_path / ".plink" / "network.json").read_text() == measured
+    order = json.loads((tmp_path / ".plink" / "order.json").read_text())
+    assert sorted(order["hosts"]) == ["node-01", "node-03", "node-04"]
+
+
 def test_missing_script_is_reported_before_probing(small_lab: Lab, tmp_path: Path) -> None:
     """And before an order is searched for."""
     write_hosts(small_lab, tmp_path)

@@ -33,6 +33,7 @@ from plink.model.plan import PLAN, Plan, read_plan
 from plink.model.schedule import Schedule
 from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
+from plink.model.subnetwork import subnetwork
 from plink.model.units import format_bytes
 from plink.records import workspace
 from plink.runtime.allreduce.aggregation import (
@@ -104,19 +105,18 @@ class _Job:
     def network(self) -> Network:
         """Network that was measured last, with the slots of the job: those of its file are from when it was measured.
 
-        :raises NoAnswer: where there is none, or it is of other hosts. :raises InputError: for a file that is none.
+        :raises NoAnswer: where there is none, or it lacks some of the hosts. :raises InputError: for a file that is
+            none.
         """
         needs = f"--backend {self.backend}"
         if not workspace.NETWORK.is_file():
             raise NoAnswer(f"{needs} needs a measured network: run `plink probe` first, or give a plan: --order")
         network = read_network(workspace.NETWORK)
-        if set(network.hosts.names) != set(self.hosts.names):
+        if not set(self.hosts.names) <= set(network.hosts.names):
             raise NoAnswer(
                 f"{needs}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a plan: --order"
             )
-        members = self.hosts.by_name()
-        ordered = tuple(members[name] for name in network.hosts.names)
-        return replace(network, hosts=replace(network.hosts, members=ordered))
+        return subnetwork(network, self.hosts)
 
 
 # Schedules of a job by size, the plan of two-level aggregation among them, and the host of each hub process.

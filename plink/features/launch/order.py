@@ -1,11 +1,11 @@
 """Decide in which order a job's hosts take its ranks, from files or by measuring and searching first."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink.errors import InputError, PartlyDone, UsageError
+from plink.errors import InputError, NoAnswer, PartlyDone, UsageError
 from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.session import measure_into
@@ -15,7 +15,9 @@ from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.model.plan import is_plan, read_plan
+from plink.model.subnetwork import subnetwork
 from plink.records import workspace
+from plink.terminal.inputs import part_of
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.screen import say, say_read
 from probes.measurements import Measurements
@@ -56,7 +58,7 @@ def job_order(
     order_file = None if options.order is None or keep_order else Path(options.order)
     if order_file is not None and is_plan(order_file):
         return _from_plan(order_file, options.hosts_file)
-    network = stored = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
+    network = compared = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
     if options.hosts_file is not None:
         baseline = read_hosts(options.hosts_file)
     elif network is not None:
@@ -70,12 +72,12 @@ def job_order(
         order, location = read_order(order_file, baseline), str(order_file)
         source = location
     elif not keep_order and len(ranked) >= 3:
-        network, order = _computed_order(options, baseline, network, check, may_probe)
+        network, order, is_new = _computed_order(options, baseline, network, check, may_probe)
+        compared = None if is_new else network  # what was measured a moment ago need not be
         source = f"plink ({order.algo})"
     hosts = ranked if order is None else order.arrange(baseline, location)
     environment = {} if order is None else order.environment
-    # What was measured a moment ago need not be compared, and an order that was not computed has no network.
-    compared = network if network is stored and not keep_order and _has_hosts(network, baseline) else None
+    compared = compared if not keep_order and _has_hosts(compared, baseline) else None
     identities = {} if network is None else network.host_identities
     return JobOrder(hosts, ranked, identities, environment, compared, baseline.hubs, source)
 
@@ -114,11 +116,11 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
 
 def _computed_order(
     options: JobRequest, baseline: Hosts, network: Network | None, check: Callable[[Hosts], None], may_probe: bool
-) -> tuple[Network, RankOrder]:
-    """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
-    too old."""
+) -> tuple[Network, RankOrder, bool]:
+    """Return the network of these hosts, which is probed where it is missing or too old, the last order for them or a
+    new one, and whether they were probed."""
     reason = None  # to measure
-    if network is None or not _same_hosts(network.hosts, baseline):
+    if network is None or not _has_hosts(network, baseline):
         reason = f"nothing was measured of these {len(baseline)} hosts here yet"
     elif options.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if workspace.age_s(workspace.NETWORK, network.measured_at) > options.settings.max_network_age_s:
@@ -126,8 +128,12 @@ def _computed_order(
             reason = f"{workspace.NETWORK} is {old} old, more than max-network-age"
         else:
             say_read(workspace.NETWORK, network.measured_at)
+            try:
+                network = part_of(network, baseline)
+            except NoAnswer as error:
+                reason = str(error)
     warned: list[str] = []  # by the probe
-    if network is None or reason is not None:
+    if is_new := network is None or reason is not None:
         if not may_probe:
             raise UsageError(
                 f"{reason}: give --order order.json, or --order given for that of the hosts file, or `plink probe` "
@@ -135,7 +141,7 @@ def _computed_order(
             )
         check(baseline)
         say(f"{reason}: probing them (--order given starts without)")
-        if network is not None and _has_more(network):
+        if network is not None and (_has_more(network) or set(network.hosts.names) > set(baseline.names)):
             _keep(network)
         network = _probe(options, baseline)
         warned = interface_warnings(network)
@@ -150,15 +156,14 @@ def _computed_order(
     else:
         if reason is None:
             check(baseline)
-        members = baseline.by_name()  # roles and slots of the file are from when it was measured
-        hosts = tuple(members[name] for name in network.hosts.names)
-        job_network = replace(network, hosts=replace(network.hosts, members=hosts))
-        order = _search_order(job_network, options.algo or "ring", warned)
-    return network, order
+        request = OrderRequest(options.algo or "ring", baseline=tuple(baseline.ranked().names))
+        # Roles and slots of the file are from when it was measured.
+        order = _search_order(subnetwork(network, baseline), request, warned)
+    return network, order, is_new
 
 
 def _has_more(network: Network) -> bool:
-    """Return whether a network has what the probe of a launch does not measure."""
+    """Return whether a network has what the probe of a launch never measures."""
     costs = network.host_costs, network.library_costs
     return bool(network.shared_links) or network.bandwidth_gbps is not None or any(costs)
 
@@ -182,11 +187,11 @@ def _probe(options: JobRequest, baseline: Hosts) -> Network:
     return measurements.network()
 
 
-def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
+def _search_order(network: Network, request: OrderRequest, warned: list[str]) -> RankOrder:
     from plink.features.order.session import save_order, search_with_status
 
     with deferred_interrupts() as stopped:
-        outcome = search_with_status(network, OrderRequest(algo), stopped)
+        outcome = search_with_status(network, request, stopped)
         save_order(outcome.order)
     for line in outcome.lines:
         if line not in warned:

@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from plink.errors import InputError, UsageError
+from plink.errors import UsageError
 from plink.features.order.request import MeshRequest, OrderRequest
-from plink.model.hosts import Hosts, read_hosts
+from plink.model.hosts import read_hosts
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.model.storage import STANDARD, name_of, write_text
 from plink.model.topology import read_topology
 from plink.model.units import numbered
 from plink.records import workspace
-from plink.terminal.inputs import network_from, parse_groups_option, parse_labels
+from plink.terminal.inputs import network_from, parse_groups_option, parse_labels, part_of
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import NetworkFile, takes
 from plink.terminal.screen import say
@@ -63,7 +63,7 @@ def reorder(
         Path | None,
         typer.Option(
             "--hosts",
-            help="Hosts to order of --topology, default: all in it; or slots and addresses of the network's hosts.",
+            help="The job's hosts as given, with slots: some or all of the network's, or of those of --topology.",
             rich_help_panel=_HOSTS,
         ),
     ] = None,
@@ -120,7 +120,11 @@ def reorder(
     if topology:
         network = _assumed(topology, hosts_file, label_names)
     else:
-        network = _with_hosts(network_from(network_file), hosts_file)
+        network = network_from(network_file)
+        if hosts_file is not None:
+            hosts = read_hosts(hosts_file)
+            request = replace(request, baseline=tuple(hosts.ranked().names))
+            network = part_of(network, hosts)
     render(
         chosen, network.hosts, RankOrder(algo="given", hosts=tuple(network.hosts.ranked().names))
     )  # refused before a search, not after
@@ -172,14 +176,3 @@ def _assumed(topology: Sequence[Path], hosts_file: Path | None, labels: Sequence
     say(f"{numbered(len(assumed.hosts), 'host')} {contents}")
     say("capacities of shared links are not in it; `plink probe` measures them")
     return assumed
-
-
-def _with_hosts(network: Network, hosts_file: Path | None) -> Network:
-    """Return the network with the slots and addresses of a hosts file. :raises InputError: it has other hosts."""
-    if hosts_file is None:
-        return network
-    hosts = read_hosts(hosts_file)
-    by_name = hosts.by_name()
-    if others := sorted(by_name.keys() ^ set(network.hosts.names)):
-        raise InputError(name_of(hosts_file), f"{others[0]!r} is not both here and in {network.location}")
-    return replace(network, hosts=Hosts(tuple(by_name[name] for name in network.hosts.names), hosts.lab))

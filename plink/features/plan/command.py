@@ -14,7 +14,7 @@ from plink.features.plan.show import print_plan
 from plink.model.storage import STANDARD
 from plink.model.units import format_us
 from plink.records import workspace
-from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
+from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option, part_of_order
 from plink.terminal.options import Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say
 from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS
@@ -61,7 +61,11 @@ def plan(
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)
     workspace.check_output(output, None if as_json and network_file is not None else workspace.PLAN, read)
     network = network_from(network_file)
-    rank_order = last_order(network) if order is None else plink.read_order(order)
+    if order is None:
+        rank_order = last_order(network)
+    else:
+        rank_order = plink.read_order(order)
+        network = part_of_order(network, rank_order)
     group_request = None if groups is None else parse_groups_option(groups)
     if group_request is None and request.algo == "2lha":
         group_request = last_groups(network, rank_order)

@@ -1,0 +1,91 @@
+"""What was measured between some of a network's hosts: a job may get a few of the hosts of a cluster."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from plink.errors import InputError, NoAnswer
+from plink.model.document import UNSET
+from plink.model.hosts import Hosts
+from plink.model.network import Network, matrix_from_json
+from plink.model.network_file import InterfacesEntry, SharedTierEntry
+
+_MATRICES = ("jitter_us", "loss_forward", "loss_back", "samples", "hops", "method_used", "clock_used", "clock_steps",
+             "predicted_us")  # fmt: skip
+
+
+def subnetwork(network: Network, hosts: Hosts) -> Network:
+    """Return what was measured between these hosts, as the network lists them, with the slots, roles and addresses that
+    they have in ``hosts``.
+
+    Links keep their capacities. Flows with hosts that are left out stay: they show what a host carries.
+
+    :raises InputError: for a host that was not measured. :raises NoAnswer: where hosts pass on what others send:
+        whether those that are left out go on doing so is not known.
+    """
+    by_name, everyone = hosts.by_name(), network.hosts.names
+    if unknown := by_name.keys() - set(everyone):
+        raise InputError(network.location, f"{min(unknown)!r} is not one of its {len(everyone)} hosts")
+    taken = [k for k, name in enumerate(everyone) if name in by_name]
+    members = Hosts(tuple(by_name[everyone[k]] for k in taken), hosts.lab)
+    if len(taken) == len(everyone):
+        return replace(network, hosts=members)
+    details, names = network.details, set(by_name)
+
+    def part(rows: Any, key: str) -> Any:
+        if rows is None or rows is UNSET:
+            return rows
+        matrix_from_json(rows, len(everyone), f"{network.location}: {key}")
+        return [[rows[i][j] for j in taken] for i in taken]
+
+    def between(rows: Any, ends: int = 2) -> Any:
+        return [row for row in rows if len({row.source, row.target} & names) >= ends] if rows else rows
+
+    changed: dict[str, Any] = {key: part(getattr(details, key), key) for key in _MATRICES}
+    if details.percentiles_us:
+        changed["percentiles_us"] = {p: part(rows, f"percentiles_us.{p}") for p, rows in details.percentiles_us.items()}
+    if details.halves_us:
+        changed["halves_us"] = [part(half, f"halves_us[{k}]") for k, half in enumerate(details.halves_us)]
+    changed |= {key: between(getattr(details, key)) for key in ("errors", "bandwidth_errors", "host_flow_errors")}
+    changed["host_flows"] = between(details.host_flows, 1)
+    if details.lost_hosts is not UNSET:
+        changed["lost_hosts"] = {name: reason for name, reason in details.lost_hosts.items() if name in names}
+    if details.machines:
+        changed["machines"] = [network.machines[k] for k in taken]
+    if details.shared_links:
+        changed["shared_links"] = list(_shared_links(network, names))
+    if network.interfaces is not None:
+        changed["interfaces"] = _interfaces(network, network.interfaces, taken)
+    square = (slice(None), taken)
+    bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps[taken][square]
+    return Network(
+        members, network.latency_us[taken][square], bandwidth, structs.replace(details, **changed), network.location
+    )
+
+
+def _shared_links(network: Network, names: set[str]) -> Iterable[SharedTierEntry]:
+    for tier in network.shared_links:
+        parts = [(group, [name for name in group.members if name in names]) for group in tier.groups]
+        groups = [structs.replace(group, members=members) for group, members in parts if members]
+        if groups:
+            yield structs.replace(tier, groups=groups)
+
+
+def _interfaces(network: Network, entry: InterfacesEntry, taken: list[int]) -> InterfacesEntry:
+    names, new = network.hosts.names, {host: k for k, host in enumerate(taken)}
+    for i, row in enumerate(entry.relays):
+        for relay in row:
+            if relay is not None:
+                reason = f"{names[int(relay)]} passes on what {names[i]} sends"
+                raise NoAnswer(f"{network.location}: {reason}, so some of its hosts have to be measured by themselves")
+    switches = [[(new[host], k) for host, k in ports if host in new] for ports in entry.switches]
+    changed: dict[str, Any] = {
+        key: rows and [rows[host] for host in taken]
+        for key in ("names", "addresses", "out_gbps", "in_gbps", "errors")
+        for rows in (getattr(entry, key),)
+    }
+    for key in ("used", "relays"):
+        changed[key] = [[getattr(entry, key)[i][j] for j in taken] for i in taken]
+    return structs.replace(entry, switches=[ports for ports in switches if ports], **changed)
