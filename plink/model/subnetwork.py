@@ -1,12 +1,12 @@
 """What was measured between some of a network's hosts: a job may get a few of the hosts of a cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
-from plink.errors import InputError, NoAnswer
+from plink.errors import NoAnswer, UsageError
 from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.network import Network, matrix_from_json
@@ -22,12 +22,11 @@ def subnetwork(network: Network, hosts: Hosts) -> Network:
 
     Links keep their capacities. Flows with hosts that are left out stay: they show what a host carries.
 
-    :raises InputError: for a host that was not measured. :raises NoAnswer: where hosts pass on what others send:
+    :raises UsageError: for hosts that were not measured. :raises NoAnswer: where hosts pass on what others send:
         whether those that are left out go on doing so is not known.
     """
+    check_measured(hosts.names, network)
     by_name, everyone = hosts.by_name(), network.hosts.names
-    if unknown := by_name.keys() - set(everyone):
-        raise InputError(network.location, f"{min(unknown)!r} is not one of its {len(everyone)} hosts")
     taken = [k for k, name in enumerate(everyone) if name in by_name]
     members = Hosts(tuple(by_name[everyone[k]] for k in taken), hosts.lab)
     if len(taken) == len(everyone):
@@ -63,6 +62,19 @@ def subnetwork(network: Network, hosts: Hosts) -> Network:
     return Network(
         members, network.latency_us[taken][square], bandwidth, structs.replace(details, **changed), network.location
     )
+
+
+def check_measured(names: Sequence[str], network: Network) -> None:
+    """Refuse hosts that a network does not have.
+
+    :raises UsageError: naming them.
+    """
+    measured = set(network.hosts.names)
+    if others := [name for name in names if name not in measured]:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise UsageError(
+            f"{network.location} is of other hosts: it does not have {', '.join(others[:3])}{more}; probe these hosts"
+        )
 
 
 def _shared_links(network: Network, names: set[str]) -> Iterable[SharedTierEntry]:

@@ -42,7 +42,7 @@ def network_from(path: Path | None) -> Network:
 def part_of(network: Network, hosts: Hosts) -> Network:
     """Return what was measured between these hosts, and say so where the network has others.
 
-    :raises InputError, NoAnswer: as :func:`subnetwork`.
+    :raises UsageError, NoAnswer: as :func:`subnetwork`.
     """
     part = subnetwork(network, hosts)
     if len(part.hosts) < len(network.hosts):

@@ -87,7 +87,7 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --max-moves 5 --time-limit 1", "--max-moves replaces the time limit; "),
     (2, "one.json --objective fastest", "--objective fastest: choose one of "),
     (2, "n.json --topology topo.conf", "--topology replaces a network; "),
-    (2, "n.json --hosts none.txt", "n.json: 'x' is not one of its 8 hosts"),
+    (2, "n.json --hosts none.txt", "n.json is of other hosts: it does not have x, y; probe these hosts"),
     (2, "n.json --format openmpi -o hostfile.gz", "-o hostfile.gz: launchers read no compressed file"),
     (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
     (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: choose one of "),

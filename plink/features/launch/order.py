@@ -146,10 +146,10 @@ def _computed_order(
         network = _probe(options, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
-    reusable = (
-        order is not None and set(order.hosts) == set(baseline.ranked().names) and options.algo in (None, order.algo)
-    )
-    if order is not None and reusable and order.network in (None, network.fingerprint()):
+    if order is not None and set(order.hosts) != set(baseline.ranked().names):
+        say(f"{workspace.ORDER} is for other hosts and is ignored")
+        order = None
+    if order is not None and options.algo in (None, order.algo) and order.network in (None, network.fingerprint()):
         say_read(workspace.ORDER)
         if order.interrupted:
             say("the search for it was interrupted; `plink reorder` searches anew")

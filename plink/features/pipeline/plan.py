@@ -26,6 +26,7 @@ from plink.model.pipeline.results import (
     TimedAction,
 )
 from plink.model.pipeline.shape import minibatches_to_prove
+from plink.model.subnetwork import check_measured
 from solvers.costs.fabric import Fabric, alike_hosts
 from solvers.pipeline.joint import plan_measured
 from solvers.pipeline.joint_request import BYTES_PER_S_OF_GBPS, JointRequest, MeasuredHosts, requested_stages
@@ -85,7 +86,7 @@ def _measured_hosts(network: Network, request: PipelineRequest) -> MeasuredHosts
     fabric = rated_fabric(network, None if request.gbps is None else request.gbps[0])
     if not isinstance(usable, Hosts):
         return MeasuredHosts(hosts, fabric)
-    check_hosts(usable.names, network)
+    check_measured(usable.names, network)
     slots = {host.name: host.slots for host in usable}
     hosts = Hosts(tuple(replace(host, slots=slots.get(host.name, host.slots)) for host in hosts), hosts.lab)
     return MeasuredHosts(hosts, fabric, frozenset(usable.names))
@@ -156,19 +157,6 @@ def rated_fabric(network: Network, gbps: float | None) -> Fabric:
         group_in_gbps=fabric.group_in_gbps * scale,
         capacities=f"assumed: {gbps:g} Gbit/s a host, groups inferred from the latency tiers",
     )
-
-
-def check_hosts(names: Sequence[str], network: Network) -> None:
-    """Refuse hosts that a network does not have.
-
-    :raises UsageError: naming them.
-    """
-    others = [name for name in names if name not in set(network.hosts.names)]
-    if others:
-        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        raise UsageError(
-            f"{network.location} is of other hosts: it does not have {', '.join(others[:3])}{more}; probe these hosts"
-        )
 
 
 def check_profile(plan: PipelinePlan, profile: ModelProfile, location: str) -> None:
@@ -245,7 +233,7 @@ def simulate_pipeline(
     hosts = plan.host_names()
     names = list(dict.fromkeys(hosts))
     if network is not None:
-        check_hosts(names, network)
+        check_measured(names, network)
         fabric = rated_fabric(network, request.gbps)
     elif request.gbps is not None:
         what = f"assumed: {request.gbps:g} Gbit/s a host, no latency, no shared links"
