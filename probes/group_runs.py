@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from probes.boundary_pairs import HostGroup, Pair
-from probes.methods import FlowLimits, run_flows
+from probes.methods import FlowLimits, Listening, listen_for_flows, run_flows
 from probes.scheduler import ProbeTask, RequestBatches, TaskFailed
 from probes.session import ProbeSession
 
@@ -136,28 +136,40 @@ def _capacity(samples: list[tuple[int, float]]) -> LinkCapacity:
 def flow_rates(session: ProbeSession, flows: list[Pair], seconds: float) -> tuple[dict[Pair, float], dict[Pair, str]]:
     """Run (source, sink) flows at the same time, and return the rates, Gbit/s, and the reasons of those without one.
 
-    Hosts are in one pair each; both ways of a pair may be in ``flows``.
+    No flow begins before all receivers listen: what a link carries is the sum of flows only while all of them last. An
+    agent is late by seconds where a flow before failed, for it waited for the other end. Hosts are in one pair each;
+    both ways of a pair may be in ``flows``.
     """
     rates, errors = dict[Pair, float](), dict[Pair, str]()
     sources = dict[Pair, list[int]]()
     for a, b in flows:
         sources.setdefault((min(a, b), max(a, b)), []).append(a)
 
-    def task(pair: Pair, senders: list[int]) -> ProbeTask:
+    listening = dict[Pair, Listening]()
+
+    def listen(pair: Pair) -> RequestBatches:
+        listening[pair] = yield from listen_for_flows(pair, sources[pair])
+
+    def send(pair: Pair) -> RequestBatches:
+        limits = FlowLimits(seconds, None)
+        results = yield from run_flows(session.context, pair, sources[pair], limits, listening=listening[pair])
+        rates.update({(source, sink): rate for source, sink, rate in results})
+
+    def task(pair: Pair, work: RequestBatches) -> ProbeTask:
         def fail(reason: str) -> None:
-            errors.update({(sender, sum(pair) - sender): reason for sender in senders})
+            errors.update({(sender, sum(pair) - sender): reason for sender in sources[pair]})
 
         def batches() -> RequestBatches:
             try:
-                results = yield from run_flows(session.context, pair, senders, FlowLimits(seconds, None))
-                rates.update({(source, sink): rate for source, sink, rate in results})
+                yield from work
             except TaskFailed as error:
                 fail(str(error))
 
         return ProbeTask(pair, batches(), fail)
 
     # Flows wait for the network, not for cores.
-    session.scheduler.run([task(pair, senders) for pair, senders in sources.items()], cores_per_task=0)
+    session.scheduler.run([task(pair, listen(pair)) for pair in sources], cores_per_task=0)
+    session.scheduler.run([task(pair, send(pair)) for pair in listening], cores_per_task=0)
     return rates, errors
 
 

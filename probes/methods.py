@@ -189,32 +189,49 @@ class FlowLimits(NamedTuple):
     accept_s: float = 5.0
 
 
+Listening = list[AgentBody]  # what the receivers of flows answered
+
+
+def listen_for_flows(
+    pair: tuple[int, int], senders: Sequence[int], addresses: Mapping[int, str | None] | None = None
+) -> Generator[list[AgentRequest], list[AgentBody], Listening]:
+    """Let the hosts of a pair that receive from these senders listen, and return what they answer.
+
+    :param addresses: of receivers, where others than the usual ones are to be used.
+    """
+    own = {host: address for host in pair if (address := (addresses or {}).get(host))}
+    return (
+        yield [
+            AgentRequest(host, {"method": "flow_listen"} | ({"address": own[host]} if host in own else {}), _CONTROL_S)
+            for host in (sum(pair) - sender for sender in senders)
+        ]
+    )
+
+
 def run_flows(
     context: MeasurementContext,
     pair: tuple[int, int],
     senders: Sequence[int],
     limits: FlowLimits,
     addresses: Mapping[int, str | None] | None = None,
+    listening: Listening | None = None,
 ) -> Generator[list[AgentRequest], list[AgentBody], list[tuple[int, int, float]]]:
     """Run a TCP flow from each of these senders, at the same time; return (sender, receiver, Gbit/s) of each.
 
-    :param addresses: of receivers, where others than the usual ones are to be used.
+    :param addresses: of receivers, where others than the usual ones are to be used. :param listening: where receivers
+        listen already, as :func:`listen_for_flows` returned it.
     :raises TaskFailed: when a rate could not be measured.
     """
-    a, b = pair
-    receivers = [b if sender == a else a for sender in senders]
-    own = {host: address for host in receivers if (address := (addresses or {}).get(host))}
-    listening = yield [
-        AgentRequest(host, {"method": "flow_listen"} | ({"address": own[host]} if host in own else {}), _CONTROL_S)
-        for host in receivers
-    ]
+    receivers = [sum(pair) - sender for sender in senders]
+    if listening is None:
+        listening = yield from listen_for_flows(pair, senders, addresses)
     requests: dict[int, AgentBody] = {host: {} for host in pair}
     for sender, receiver, answer in zip(senders, receivers, listening, strict=True):
         if type(answer.get("port")) is not int:
             raise TaskFailed(f"{context.measurements.hosts.names[receiver]} cannot listen for a flow")
         token = secrets.token_hex(32)
         requests[receiver] |= {"receive_token": token}
-        peer = [own.get(receiver) or context.address(receiver), answer["port"]]
+        peer = [(addresses or {}).get(receiver) or context.address(receiver), answer["port"]]
         requests[sender] |= {"send_token": token, "peer": peer}
     answers = yield [
         AgentRequest(host, {"method": "flow_exchange", **request, **limits._asdict()}, limits.seconds + _CONTROL_S)

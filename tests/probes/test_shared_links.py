@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.boundary_pairs import TierGroups, pairs_across, pairs_between
+from probes.group_runs import flow_rates
 from probes.session import ProbeSession
 from probes.shared_links import SharedLinkSettings, shared_links
 from tests.probes.fake_fleet import FakeFleet, session_of
@@ -43,6 +44,35 @@ def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -
 
     fleet = FakeFleet(behave)
     return fleet, session_of(fleet, sum(sizes))
+
+
+def flow_of(body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    """An agent that listens at once, and receives 0.25 Gbit/s."""
+    if body["method"] == "flow_listen":
+        return 0.01, {"port": 7000}
+    return body["seconds"], {"gbps": 0.25} if "receive_token" in body else {"sent_bytes": 1}
+
+
+@pytest.mark.parametrize("late_s", [0.3, 4.0])
+def test_flows_begin_together_where_an_agent_is_late(late_s: float) -> None:
+    """It was busy with a flow that failed. One after the other, flows would each get all of their link."""
+
+    def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        seconds, answer = flow_of(body)
+        return late_s if name == "h5" and "port" in answer else seconds, answer
+
+    fleet, flows = FakeFleet(behave), [(0, 4), (1, 5), (2, 6), (3, 7)]
+    assert flow_rates(session_of(fleet, 8), flows, 0.5) == (dict.fromkeys(flows, 0.25), {})
+    begun = [at for at, _, body in fleet.sent if "receive_token" in body]
+    assert len(begun) == 4
+    assert max(begun) - min(begun) < 0.01
+
+
+def test_flows_of_others_go_on_where_a_host_is_lost() -> None:
+    fleet = FakeFleet(lambda _, body: flow_of(body))
+    fleet.lose("h5", 0.2)
+    rates, errors = flow_rates(session_of(fleet, 8), [(0, 4), (1, 5), (6, 2)], 0.5)
+    assert (rates, set(errors)) == ({(0, 4): 0.25, (6, 2): 0.25}, {(1, 5)})
 
 
 @given(GROUPS, st.integers(1, 8), st.integers(0, 99), st.data())
