@@ -79,6 +79,7 @@ def _work_limits(tree: TierTree, us_per_byte: float, dissolve: bool, beside: Vec
     """The least and the most that each node can work for others in that time, shape (V,) each."""
     least, most = np.zeros(len(tree.parent)), np.full(len(tree.parent), np.inf)
     other = np.zeros(len(least)) if beside is None else beside
+    us_per_byte = max(us_per_byte, np.finfo(np.float64).tiny)  # a single host takes no time
     spares = np.maximum(tree.out * us_per_byte - 1 - np.maximum(-other, 0.0), 0.0).tolist()
     exports = np.maximum(tree.into * us_per_byte - 1 - np.maximum(other, 0.0), 0.0).tolist()
     for node in reversed(range(1, len(least))):

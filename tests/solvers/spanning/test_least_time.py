@@ -18,7 +18,7 @@ from solvers.planning import weights_by
 from solvers.schedules.catalogue import Options
 from solvers.schedules.masters import equal_chunks
 from solvers.simulation.cost import SimulatedCost
-from solvers.spanning.least_time import least_time
+from solvers.spanning.least_time import least_time, work
 from solvers.spanning.tier_tree import TierTree, regrouped
 from tests.solvers.spanning.networks import tree
 
@@ -282,3 +282,8 @@ def test_groups_have_the_links_of_the_tiers_that_they_are() -> None:
         assert sorted((each.out[each.level == 1] / each.out[each.level == 1].max()).tolist()) == [0.25, 1.0, 1.0, 1.0]
         assert np.isinf(each.out[each.level == 0]).all()
     assert regrouped(tree, [[0, 2, 3, 4], [1, 5, 6, 7]]) is None  # parts two hosts
+
+
+def test_ranks_of_a_single_host() -> None:
+    one = tier_tree(fabric([10.0], [10.0], ([0], [40.0], [40.0])), np.zeros(8, dtype=np.intp))
+    assert np.isfinite(work(one)).all()
