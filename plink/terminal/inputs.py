@@ -4,7 +4,7 @@ from pathlib import Path
 
 from plink.errors import UsageError
 from plink.model.groups import read_groups
-from plink.model.hosts import HUB, Hosts
+from plink.model.hosts import HUB, Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.model.storage import read_document
@@ -29,14 +29,16 @@ def hosts_file_from(path: Path | None) -> Path:
     return here
 
 
-def network_from(path: Path | None) -> Network:
-    """Read the named network, or the last one that was probed here, and say which."""
-    if path is not None:
-        return read_network(path)
-    latest = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
-    network = read_network(latest)
-    say_read(latest, network.measured_at)
-    return network
+def network_from(path: Path | None, hosts_file: Path | None = None) -> Network:
+    """Read the named network, or the last one that was probed here, and say which; only what was measured between the
+    hosts of a file, where one is named."""
+    if path is None:
+        latest = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
+        network = read_network(latest)
+        say_read(latest, network.measured_at)
+    else:
+        network = read_network(path)
+    return network if hosts_file is None else part_of(network, read_hosts(hosts_file))
 
 
 def part_of(network: Network, hosts: Hosts) -> Network:

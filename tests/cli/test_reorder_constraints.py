@@ -202,6 +202,8 @@ def test_some_of_the_hosts_are_ordered_by_the_measurement_of_all(here: Path) -> 
     assert [host["name"] for host in planned["hosts"]] == result["hosts"]
     shown = typed("report", "n.json", "--order", "o.json", "--terminal", cwd=here).stdout
     assert shown.startswith("The network between 4 hosts\n")
+    advice = json.loads(typed("advise", "n.json", "--hosts", "few.txt", "--size", "1KB", "--json", cwd=here).stdout)
+    assert advice["network"] == result["network"]
 
 
 def test_the_given_order_is_that_of_the_hosts_file(here: Path) -> None:

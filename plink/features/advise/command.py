@@ -36,6 +36,9 @@ _STEP = "Does a training step hide its exchange?"
 def advise(
     request: AdviseRequest,
     network_file: NetworkFile = None,
+    hosts_file: Annotated[
+        Path | None, typer.Option("--hosts", help="Some of the network's hosts, as a job gets them.")
+    ] = None,
     size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="A message size, or a range of sizes; default 1KB..1GB.")
     ] = None,
@@ -85,7 +88,7 @@ def advise(
             raise UsageError(f"--format {tuner}: choose one of {', '.join(TUNERS)}")
         if size or algos or plot or parameters or step or run or as_json:
             raise UsageError("--format has its own sizes and algorithms; omit the other options")
-        _print_tuner(tuner, network_from(network_file))
+        _print_tuner(tuner, network_from(network_file, hosts_file))
         return
     if size is not None:
         low, high = _range(size)
@@ -109,13 +112,13 @@ def advise(
             parse_option("--step", parse_duration, step),
         )
         max_age_s = parse_option("--max-network-age", parse_duration, max_network_age)
-        show_balance(
-            BalanceRequest(size_bytes, step_s, share, advise=request), network_file, prices, max_age_s, as_json
-        )
+        balance_request = BalanceRequest(size_bytes, step_s, share, advise=request)
+        network = network_from(network_file, hosts_file)
+        show_balance(balance_request, network, network_file or workspace.NETWORK, prices, max_age_s, as_json)
         return
     if overlap is not None or prices is not None:
         raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step, or --run")
-    advice = plink.advise(network_from(network_file), request)
+    advice = plink.advise(network_from(network_file, hosts_file), request)
     for algo, reason in advice.left_out.items():
         say(f"{algo} is left out: {reason}")
     if plot is not None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from plink.errors import InputError, UsageError
 from plink.model.codec import convert
+from plink.model.network import Network
 from plink.model.storage import name_of, parse_toml, read_text
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
 from plink.records.runs import run_named
-from plink.terminal.inputs import network_from
 from plink.terminal.screen import print_json, print_lines, say, show_table
 from solvers.balance_money import NetworkParts
 
@@ -54,17 +54,16 @@ def read_parts(path: Path) -> "NetworkParts":
 
 
 def show_balance(
-    request: "BalanceRequest", network_file: Path | None, prices: Path | None, max_age_s: float, as_json: bool
+    request: "BalanceRequest", network: Network, path: Path, prices: Path | None, max_age_s: float, as_json: bool
 ) -> None:
     """Print the balance of a step and a network; warn where the network's file is older than this.
 
-    :param prices: of parts, a TOML file; None: hosts are rented.
+    :param path: of the network's file. :param prices: of parts, a TOML file; None: hosts are rented.
     """
     from plink.features.advise.balance import balance
 
     if prices is not None:
         request = replace(request, parts=read_parts(prices))
-    network, path = network_from(network_file), network_file or workspace.NETWORK
     if path.is_file() and workspace.age_s(path, network.measured_at) > max_age_s:
         old = workspace.age(path, network.measured_at)
         say(f"warning: {path} is {old} old, more than --max-network-age: its rates may have changed")
