@@ -285,5 +285,5 @@ def test_groups_have_the_links_of_the_tiers_that_they_are() -> None:
 
 
 def test_ranks_of_a_single_host() -> None:
-    one = tier_tree(fabric([10.0], [10.0], ([0], [40.0], [40.0])), np.zeros(8, dtype=np.intp))
-    assert np.isfinite(work(one)).all()
+    links = tier_tree(fabric([10.0], [10.0], ([0], [40.0], [40.0])), np.zeros(8, dtype=np.intp))
+    assert np.isfinite(work(links)).all()
