@@ -138,7 +138,7 @@ class RunRecord(Document, frozen=True, kw_only=True, tag="plink.run/1"):
     id: Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
     """Tells runs apart."""
     exit_code: Annotated[int, Meta(ge=0, le=255)] | None
-    """0, or the exit code of the rank that failed first (128 + number for one that a signal ended); 124 when it was
+    """0, or the exit code of the rank that failed first; 128 + number where a signal ended it or plink; 124 when it was
     ended for taking longer than it may. Null in the file of a run that goes on, or whose plink was killed."""
     seconds: NonNegative | None
     """From the moment all ranks were let go to the end of the last, in seconds. Null where it did not come that far."""
