@@ -61,6 +61,8 @@ class RankEntry(Part, frozen=True, kw_only=True):
     """The process that reported this and then became the program."""
     wrong: str | None
     """What is wrong with its place; null when nothing is."""
+    hub: Count | Unset = UNSET
+    """The hub process that this is; its `rank` is behind those of all ranks."""
 
 
 class VerifiedPlacement(Part, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class VerifiedPlacement(Part, frozen=True, kw_only=True):
     held: bool
     """Every rank was on its host; otherwise the job is not run."""
     ranks: Annotated[tuple[RankEntry, ...], Meta(min_length=1)]
-    """One entry a rank, in rank order."""
+    """One entry a rank, in rank order, and then one a hub process."""
 
 
 class RunFailure(Part, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class RunFailure(Part, frozen=True, kw_only=True):
     """The rank; null when the launcher that plink used does not tell of one."""
     host: HostName | None
     """Its host; null with the rank."""
+    hub: Count | Unset = UNSET
+    """The hub process that failed, where it was one."""
     code: Annotated[int, Meta(ge=1, le=255)]
     """Its exit code (128 + number for a signal)."""
     cause: str | Unset | None = UNSET

@@ -94,6 +94,8 @@ def test_run_with_hubs_is_run_again_with_them(tmp_path: Path) -> None:
     words = ("--runner", "local", "--slots", "2", "--backend", "phub", "true")
     done = typed("launch", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    shown = typed("runs", "show", "last", cwd=tmp_path).stdout
+    assert [line.split(":")[0].strip() for line in shown.splitlines()[2:5]] == ["rank 0", "rank 1", "hub-0"]
     for more, hosts in (((), ["hub", "localhost", "localhost"]), (("--backend", "ring"), ["localhost", "localhost"])):
         done = typed("runs", "rerun", "last", *more, "--dry-run", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
