@@ -61,6 +61,8 @@ class RankEntry(Part, frozen=True, kw_only=True):
     """The process that reported this and then became the program."""
     wrong: str | None
     """What is wrong with its place; null when nothing is."""
+    hub: Count | Unset = UNSET
+    """The hub process that this is; its `rank` is behind those of all ranks."""
 
 
 class VerifiedPlacement(Part, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class VerifiedPlacement(Part, frozen=True, kw_only=True):
     held: bool
     """Every rank was on its host; otherwise the job is not run."""
     ranks: Annotated[tuple[RankEntry, ...], Meta(min_length=1)]
-    """One entry a rank, in rank order."""
+    """One entry a rank, in rank order, and then one a hub process."""
 
 
 class RunFailure(Part, frozen=True, kw_only=True):
@@ -79,6 +81,8 @@ class RunFailure(Part, frozen=True, kw_only=True):
     """The rank; null when the launcher that plink used does not tell of one."""
     host: HostName | None
     """Its host; null with the rank."""
+    hub: Count | Unset = UNSET
+    """The hub process that failed, where it was one."""
     code: Annotated[int, Meta(ge=1, le=255)]
     """Its exit code (128 + number for a signal)."""
     cause: str | Unset | None = UNSET
@@ -138,7 +142,7 @@ class RunRecord(Document, frozen=True, kw_only=True, tag="plink.run/1"):
     id: Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
     """Tells runs apart."""
     exit_code: Annotated[int, Meta(ge=0, le=255)] | None
-    """0, or the exit code of the rank that failed first (128 + number for one that a signal ended); 124 when it was
+    """0, or the exit code of the rank that failed first; 128 + number where a signal ended it or plink; 124 when it was
     ended for taking longer than it may. Null in the file of a run that goes on, or whose plink was killed."""
     seconds: NonNegative | None
     """From the moment all ranks were let go to the end of the last, in seconds. Null where it did not come that far."""

@@ -54,12 +54,19 @@ def _report_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
         sys.__unraisablehook__(unraisable)
 
 
+def _installed() -> SignalHandler | None:
+    return next((handler for handler in map(signal.getsignal, _SIGNALS) if isinstance(handler, SignalHandler)), None)
+
+
+def interrupted_exit_code() -> int | None:
+    """Return the exit code of a command that a signal has interrupted; None without one."""
+    return installed.exit_code if (installed := _installed()) is not None and installed.number else None
+
+
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     """Defer signals within this context; the value it gives returns whether one came."""
-    installed = next(
-        (handler for handler in map(signal.getsignal, _SIGNALS) if isinstance(handler, SignalHandler)), None
-    )
+    installed = _installed()
     if installed is None:
         yield lambda: False
         return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from plink.errors import PlinkError
+from plink.model.document import UNSET
 from plink.model.hosts import Hosts
 from plink.model.run import RankEntry, RunFailure, RunRecord, VerifiedPlacement
 from plink.transport.addresses import canonical
@@ -83,6 +84,7 @@ class RankLocation:
             addresses=self.addresses,
             pid=self.pid,
             wrong=self.problem,
+            hub=UNSET if self.hub is None else self.hub,
         )
 
 
@@ -245,6 +247,7 @@ class RunResult:
             else RunFailure(
                 rank=failure.rank,
                 host=failure.host,
+                hub=UNSET if failure.hub is None else failure.hub,
                 code=failure.code,
                 last_lines=failure.last_lines,
                 cause=failure.cause,
@@ -271,8 +274,9 @@ class PlacementError(PlinkError):
     def __init__(self, locations: list[RankLocation], consequence: str = "nothing was run") -> None:
         misplaced = [location for location in locations if location.problem]
         first = misplaced[0]
+        noun = "ranks" if all(location.hub is None for location in locations) else "ranks and hubs"
         super().__init__(
-            f"wrong placement: {len(misplaced)} of {len(locations)} ranks are not on their hosts "
+            f"wrong placement: {len(misplaced)} of {len(locations)} {noun} are not on their hosts "
             f"({first.process}, assigned to {first.host}, is on {first.hostname}: {first.problem}); {consequence}"
         )
         self.locations = locations

@@ -45,7 +45,7 @@ _NOT_FOR_SALLOC = re.compile("--(error|export|input|open-mode|output|propagate|w
 _REFUSED = (
     # Slurm takes the number of nodes from the hostfile, and since 23.11 refuses --nodes beside it.
     (
-        re.compile("-[EHlOQsuvX]*[wFNr].*|--(node[lfs]|rel)[a-z]*(=.*)?", re.DOTALL),
+        re.compile("-[EHlOQsuvX]*[wFNr].*|--(node[lfs]|rel|jobi)[a-z]*(=.*)?", re.DOTALL),
         "hosts and their order say where ranks run",
     ),
     (
@@ -84,7 +84,7 @@ class Slurm:
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """Return the hostfile: one node a task."""
-        _check_step_options(job.launcher_args)
+        check_step_options(job.launcher_args)
         missing = [name for name in ("srun", "salloc", "scancel") if shutil.which(name) is None]
         if missing:
             raise UsageError(
@@ -177,11 +177,12 @@ def step_options(options: Sequence[str]) -> list[str]:
     :raises UsageError: for one that would place ranks otherwise.
     """
     words = [word for word in options if _STEP_OPTIONS.fullmatch(word)]
-    _check_step_options(words)
+    check_step_options(words)
     return words
 
 
-def _check_step_options(options: Sequence[str]) -> None:
+def check_step_options(options: Sequence[str]) -> None:
+    """:raises UsageError: for an option of srun that would place ranks otherwise, or hide what they print."""
     for word in options:
         if reason := next((reason for refused, reason in _REFUSED if refused.fullmatch(word)), None):
             raise UsageError(f"--launcher-args {word}: {reason}; omit it")

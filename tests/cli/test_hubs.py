@@ -94,6 +94,8 @@ def test_run_with_hubs_is_run_again_with_them(tmp_path: Path) -> None:
     words = ("--runner", "local", "--slots", "2", "--backend", "phub", "true")
     done = typed("launch", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    shown = typed("runs", "show", "last", cwd=tmp_path).stdout
+    assert [line.split(":")[0].strip() for line in shown.splitlines()[2:5]] == ["rank 0", "rank 1", "hub-0"]
     for more, hosts in (((), ["hub", "localhost", "localhost"]), (("--backend", "ring"), ["localhost", "localhost"])):
         done = typed("runs", "rerun", "last", *more, "--dry-run", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -249,7 +251,7 @@ def test_hosts_decide_which_are_hubs(has_hub: bool, tmp_path: Path) -> None:
         assert advice.best(1e6, "phub").at(1e6) == pytest.approx(alone, rel=1e-4)
 
 
-@pytest.mark.parametrize(("cores", "warned"), [(2, True), (16, False), (None, False)])
+@pytest.mark.parametrize(("cores", "warned"), [(2, True), (16, False), (None, True)])
 def test_too_few_cores_of_a_hub_are_warned_of(cores: int | None, warned: bool, tmp_path: Path) -> None:
     network(20.0, tmp_path)
     file = tmp_path / ".plink/network.json"
@@ -260,6 +262,22 @@ def test_too_few_cores_of_a_hub_are_warned_of(cores: int | None, warned: bool, t
     measured = read_network(file)
     lines = hubs_limited_by_cores(measured, fabric_from(measured))
     assert [line.partition(":")[0] for line in lines] == ["fat-0"] * warned
+
+
+@pytest.mark.parametrize(("gbps", "warned"), [(7.0, False), (14.1, True), (None, False)])
+def test_wide_hub_without_a_network_is_warned_of(
+    gbps: float | None,
+    warned: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It has one process, which takes 7 Gbit/s, until its cores are known."""
+    monkeypatch.chdir(tmp_path)
+    hosts = Hosts((Host("a", "a"), Host("b", "b"), Host("fat-0", "c", 0, role="hub", gbps=gbps)))
+    assert backend_for("phub", hosts, None).hubs == ("fat-0",)
+    err = capsys.readouterr().err
+    assert ("warning" in err, "plink probe" in err) == (warned, warned)
 
 
 def test_a_job_without_hubs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

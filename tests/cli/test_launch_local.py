@@ -1,6 +1,7 @@
 """`plink launch` on this machine alone: what it refuses, rehearses, compares and shows."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from plink.features.compare.metric import metric_from
 from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed
+from tests.lab.jobs import Running
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 HOSTS = "a address=127.0.0.1\nb address=127.0.0.2\n"
@@ -45,6 +47,21 @@ def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
     record = read_document(tmp_path / ".plink" / "runs" / run["id"] / "run.json")
     assert (record["runner"], record["args"]) == ("local", ["a b"])
     assert (tmp_path / str(record["logs"]) / "rank-1.out").read_text().splitlines()[2] == "2 1 2 ['a b']"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_record_of_a_stopped_job_has_its_exit_code_and_seconds(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(100)\n")
+    running = Running(tmp_path, "launch", "--runner", "local", "--slots", "2", "train.py")
+    try:
+        running.await_lines(2, "begun", seconds=60)
+        running.process.send_signal(number)
+        assert running.ends(20) == 128 + number
+    finally:
+        running.close()
+    (recorded,) = json.loads(typed("runs", "--json", cwd=tmp_path).stdout)["runs"]
+    assert recorded["exit_code"] == 128 + number
+    assert 0 < recorded["seconds"] < 60
 
 
 def test_failed_rank_exception_is_reported_last(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.conftest import typed
     (("--backend", "three.json"), "3 ranks"),
     (("--timeout", "soon"), "soon"),
     (("--runner", "mpirun", "--launcher-args", "'"), "--launcher-args"),
+    (("--runner", "slurm", "--launcher-args=-wh1"), "--launcher-args -wh1"),
 ])  # fmt: skip
 def test_bad_options_are_refused_before_probing(words: tuple[str, ...], named: str, tmp_path: Path) -> None:
     """No host of the file can be reached: nobody tried."""

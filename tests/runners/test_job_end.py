@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import PlinkError
+from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts
 from runners.job.runner import Job
 from tests.child_hosts import ends
@@ -210,6 +211,10 @@ def test_a_killed_hub_is_the_first_to_fail(jobs: ChildJobs) -> None:
     result = jobs.launch(hub_job(jobs, STAY), on_line=on_line, hosts=HUB_HOSTS)
     assert result.failure is not None
     assert (result.failure.process, result.failure.host, result.exit_code) == ("hub-0", "fat-1", 137)
+    recorded = result.record()
+    assert recorded.failure is not None
+    assert recorded.failure.hub == 0
+    assert [entry.hub for entry in (recorded.proof.ranks if recorded.proof else ())] == [UNSET, UNSET, 0]
     assert all(ends(location.pid) for location in result.locations)
 
 

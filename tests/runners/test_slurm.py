@@ -89,6 +89,7 @@ def test_options_of_steps_are_not_for_allocations() -> None:
         ("--err", "x"),
         ("-w", "a"),
         ("--nodelist=a",),
+        ("--jobid=7",),
         ("-r1",),
         ("--pty",),
         ("-N", "3"),

@@ -254,6 +254,7 @@ def _report(
 
     def on_placement(locations: list[RankLocation]) -> None:
         observer.on_placement(locations)
+        current.began = time.monotonic()
         log.info("%d/%d hosts verified; starting %s", len(locations), len(locations), program)
 
     show = observer.on_status

@@ -14,7 +14,7 @@ from plink.features.advise.run import ALL_INTERFACES, SizedCost, bcube_of
 from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.algorithms import fabric_from, options_of, order_from
-from plink.features.order.hubs import Ranks, hub_processes, hubs_limited_by_cores, sizes_for, with_hubs
+from plink.features.order.hubs import Ranks, core_limits, hub_processes, hubs_limited_by_cores, sizes_for, with_hubs
 from plink.features.order.interfaces import (
     BCUBE_ALGORITHMS,
     exchanges_on_switches,
@@ -293,7 +293,10 @@ def _hub_schedule(job: _Job) -> _Choice:
     except NoAnswer:
         if backend == "phub-2l":
             raise
-        places, weights = hub_processes([host.gbps for host in job.hosts.hubs], [None] * len(job.hosts.hubs))
+        rates, cores = [host.gbps for host in job.hosts.hubs], [None] * len(job.hosts.hubs)
+        for line in core_limits([host.name for host in job.hosts.hubs], rates, cores):
+            say(f"warning: {line}")
+        places, weights = hub_processes(rates, cores)
         names = tuple(job.hosts.hubs[place].name for place in places)
         schedule = schedule_for(backend, ranks + len(names), Options(servers=len(names), weights=weights))
         return (SizeClass(None, backend, schedule),), None, names

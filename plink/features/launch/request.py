@@ -254,6 +254,10 @@ class JobRequest(FeatureRequest):
             raise UsageError(f"--backend {self.backend} goes with --runner ssh or local, which start the hubs")
         if self.launcher_args is not None and not external:
             raise UsageError(f"--launcher-args: --runner {runner} takes no launcher arguments")
+        if self.runner == "slurm":
+            from runners.launchers.slurm import check_step_options
+
+            check_step_options(self.launcher_args or ())
         if external and self.settings.preflight == "strict":
             raise UsageError(f"--set preflight=strict needs plink's agents on the hosts; --runner {runner} starts none")
         if not self.autotune:

@@ -25,6 +25,7 @@ from plink.records.pipeline_log import PipelineLog, is_report
 from plink.records.runs import Record
 from plink.records.scratch import scratch_folder
 from plink.runtime.step_report import step_of_line
+from plink.terminal.interrupts import interrupted_exit_code
 from runners.autotune.daemon import NAME, Daemon, TuningLog
 from runners.choice import connector_for, runner_named
 from runners.job.placement import PlacementError, RankLocation, RunResult, new_id
@@ -66,11 +67,12 @@ class RunDescription:
 @dataclass
 class Recording:
     """A run that is being recorded. ``folder``: for what a launcher reads; ``record``: None where the run is not kept;
-    ``outcome``: what the record will say of its end."""
+    ``outcome``: what the record will say of its end; ``began``: when its ranks were let go, None before."""
 
     folder: Path
     record: Record | None
     outcome: dict[str, Any]
+    began: float | None = None
 
     def line(self, rank: int | None, stream: str, line: str) -> None:
         """Record one line that a rank, or the launcher (None), printed."""
@@ -107,7 +109,9 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
             raise
         finally:
             if record is not None:
-                record.finish(current.outcome)
+                seconds = {} if current.began is None else {"seconds": round(time.monotonic() - current.began, 3)}
+                code = interrupted_exit_code()
+                record.finish(seconds | current.outcome | ({} if code is None else {"exit_code": code}))
                 if record.write_error is not None:
                     _runs_log.warning("%s", record.write_error)
 
@@ -294,6 +298,7 @@ def launch(
 
         def on_placement(locations: list[RankLocation]) -> None:
             observer.on_placement(locations)
+            current.began = time.monotonic()
             ranks = sum(location.hub is None for location in locations)
             _log.info("%d/%d ranks placed; starting %s", ranks, ranks, program)
 

@@ -100,15 +100,19 @@ def _groups_with_hubs(fabric: Fabric, order: Ranks, ranks: int) -> list[list[int
 
 
 def hubs_limited_by_cores(network: Network, fabric: Fabric) -> list[str]:
-    """Return a sentence for each hub host whose processes take less than its link carries."""
+    """Return the sentences of :func:`core_limits` for the hub hosts of a network."""
     hosts = [host for host, entry in enumerate(network.hosts) if not entry.slots]
-    rates, cores = _rates_and_cores(network, fabric, hosts)
-    places, _ = hub_processes(rates, cores)
+    return core_limits([fabric.names[host] for host in hosts], *_rates_and_cores(network, fabric, hosts))
+
+
+def core_limits(names: Sequence[str], rates_gbps: Sequence[float | None], cores: Sequence[int | None]) -> list[str]:
+    """Return a sentence for each hub host whose processes take less than its link carries."""
+    places, _ = hub_processes(rates_gbps, cores)
     return [
-        f"{fabric.names[host]}: {cores[k]} cores are for {format_gbps(places.count(k) * GBPS_A_PROCESS)}, its link for "
-        f"{format_gbps(rate)}: as a hub it is slower than priced"
-        for k, (host, rate) in enumerate(zip(hosts, rates, strict=True))
-        if cores[k] is not None and rate is not None and rate > places.count(k) * GBPS_A_PROCESS
+        f"{name}: {'one process (`plink probe` counts cores) is' if count is None else f'{count} cores are'} for "
+        f"{format_gbps(places.count(k) * GBPS_A_PROCESS)}, its link for {format_gbps(rate)}: as a hub it is slower"
+        for k, (name, rate, count) in enumerate(zip(names, rates_gbps, cores, strict=True))
+        if rate is not None and rate > places.count(k) * GBPS_A_PROCESS
     ]
 
 

@@ -9,6 +9,7 @@ from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
 from plink.terminal.screen import result_console, show_table
+from runners.job.placement import process_name
 
 _LAST_LINES = 10
 _MAX_SHOWN_SECONDS = 1e15
@@ -66,11 +67,13 @@ def run_lines(run: Run) -> Iterator[str]:
     for rank in _list(proof.get("ranks")) if isinstance(proof, dict) else []:
         if isinstance(rank, dict):
             wrong = f"  <- {rank['wrong']}" if rank.get("wrong") else ""
-            yield f"  rank {rank.get('rank')}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}"
+            process = process_name(rank.get("rank", 0), rank.get("hub"))
+            yield f"  {process}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}"
     failure = run.document.get("failure")
     if isinstance(failure, dict):
         lines = [f"  {line}" for line in _list(failure.get("last_lines"))[-_LAST_LINES:]]
-        first = f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail"
+        process = process_name(failure.get("rank", 0), failure.get("hub"))
+        first = f"{process} on {failure.get('host')} was the first to fail"
         yield str(failure.get("cause") or first)
         yield from (["its last lines:", *lines] if lines else [])
     yield f"logs: {run.document.get('logs')}"

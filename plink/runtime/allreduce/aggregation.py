@@ -86,6 +86,11 @@ class Aggregation:
         fits = (entry for entry in self.classes if entry.up_to_bytes is None or size_bytes <= entry.up_to_bytes)
         return next(fits, self.classes[-1])
 
+    def schedule_for(self, size_bytes: int, required: bool) -> Schedule | None:
+        """Return the schedule of a message, None where Gloo does it; ``required``: that of another size then."""
+        entries = (self.choose(size_bytes), *(self.classes if required else ()))
+        return next((entry.schedule for entry in entries if entry.schedule is not None), None)
+
     def segmentation_of(self, schedule: Schedule) -> SegmentationConfig:
         """Return the segmentation for a schedule: finer with hubs (docs/results/hub.md)."""
         has_hubs = bool(self.hubs) and schedule.ranks != self.ranks

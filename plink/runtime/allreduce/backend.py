@@ -308,6 +308,11 @@ class PlinkProcessGroup(dist.ProcessGroup):
             self._steps.add(sum(tensor.nbytes for tensor in tensors if tensor.layout is torch.strided))
         if len(tensors) == 1 and self._uses_engine(tensors[0], opts.reduceOp):
             return self._run_engine(tensors[0], opts.reduceOp, blocking=not getattr(opts, "asyncOp", True))
+        is_alone = self.size() == 1 or not tensors[0].numel()
+        if len(tensors) == 1 and is_alone and needs_engine(opts.reduceOp, tensors[0]):
+            unchanged: Future[list[torch.Tensor]] = Future()
+            unchanged.set_result(list(tensors))
+            return AllReduceWork(unchanged)
         group = self._native if any(tensor.is_cuda for tensor in tensors) else self._gloo
         work: dist.Work = group.allreduce(list(tensors), opts)
         return work
@@ -321,18 +326,16 @@ class PlinkProcessGroup(dist.ProcessGroup):
         reduction = reduction_for(op, tensor.dtype)
         if tensor.layout is not torch.strided or tensor.nbytes == 0 or reduction is None:
             return False
-        if self._engine.aggregation.hubs and reduction.gloo_op != dist.ReduceOp.SUM:
-            return False  # hubs begin with zeros
         # A reduction that Gloo lacks must not depend on measurements.
-        required = tensor.device.type == "cpu" and needs_engine(op, tensor.dtype)
-        return (required or self._prefers_engine(tensor.nbytes, tensor.device)) and self._has_algorithm(tensor)
+        required = needs_engine(op, tensor)
+        return (required or self._prefers_engine(tensor.nbytes, tensor.device)) and self._has_algorithm(tensor, op)
 
-    def _has_algorithm(self, tensor: torch.Tensor) -> bool:
+    def _has_algorithm(self, tensor: torch.Tensor, op: dist.ReduceOp) -> bool:
         """Return whether the engine has a schedule for the tensor, or a delegate."""
         assert self._engine is not None
         if tensor.nbytes >= self._engine.delegation_min_bytes and tensor.dtype in GLOO_SUM_DTYPES:
             return True
-        return self._engine.aggregation.choose(tensor.nbytes).schedule is not None
+        return self._engine.aggregation.schedule_for(tensor.nbytes, needs_engine(op, tensor)) is not None
 
     def _run_gloo(self, tensor: torch.Tensor, op: dist.ReduceOp) -> dist.Work:
         return all_reduce(self._gloo, tensor, op)
@@ -341,8 +344,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
         """Stage, reduce, copy back. ``blocking``: the caller waits for the result at once."""
         assert self._engine is not None
         reduction = reduction_for(op, tensor.dtype)
-        schedule = self._engine.aggregation.choose(tensor.nbytes).schedule
-        if reduction is None or not self._has_algorithm(tensor):
+        schedule = self._engine.aggregation.schedule_for(tensor.nbytes, needs_engine(op, tensor))
+        if reduction is None or not self._has_algorithm(tensor, op):
             return self._run_gloo(tensor, op)
         staged = stage_to_host(tensor)
         # For tensors on a GPU the future carries streams, for callbacks on its result (DDP's hooks).

@@ -1,4 +1,4 @@
-"""Hub process: a member of the engine's group that contributes zeros, and adds up for the ranks (``--backend phub``).
+"""Hub process: a member of the engine's group that contributes nothing, and reduces for the ranks (``--backend phub``).
 
 ``plink launch`` starts it beside the ranks of the job and ends it with them. It joins a group when rank 0 has made one,
 submits what rank 0 announces, and waits for the next group when that one ends or has lost a member.
@@ -6,6 +6,7 @@ submits what rank 0 announces, and waits for the next group when that one ends o
 
 import contextlib
 import itertools
+import math
 import os
 import socket
 import sys
@@ -30,6 +31,7 @@ _RETRY_S = 0.1
 _CONNECT_S = 5.0
 _WAIT = timedelta(days=365)  # a job may compute for long between two all-reduces
 _CLOSE_TIMEOUT_S = 2.0
+_IDENTITIES = {"product": 1.0, "min": math.inf, "max": -math.inf}  # integers have the nearest; of sums it is 0
 
 
 class ZeroVectors:
@@ -89,12 +91,15 @@ def serve(store: PrefixStore, rank: int) -> None:
 def _submit(engine: Engine, vectors: ZeroVectors, call: tuple[int, torch.dtype, Any]) -> None:
     elements, dtype, reduction = call
     vector = vectors.take(elements, dtype)
+    if identity := _IDENTITIES.get(reduction.name):
+        limits = None if dtype.is_floating_point else torch.iinfo(dtype)
+        vector.fill_(identity if limits is None else min(max(identity, limits.min), limits.max))
 
     def on_done(error: str | None) -> None:
         if error is None:
             vectors.give_back(vector)
 
-    schedule = engine.aggregation.choose(vector.nbytes).schedule
+    schedule = engine.aggregation.schedule_for(vector.nbytes, required=True)
     engine.submit(vector, schedule, replace(reduction, finish=None), on_done)
 
 

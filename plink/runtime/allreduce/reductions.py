@@ -55,7 +55,8 @@ def reduction_for(op: ReduceOp, dtype: torch.dtype) -> Reduction | None:
     return _REDUCTIONS.get(gloo_op)  # type: ignore[arg-type]
 
 
-def needs_engine(op: ReduceOp, dtype: torch.dtype) -> bool:
-    """Return whether Gloo does not support the reduction."""
-    gloo_op = getattr(op, "op", op)
-    return dtype not in GLOO_SUM_DTYPES or (gloo_op == ReduceOp.AVG and not dtype.is_floating_point)
+def needs_engine(op: ReduceOp, tensor: torch.Tensor) -> bool:
+    """Return whether the engine has the reduction of a dense tensor in host memory, and Gloo does not."""
+    gloo_op, dtype = getattr(op, "op", op), tensor.dtype
+    lacking = dtype not in GLOO_SUM_DTYPES or (gloo_op == ReduceOp.AVG and not dtype.is_floating_point)
+    return lacking and tensor.is_cpu and tensor.layout is torch.strided and reduction_for(op, dtype) is not None

@@ -121,8 +121,8 @@ def raise_file_limit(connections: int) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of an error without the position in Gloo's sources."""
-    return str(error).partition("\n")[0].rpartition("] ")[2]
+    """Return the first line of an error without the position in Gloo's sources, and without its advice."""
+    return str(error).partition("\n")[0].partition(". This is typically ")[0].rpartition("] ")[2]
 
 
 def rail_addresses() -> list[str]:

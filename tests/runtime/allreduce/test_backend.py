@@ -210,6 +210,31 @@ def test_everything_else_works_as_under_gloo(plan: str) -> None:
         }  # fmt: skip
 
 
+def reduce_what_gloo_lacks() -> list[list[float]]:
+    """Of all ranks and of one, of every size; each call returns on every rank."""
+    dist.init_process_group("gloo")
+    rank, alone = dist.get_rank(), [dist.new_group([k]) for k in range(dist.get_world_size())]
+    results = []
+    for group in (None, alone[rank]):
+        for op, dtype in ((dist.ReduceOp.AVG, torch.int32), (dist.ReduceOp.SUM, torch.int16)):
+            for elements in (0, 10, 9000):
+                x = torch.full((elements,), rank, dtype=dtype)
+                work = dist.all_reduce(x, op, group, async_op=elements == 10)
+                assert work is None or (work.wait() and work.is_completed())
+                results.append(x.unique().tolist())
+    return results
+
+
+def test_what_gloo_lacks_has_a_schedule_at_every_size(tmp_path: Path) -> None:
+    """Also where a plan leaves a size to Gloo; nothing changes in groups of one rank and without elements."""
+    classes = (SizeClass(4999, "gloo", None), SizeClass(None, "2lha", two_levels(4)))
+    plan = write_plan(tmp_path, Aggregation(classes))
+    for rank, results in enumerate(
+        results_of(run_ranks(reduce_what_gloo_lacks, 4, PLINK_BACKEND="on", PLINK_PLAN=plan))
+    ):
+        assert results == [[], [1], [1], [], [6], [6], *[[], [rank], [rank]] * 2]
+
+
 @pytest.mark.quick
 def test_what_is_lost_ends_all_others_with_its_name(plan: str) -> None:
     """Long before the group's time-out. Then the program ends as it wants to."""

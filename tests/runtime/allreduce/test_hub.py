@@ -61,6 +61,13 @@ def sums() -> dict[str, Any]:
     results["several"] = [work.result()[0].unique().tolist() for work in works if work.wait()]
     largest = torch.full((5_000,), float(rank))
     dist.all_reduce(largest, dist.ReduceOp.MAX)
+    extremes = []
+    for op in (dist.ReduceOp.MAX, dist.ReduceOp.MIN, dist.ReduceOp.PRODUCT):
+        for dtype in (torch.int16, torch.float32):
+            for vector in (torch.full((5_000,), -(rank + 1), dtype=dtype), torch.full((5_000,), rank + 1, dtype=dtype)):
+                dist.all_reduce(vector, op)
+                extremes.append(vector.unique().tolist())
+    results["extremes"] = extremes
     pair, of_all = torch.full((5_000,), float(rank + 1)), torch.ones(5_000)
     some, everyone = dist.new_group([0, 1]), dist.new_group(list(range(ranks)))
     if rank < 2:
@@ -82,6 +89,7 @@ def test_sums_of_an_unmodified_program(hubs: int, weights: list[float] | None) -
     for result in results:
         assert [result[str(dtype)] for dtype in DTYPES] == [[6 * k for k in range(7)]] * len(DTYPES)
         assert result["several"] == [[3.0]] * 6
+        assert result["extremes"] == [*[[-1], [3]] * 2, *[[-3], [1]] * 2, *[[-6], [6]] * 2]
         assert [result[name] for name in ("mean", "largest", "pair", "everyone")] == [[1.0], [2.0], [3.0], [3.0]]
 
 
