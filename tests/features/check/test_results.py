@@ -209,6 +209,25 @@ def test_hosts_that_are_all_alike_have_nothing_to_rank(here: Path) -> None:
     assert "costs the same" in refusal(typed("check", "alike.json", "--measure", "--dry-run", cwd=here), 4)
 
 
+def test_round_trips_within_noise_in_one_rack_are_nothing_to_rank(here: Path) -> None:
+    """Rates of the hosts were measured: a clock sees these, and no differences of a few tenths of a microsecond."""
+    rows = [[0 if i == j else 6 + 0.1 * ((3 * i + 5 * j) % 7) for j in range(4)] for i in range(4)]
+    flows = [
+        {"from": a, "to": b, "gbps": 0.198, "both_ways": both}
+        for both in (False, True)
+        for a in "abcd"
+        for b in "abcd"
+        if a != b
+    ]
+    hosts = [{"name": name, "address": "10.0.0.1"} for name in "abcd"]
+    write(here / "rack.json", network(hosts=hosts, latency_us=rows, host_flows=flows))
+    words = ("check", "rack.json", "--measure", "--algo", "gloo", "--dry-run")
+    assert "costs the same" in refusal(typed(*words, cwd=here), 4)
+    assert typed(*words, "--model", "latency", cwd=here).returncode == 0
+    write(here / "runs.json", checked(series([[1.0], [2.0], [3.0], [4.0]], model=None, size_bytes=16e6)))
+    assert typed("check", "rack.json", "--results", "runs.json", cwd=here).returncode == 4
+
+
 def test_a_dry_run_lists_orders_by_cost(here: Path) -> None:
     done = typed("check", "cloud.json", "--measure", "--dry-run", "--json", "--algo", "ring", cwd=here)
     rows = json.loads(done.stdout)["orders"]
