@@ -1,6 +1,7 @@
 """``plink check --results``: recorded runs judged without hosts; what CI is given; what is refused before any run."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -98,9 +99,11 @@ def test_other_options_are_another_collective_and_other_hosts_are_named(here: Pa
     times = [[1.0], [2.0], [3.0], [4.0]]
     write(here / "two.json", checked(series(times, algo="bcube", options=["base=2"])))
     write(here / "four.json", checked(series(times, algo="bcube", options=["base=4"])))
-    done = typed("check", "--results", "two.json", "--max-regression", "four.json", cwd=here)
-    assert done.returncode == 1
+    done = typed("check", "--results", "two.json", "--max-regression", "four.json", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 4
     assert "no run of bcube of this size and these options" in done.stderr
+    top = ElementTree.parse(here / "out.xml").getroot()
+    assert (top.get("failures"), top.get("errors")) == ("0", "1")
     other_collective = series(times, algo="bcube", options=["base=2"])
     for run in other_collective["runs"]:
         run["hosts"] = list("wxyz")
@@ -268,4 +271,5 @@ def test_a_limit_is_of_what_ties_allow(here: Path) -> None:
     write(here / "levels.json", checked(entry))
     failed = typed("check", "--results", "levels.json", "--min-spearman", "0.9", cwd=here)
     assert failed.returncode == 1
+    assert re.search(r"rank correlation: 0\.\d+ .* of 6 orders; equal costs allow 0\.878", failed.stdout)
     assert "below --min-spearman 0.9 of the 0.878 that equal costs allow" in failed.stderr
