@@ -159,6 +159,8 @@ def test_file_content_is_escaped(here: Path) -> None:
         (["--results", "none.json"], 2, "checks[0].ranks: expected a whole number >= 1"),
         (["cloud.json", "--results", "plain.json"], 2, "omit NETWORK"),
         (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
+        (["--results", "null.json"], 2, "a JSON object was expected, this is null"),
+        (["--results", "newer.json"], 2, "got 'plink.check/2'"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
         (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: expected a list of 1 or more"),
         (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "that is what is read"),
@@ -168,6 +170,8 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
     plain = {"order": "given", "predicted_us": 1.0, "achieved_s": [1.0]}
     write(here / "plain.json", {"schema": "plink.check/1", "runs": [plain, plain | {"achieved_s": [2.0]}]})
     write(here / "empty.json", checked())
+    write(here / "null.json", None)
+    write(here / "newer.json", checked() | {"schema": "plink.check/2"})
     write(here / "none.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=0)))
     strange = series([[1.0], [2.0], [3.0], [4.0]])
     strange["runs"][2]["hosts"] = list("abcx")
