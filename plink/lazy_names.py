@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 _DECLARATION = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
@@ -22,6 +23,10 @@ def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(home_of[name]), name)
+        if isinstance(value, FunctionType):
+            from plink.argument_checks import with_checked_arguments
+
+            value = with_checked_arguments(value, package)
         setattr(sys.modules[package], name, value)
         return value
 

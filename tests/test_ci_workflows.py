@@ -94,6 +94,32 @@ def test_a_host_that_is_down_is_compared_and_drawn_and_no_baseline(
     assert [path.read_text() for path in (tmp_path / "baseline").iterdir()] == ["good", "good"]
 
 
+@pytest.mark.parametrize("code", [1, 4])
+def test_networks_are_compared_whatever_the_check_ends_with(
+    code: int, workflow: tuple[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    """In one rack it ends with 4 every day: the network of the first day is what the second is compared with."""
+    name, workflow_run = workflow
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/plink").write_text(
+        f'#!/bin/sh\necho "$@" >> asked\ncase "$1" in probe) echo "$$" > today.json;; check) exit {code};; esac\n'
+    )
+    (tmp_path / "bin/plink").chmod(0o755)
+    runner = Runner(tmp_path, tmp_path / "bin")
+    for _ in range(2):
+        assert any(runner.github(workflow_run).values()) if name == "github" else runner.gitlab(workflow_run) == 1
+        assert [path.name for path in (tmp_path / "baseline").iterdir()] == ["network.json"]
+        assert (tmp_path / "baseline/network.json").read_text() == (tmp_path / "today.json").read_text()
+    commands = [line.split()[0] for line in (tmp_path / "asked").read_text().splitlines()]
+    assert commands == ["probe", "doctor", "check", "report", "probe", "diff", "doctor", "check", "report"]
+    if name == "github":
+        (job,) = workflow_run["jobs"].values()
+        (save,) = (step for step in job["steps"] if "cache/save" in step.get("uses", ""))
+        assert save["if"] == "success() || failure()"
+    else:
+        assert workflow_run["network"]["cache"]["when"] == "always"
+
+
 @pytest.mark.lab
 def test_a_good_day_and_a_bad_one(small_lab: Lab, workflow: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     """The second day a rack has a quarter of its rate: that is seen, told, and not the next baseline."""
@@ -113,7 +139,7 @@ def test_a_good_day_and_a_bad_one(small_lab: Lab, workflow: tuple[str, dict[str,
         if name == "github":
             codes = runner.github(workflow_run)
             assert codes["Compare with last time"] == 1
-            assert "The next baseline" not in codes
+            assert "The network's next baseline" not in codes
         else:
             assert runner.gitlab(workflow_run) == 1
     finally:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, structs
 
 from plink.errors import InputError
-from plink.model.codec import decode, schema_name
+from plink.model.codec import decode, schema_name, short_json
 from plink.model.demo import DemoTimes
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.network_file import HostCostsEntry, LibraryCostsEntry
@@ -210,7 +210,7 @@ def read_recorded_runs(
         return (BenchmarkRun(runs=tuple(timings)),), ()
     if document.get("schema") != schema_name(Check):
         schemas = f"{schema_name(Check)!r} or {schema_name(DemoTimes)!r}"
-        raise InputError(f"{location}: schema", f"expected {schemas}, the kinds of file that hold measured runs")
+        raise InputError(f"{location}: schema", f"expected {schemas}, got {short_json(document.get('schema'))}")
     timed = decode(_TimedOrders, document, location)
     runs = timed.checks or ((BenchmarkRun(runs=timed.runs),) if timed.runs else ())
     if not runs and not (for_costs and timed.timings):

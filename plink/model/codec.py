@@ -36,7 +36,7 @@ def decode(kind: type[T], value: object, location: str) -> T:
     expected: str = schema_name(kind)  # type: ignore[arg-type]
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != expected:
-        raise InputError(f"{location}: schema", f"expected {expected!r}, got {_short(schema)}")
+        raise InputError(f"{location}: schema", f"expected {expected!r}, got {short_json(schema)}")
     return convert(kind, value, location)
 
 
@@ -59,8 +59,10 @@ def convert(kind: Any, value: object, location: str, key: str = "") -> Any:
         path, reason = _explain(kind, value, str(error))
         key_path = (key + path).removeprefix(".")
         raise InputError(f"{location}: {key_path}" if key_path else location, reason) from None
+    except InputError as error:  # of a type that checks itself, by its name
+        raise InputError(f"{location}: {error.location.rpartition(': ')[2]}", error.reason) from None
     except UnicodeEncodeError as error:
-        raise InputError(location, f"{_short(error.object)} is no text: it has half of a surrogate pair") from None
+        raise InputError(location, f"{short_json(error.object)} is no text: it has half of a surrogate pair") from None
 
 
 @cache
@@ -88,19 +90,19 @@ def _explain(kind: Any, value: object, message: str) -> tuple[str, str]:
     if missing := _MISSING.fullmatch(reason):
         return f"{location}.{missing[1]}", "is missing"
     if of_key:
-        return location.removesuffix(f".{resolved[-1]}"), f"{_short(resolved[-1])} cannot be a key here"
+        return location.removesuffix(f".{resolved[-1]}"), f"{short_json(resolved[-1])} cannot be a key here"
     declared = _declared(kind, resolved, value)
     if unknown := _UNKNOWN.fullmatch(reason):
         choices = ", ".join(sorted(declared["properties"]))
         return f"{location}.{unknown[1]}", f"is no key here; choose one of {choices}"
     if "title" in declared and "properties" not in declared:
-        return location, f"expected {declared['title']}, got {_short(place)}"
+        return location, f"expected {declared['title']}, got {short_json(place)}"
     if "enum" in declared:
         choices = ", ".join("null" if choice is None else str(choice) for choice in declared["enum"])
-        return location, f"choose one of {choices}; got {_short(place)}"
+        return location, f"choose one of {choices}; got {short_json(place)}"
     expected = _TYPES.sub(_in_words, reason.partition(", got ")[0].replace(" matching regex ", " that matches "))
     expected = _NUMBER.sub(lambda number: f"{float(number[0]):g}", _LENGTH.sub(_length_in_words, expected))
-    return location, f"{expected[:1].lower()}{expected[1:]}, got {_short(place)}"
+    return location, f"{expected[:1].lower()}{expected[1:]}, got {short_json(place)}"
 
 
 def _in_words(names: re.Match[str]) -> str:
@@ -177,10 +179,11 @@ def _with(value: Any, path: Steps, replacement: Any) -> Any:
     return {key: _with(entry, rest, replacement) if key == step else entry for key, entry in value.items()}
 
 
-def _short(value: object) -> str:
+def short_json(value: object) -> str:
+    """Return a value of JSON as messages show it: a list or an object by its kind alone."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    shown = repr(value) if isinstance(value, str) else json.dumps(value)
+    shown = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
     return shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[: MAX_SHOWN_CHARACTERS - 3] + "..."

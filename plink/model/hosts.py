@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, to_builtins
 
+from plink.argument_checks import check_argument
 from plink.errors import InputError, UsageError
 from plink.model.codec import convert
 from plink.model.document import Part, Unset
@@ -124,6 +125,10 @@ class Hosts:
     lab: str | None = None
 
     def __post_init__(self) -> None:
+        check_argument("Hosts: members", self.members, tuple[Host, ...])
+        object.__setattr__(self, "members", tuple(self.members))
+        if not self.members:
+            raise InputError("hosts", "at least one is needed")
         names = set[str]()
         for host in self.members:
             if host.name in names:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs, to_builtins
 
+from plink.argument_checks import check_argument
 from plink.errors import InputError
-from plink.model.codec import decode, undeclared
+from plink.model.codec import decode, short_json, undeclared
 from plink.model.document import UNSET
 from plink.model.hosts import Host, Hosts, hosts_of
 from plink.model.network_file import (
@@ -46,7 +47,7 @@ _FIRST_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")  # as a
 Matrix = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """Measurements between N hosts.
 
@@ -65,8 +66,9 @@ class Network:
     others: JsonObject = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_argument("Network: hosts", self.hosts, Hosts)
         for key in ("latency_us", "bandwidth_gbps"):
-            if (matrix := getattr(self, key)) is not None:
+            if (matrix := getattr(self, key)) is not None or key == "latency_us":
                 object.__setattr__(self, key, _checked(matrix, len(self.hosts), f"{self.location}: {key}"))
         if np.any(self.latency_us.diagonal() != 0):  # of a host to itself, NaN too
             object.__setattr__(self, "latency_us", _read_only(np.where(np.eye(len(self.hosts)), 0.0, self.latency_us)))
@@ -296,7 +298,7 @@ def _checked(values: npt.ArrayLike, n: int, location: str) -> Matrix:
     :raises InputError: naming the entry that is wrong.
     """
     try:
-        matrix = np.asarray(values, dtype=np.float64)
+        matrix = np.asarray(values).astype(np.float64, casting="same_kind" if np.iscomplexobj(values) else "unsafe")
     except (TypeError, ValueError):
         raise InputError(location, "no matrix of numbers") from None
     if matrix.shape != (n, n):
@@ -321,11 +323,11 @@ def matrix_from_json(value: object, n: int, location: str) -> Matrix:
     :raises InputError: naming the row or the entry that is wrong.
     """
     if not isinstance(value, list) or len(value) != n:
-        got = f"{len(value)} rows" if isinstance(value, list) else f"a {type(value).__name__}"
+        got = f"{len(value)} rows" if isinstance(value, list) else short_json(value)
         raise InputError(location, f"{n} rows of {n} numbers were expected (one a host), this is {got}")
     for i, row in enumerate(value):
         if not isinstance(row, list) or len(row) != n:
-            got = f"{len(row)} entries" if isinstance(row, list) else f"a {type(row).__name__}"
+            got = f"{len(row)} entries" if isinstance(row, list) else short_json(row)
             raise InputError(f"{location}[{i}]", f"{n} numbers were expected (one a host), this is {got}")
         if not set(map(type, row)) <= {int, float, type(None)}:
             j = next(j for j, entry in enumerate(row) if type(entry) not in (int, float, type(None)))

@@ -4,10 +4,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from msgspec import Meta, field
+from msgspec import Meta, field, structs
 
+from plink.argument_checks import check_argument
 from plink.errors import InputError
-from plink.model.codec import decode
+from plink.model.codec import convert, decode
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.embedding import SmoothingVerdict
 from plink.model.hosts import Hosts, parse_hosts
@@ -78,6 +79,9 @@ class TrafficCost(Part, frozen=True, kw_only=True):
     """Share of the bytes between hosts that leaves a group."""
 
 
+HostNames = Annotated[tuple[HostName, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+
+
 class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     """Which host takes which ranks.
 
@@ -87,7 +91,7 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     algo: str = "unknown"
     """The collective's algorithm that the order is for, like ring; given when somebody else chose the order, unknown
     when missing."""
-    hosts: Annotated[tuple[HostName, ...], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    hosts: HostNames
     """Host names in rank order: the first takes ranks 0 to slots-1, the next those that follow."""
     cost: float | None = None
     """Cost of this order in microseconds, under the model and the objective; null when unknown."""
@@ -162,6 +166,17 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     smoothing: Smoothing | Unset = UNSET
     """Present where the order rests on fitted round trips: how they were fitted, and the verdict on them."""
 
+    def __post_init__(self) -> None:
+        """Refuse hosts that no file may have.
+
+        :raises UsageError: for what is no list of names. :raises InputError: for a wrong name, none or one twice.
+        """
+        check_argument("RankOrder: hosts", self.hosts, tuple[str, ...])
+        hosts = convert(HostNames, [*map(str, self.hosts)], "RankOrder", "hosts")
+        if repeated := [name for name, times in Counter(hosts).items() if times > 1]:
+            raise InputError("RankOrder: hosts", f"{repeated[0]!r} is listed twice")
+        structs.force_setattr(self, "hosts", hosts)
+
     @property
     def environment(self) -> dict[str, str]:
         """Return the variables that every process of the job is started with: the mesh that ranks were ordered for."""
@@ -170,9 +185,8 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
     def arrange(self, hosts: Hosts, location: str) -> Hosts:
         """Return the hosts in this order, without hubs, which take no ranks.
 
-        :raises InputError: when the order leaves a host out, or names one twice, a hub or one that is not among them.
+        :raises InputError: when the order leaves a host out, or names a hub or one that is not among them.
         """
-        check_order(self, location)
         hosts_by_name, order_names = hosts.by_name(), set(self.hosts)
         for problem, names in (
             ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in hosts_by_name]),
@@ -194,18 +208,7 @@ def order_from_json(document: JsonObject, location: str) -> RankOrder:
 
     :raises InputError: when the schema or a key is wrong.
     """
-    order = decode(RankOrder, document, location)
-    check_order(order, location)
-    return order
-
-
-def check_order(order: RankOrder, location: str) -> None:
-    """Refuse an order that has a host twice.
-
-    :raises InputError: naming it.
-    """
-    if repeated := [name for name, times in Counter(order.hosts).items() if times > 1]:
-        raise InputError(f"{location}: hosts", f"{repeated[0]!r} is listed twice")
+    return decode(RankOrder, document, location)
 
 
 def read_order(path: str | Path, hosts: Hosts | None = None) -> RankOrder:

@@ -16,7 +16,7 @@ from plink.errors import InputError
 from plink.model.codec import decode, schema_name
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.hosts import Host, HostEntries, Hosts, hosts_of
-from plink.model.order import RankOrder, check_order
+from plink.model.order import RankOrder
 from plink.model.schedule import Indices, Schedule, ScheduleFile
 from plink.model.schedule_file import schedule_from
 from plink.model.storage import STANDARD, JsonObject, name_of, parse_document, read_document, read_text
@@ -132,7 +132,6 @@ def plan_from_json(document: JsonObject, location: str) -> Plan:
     :raises InputError: naming the key that is wrong.
     """
     plan = decode(Plan, document, location)
-    check_order(plan.order, f"{location}: order")
     hosts = hosts_of(plan.host_entries, plan.lab, location)
     if tuple(hosts.names) != plan.order.hosts:
         raise InputError(f"{location}: hosts", "these are not the hosts of the order, in its order")

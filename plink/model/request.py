@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
+from functools import cache
 from numbers import Real
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
+from plink.argument_checks import check_fields
 from plink.errors import UsageError, no_choice
 from plink.model.types import own_number
 from plink.model.units import parse_bytes, parse_limit, typed_seconds
@@ -54,8 +56,8 @@ class Option:
     metavar: str | None = None
     panel: str | None = None
 
-    def check(self, name: str, value: Any) -> None:
-        """Refuse a value.
+    def check(self, name: str, value: Any, show: Callable[[float], str]) -> None:
+        """Refuse a value; ``show``: numbers as one would type them.
 
         :raises UsageError: for a number out of range or a text that is none of the choices.
         """
@@ -64,9 +66,9 @@ class Option:
         if (self.most, self.least) != (None, None) and not isinstance(value, Real):
             raise UsageError(f"{name} {value!r}: a number is needed")
         if self.most is not None and not (self.least or 0) <= value <= self.most:
-            raise UsageError(f"{name} {_plain(value)}: it takes {_plain(self.least or 0)} to {_plain(self.most)}")
+            raise UsageError(f"{name} {show(value)}: it takes {show(self.least or 0)} to {show(self.most)}")
         if self.least is not None and not value >= self.least:
-            raise UsageError(f"{name} {_plain(value)}: at least {_plain(self.least)} is needed")
+            raise UsageError(f"{name} {show(value)}: at least {show(self.least)} is needed")
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,11 @@ class Field:
                 raise UsageError(f"{name} {value!r}: {_NUMBERS[float if float in kinds else int]} is needed")
             if float not in kinds:
                 value = int(value)
-        self.option.check(name, value)
+        self.option.check(name, value, self._show)
         return value
+
+    def _show(self, number: float) -> str:
+        return _plain(number) if self.text is None or self.text.show is str else self.text.show(number)
 
     @property
     def metavar(self) -> str | None:
@@ -127,25 +132,25 @@ class Field:
         named = self.option.metavar or (self.text and self.text.metavar)
         name = named or next((word for kind, word in numbers.items() if kind in kinds), None)
         least, most = self.option.least, self.option.most
-        if least is None or (most is not None and most > _MAX_SHOWN):
+        if least is None or (most is not None and most > _MAX_SHOWN) or (most is None and self.text):
             return name
-        return f"{name} [x>={_plain(least)}]" if most is None else f"{name} [{_plain(least)}-{_plain(most)}]"
+        return f"{name} [x>={_plain(least)}]" if most is None else f"{name} [{self._show(least)}-{self._show(most)}]"
 
 
 @dataclass(frozen=True)
 class FeatureRequest:
     """Request to a feature, checked as it is made.
 
-    :raises UsageError: for a value that is out of range or no choice, and for one text instead of several.
+    :raises UsageError: for a value that is out of range, no choice or of another type than the field's annotation.
     """
 
     def __post_init__(self) -> None:
-        for field in fields_of(type(self)):
+        options = _options_of(type(self))  # type: ignore[arg-type]
+        for field in options:
             value = getattr(self, field.name)
-            if isinstance(value, str) and all(get_origin(kind) in (tuple, list) for kind in _kinds(field.type)):
-                raise UsageError(f"{field.names[0]} {value}: give a tuple of texts, not one text")
             if value is not None or _kinds(field.type) == (field.type,):
                 object.__setattr__(self, field.name, field.checked(value))
+        check_fields(self, {field.name: field.names[0] for field in options})
 
 
 def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
@@ -158,6 +163,9 @@ def fields_of(request: type[FeatureRequest]) -> tuple[Field, ...]:
             text = next((note for note in notes if isinstance(note, Text)), None)
             fields.append(Field(field.name, get_args(field.type)[0], option, text))
     return tuple(fields)
+
+
+_options_of = cache(fields_of)  # for requests that are made in loops
 
 
 def _kinds(annotation: Any) -> tuple[Any, ...]:
@@ -235,7 +243,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_DIGITS = 9
 _MAX_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 # A size in bytes, typed like 100MB.
-Bytes = Annotated[float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB")]
+Bytes = Annotated[
+    float, Text("SIZE", parse_bytes, lambda size: f"{size / 1e6:g}MB" if 1e3 <= size < 1e15 else _plain(size))
+]
 # A time in seconds, typed like 6h.
 OptionalDuration = Annotated[float | None, Text("TIME", parse_limit, typed_seconds)]
 # Options of an algorithm: {"base": 4} is typed --set base=4.

@@ -89,7 +89,7 @@ class ScheduleFile(Document, frozen=True, kw_only=True, tag="plink.schedule/1"):
     """The transfers, in any order."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """M transfers among N ranks of a vector cut into C chunks of equal size, in the order of their rounds.
 

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from plink.errors import InputError, PlinkError, UsageError
+from plink.model.codec import short_json
 
 _EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
 _PRINTED_TEXTS = (
@@ -134,7 +135,7 @@ def parse_document(text: str, location: str) -> JsonObject:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         document = _parse_slowly(text, location)
     if not isinstance(document, dict):
-        raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
+        raise InputError(location, f"a JSON object was expected, this is {short_json(document)}")
     return document
 
 

@@ -8,6 +8,8 @@ import statistics
 import time
 from collections import Counter, deque
 
+from plink.errors import UsageError
+
 METRIC_KEY = "plink_metric"
 
 
@@ -22,10 +24,10 @@ def report_metric(value: float, unit: str = "s") -> None:
 
     Call it as often as you like, on any rank; the median of the first rank that calls it counts.
 
-    :raises ValueError: for a value that is not above 0 and finite.
+    :raises UsageError: for a value that is not above 0 and finite.
     """
     if not 0 < value < math.inf:
-        raise ValueError(f"a metric must be above 0 and finite, not {value!r}")
+        raise UsageError(f"a metric must be above 0 and finite, not {value!r}")
     print(json.dumps({METRIC_KEY: value, "unit": unit}), flush=True)
 
 

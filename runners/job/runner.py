@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from plink.argument_checks import check_fields
 from plink.errors import UsageError
 from plink.model.dry_run import DryRun
 from plink.model.hosts import Hosts
@@ -61,6 +62,7 @@ class Job:
     hubs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_fields(self, {})
         for name in _RESERVED_VARIABLES:
             if name in self.env:
                 raise UsageError(f"--env {name}={self.env[name]}: the rank order sets it; omit it")

@@ -14,7 +14,7 @@ from plink.model.hostlist import check_lab_name, expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.request import FeatureRequest, Option, Text
 from plink.model.topology.flat import Truth
-from plink.model.units import parse_duration, parse_rate
+from plink.model.units import numbered, parse_duration, parse_rate
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")
@@ -218,12 +218,13 @@ class Blueprint:
 
     def summary(self) -> str:
         """Return a few words on hosts and topology."""
-        settings, hosts = self.settings, f"{len(self.places)} hosts"
+        settings, hosts = self.settings, numbered(len(self.places), "host")
         if settings.topology == "bcube":
             return f"{hosts} of {settings.levels} interfaces in a BCube({settings.base},{settings.levels})"
         if settings.topology == "rails":
-            return f"{hosts} on {settings.rails} rails"
-        return f"{hosts} in {settings.racks} racks{f' in {settings.pods} pods' if self.pods else ''}"
+            return f"{hosts} on {numbered(settings.rails, 'rail')}"
+        racks = f"{hosts} in {numbered(settings.racks, 'rack')}"
+        return f"{racks} in {numbered(settings.pods, 'pod')}" if self.pods else racks
 
 
 def draw(settings: LabSettings) -> Blueprint:

@@ -149,7 +149,7 @@ def test_ci_annotation_of_an_empty_comparison(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--floor", "10"], "of which unit? Write 10us, or ms"),
-        (["--floor", "2s"], "more than 1 s"),
+        (["--floor", "2s"], "it takes 0us to 1s"),
         (["--floor", "ten"], "is not a duration"),
         (["--threshold", "nan"], "--threshold nan: it takes 0.01 to 100"),
         (["--threshold", "0"], "--threshold 0: it takes 0.01 to 100"),

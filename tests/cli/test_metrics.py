@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import plink
 from plink.features.compare.metric import detected_metric
 from plink.runtime.step_report import report_metric
 from tests.conftest import typed
@@ -55,7 +56,7 @@ def test_reported_metric_comes_first(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_invalid_metric_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(plink.UsageError, match="above 0"):
         report_metric(value)
 
 

@@ -80,6 +80,13 @@ def test_an_order_that_costs_what_it_says(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("model", ["latency", "contention"])
+def test_time_is_an_objective_of_rings(network: plink.Network, model: str) -> None:
+    order = plink.reorder(network, plink.OrderRequest(model=model, objective="time", max_moves=500, force=True))
+    assert order.objective == "time"
+    assert order.cost == pytest.approx(plink.cost(network, order, plink.CostRequest(model=model, random=0)).cost_us)
+
+
 def racks_of_1_gbps(hosts: int, racks: int) -> plink.Network:
     """Hosts of 1 Gbit/s in racks that share as much."""
     names = [f"host{k}" for k in range(hosts)]

@@ -24,8 +24,11 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
 
     for call, named in (
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
-        (lambda: plink.SpotSimulationRequest(strategies="all"), "--strategies all: give a tuple"),
-        (lambda: plink.make_spot_prices(cast(Any, None), plink.MadePricesRequest()), "--made DAYS"),
+        (lambda: plink.SpotSimulationRequest(strategies="all"), "--strategies 'all': "),
+        (
+            lambda: plink.make_spot_prices(cast(Any, None), plink.MadePricesRequest()),
+            "make_spot_prices: market_file None: ",
+        ),
         (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: unknown host"),
         (
             lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})),
@@ -69,12 +72,87 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.PipelineRequest(depth=2), "--depth 2"),  # type: ignore[arg-type]
         (lambda: plink.PipelineRequest(depth=(2, 1)), "--depth (2, 1)"),  # type: ignore[arg-type]
         (lambda: plink.PipelineRequest(depth=None), "--depth None"),  # type: ignore[arg-type]
-        (lambda: plink.cost(network, ["a", "b"]), "an order is a RankOrder"),  # type: ignore[arg-type]
+        (lambda: plink.cost(network, ["a", "b"]), "cost: order ['a', 'b']: "),  # type: ignore[arg-type]
+        (lambda: plink.reorder(cast(Any, "cloud.json")), "network 'cloud.json': Network is needed; plink.read_network"),
+        (lambda: plink.probe(cast(Any, None)), "hosts None: Hosts"),
+        (lambda: plink.diff(network, cast(Any, "old.json")), "new 'old.json': "),
+        (lambda: plink.reorder(network, cast(Any, plink.CostRequest())), "CostRequest: OrderRequest"),
+        (lambda: plink.reorder(network, mesh=cast(Any, "pp=2,dp=8")), "mesh 'pp=2,dp=8': "),
+        (lambda: plink.read_network(cast(Any, None)), "path None: "),
+        (lambda: plink.Network(cast(Any, list(network.hosts)), network.latency_us), "hosts "),
+        (lambda: plink.Hosts(cast(Any, ("a", "b"))), "members ('a', 'b'): "),
+        (lambda: plink.OrderRequest(prior=cast(Any, "file.conf")), "prior 'file.conf': Topology"),
+        (lambda: plink.OrderRequest(groups=cast(Any, "racks.txt")), "groups 'racks.txt': "),
+        (lambda: plink.OrderRequest(options=cast(Any, {2: 2})), "--set {2: 2}: "),
+        (lambda: plink.AdviseRequest(algorithms="ring"), "algorithms 'ring': "),
+        (lambda: plink.ReportRequest(cast(Any, ["a", "b"])), "order ['a', 'b']: "),
+        (lambda: plink.BalanceRequest(cast(Any, "1MB"), 1.0), "parameter_bytes '1MB': "),
+        (lambda: plink.PipelineRequest(hosts="4", gbps=[1.0]), "--hosts '4': "),
+        (lambda: plink.RankOrder(hosts=cast(Any, "abcd")), "hosts 'abcd': "),
+        (lambda: plink.RankOrder(hosts=cast(Any, (0, 1))), "hosts (0, 1): "),
+        (lambda: plink.Job("sh", cast(Any, "-c")), "args '-c': "),
+        (lambda: plink.report_metric(cast(Any, "x")), "value 'x': "),
+        (lambda: plink.report_metric(math.nan), "above 0"),
         (lambda: elastic(runner="mpirun"), "--runner mpirun: choose one of ssh, local, slurm, kubernetes"),
     ):
         with pytest.raises(plink.UsageError) as caught:
             call()
         assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: plink.Hosts(()),
+        lambda: plink.Network(HERE, cast(Any, None)),
+        lambda: plink.Network(HERE, np.zeros((1, 1), dtype=complex)),
+        lambda: plink.RankOrder(hosts=()),
+        lambda: plink.RankOrder(hosts=("a", "a")),
+        lambda: plink.RankOrder(hosts=("a b",)),
+    ],
+)
+def test_what_no_file_may_have_is_refused_when_made(make: Any) -> None:
+    with pytest.raises(plink.InputError):
+        make()
+
+
+def test_what_fits_is_taken_as_it_comes(network: plink.Network, tmp_path: Path) -> None:
+    """Lists for tuples, texts for paths, arrays for numbers, subclasses."""
+    names = network.hosts.names
+    order = plink.RankOrder(hosts=cast(Any, np.array(names)))
+    order.write(tmp_path / "order.json")
+    assert plink.read_order(str(tmp_path / "order.json")) == plink.RankOrder(hosts=cast(Any, names))
+    assert plink.Hosts(cast(Any, list(network.hosts))) == network.hosts
+    plink.CheckRequest(measure=True, truth=cast(Any, "truth"), algorithms=cast(Any, ["gloo"]))
+    plink.PipelineRequest(hosts=2, gbps=cast(Any, np.ones(1)), memory={"": np.float64(1e9)})
+    assert pickle.loads(pickle.dumps(plink.reorder)) is plink.reorder
+    with pytest.raises(TypeError, match=r"reorder\(\) got an unexpected"):
+        plink.reorder(network, seed=1)
+
+
+def test_what_has_arrays_can_be_compared_and_hashed(network: plink.Network) -> None:
+    other, ring = dataclasses.replace(network), plink.schedule(plink.ScheduleRequest("ring"))
+    assert network == network
+    assert network != other
+    assert len({network, other}) == 2
+    assert ring != plink.schedule(plink.ScheduleRequest("ring"))
+    assert len({ring, ring}) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "option"),
+    [
+        (lambda: plink.DiffRequest(floor_us=-1.0), "--floor"),
+        (lambda: plink.DiffRequest(floor_us=1e9), "--floor"),
+        (lambda: plink.DoctorRequest(floor_us=1e9), "--floor"),
+        (lambda: plink.ProbeRequest(bandwidth_bytes=0), "--bandwidth-bytes"),
+        (lambda: plink.ProbeRequest(timeout_s=math.inf), "--timeout"),
+        (lambda: plink.ElasticRequest(host_bandwidth=0), "--host-bandwidth"),
+    ],
+)
+def test_what_no_command_takes_no_request_does(make: Any, option: str) -> None:
+    with pytest.raises(plink.UsageError, match=option):
+        make()
 
 
 def test_pipelines_of_another_profile_are_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_null_is_unmeasured() -> None:
         ({"hosts": [{"name": "a"}, {"name": "a"}]}, "n: hosts[1]", "listed twice"),
         ({"lab": "$(id)"}, "n: lab", "a lab's name"),
         ({"latency_us": [[0, 1], [1]]}, "n: latency_us[1]", "1 entries"),
-        ({"latency_us": [[0, 1], "10"]}, "n: latency_us[1]", "a str"),
+        ({"latency_us": [[0, 1], "10"]}, "n: latency_us[1]", "this is '10'"),
         ({"latency_us": [[0, "1"], [1, 0]]}, "n: latency_us[0][1]", '"1" is not a number'),
         ({"latency_us": [[0, 1], [-0.5, 0]]}, "n: latency_us[1][0]", "-0.5 cannot be a measurement"),
         ({"latency_us": [[0, 1], [HUGE, 0]]}, "n: latency_us", "too large"),

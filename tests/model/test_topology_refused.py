@@ -25,9 +25,9 @@ BAD = [
     ("[" * 100_000, "t", "nested too deeply"),
     ("[1, null]", "t", "not a topology that plink reads"),
     ('{"schema": "plink.network/1", "hosts": []}', "t", "not a topology that plink reads"),
-    ('{"Instances": {"InstanceId": "i-1"}}', "t: Instances", "a list was expected, this is a dict"),
+    ('{"Instances": {"InstanceId": "i-1"}}', "t: Instances", "a list was expected, this is an object"),
     (instance(InstanceId="-oProxyCommand=x"), "t: Instances[0]", "cannot be a host name"),
-    (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is a str"),
+    (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is 'nn-1'"),
     (instance(NetworkNodes=["a" * 600]), "t: Instances[0].NetworkNodes[0]", "600 characters"),
     (instance(NetworkNodes=None), "t", "without their positions"),
     (

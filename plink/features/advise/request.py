@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import TYPE_CHECKING, Annotated
 
 from plink.errors import UsageError
@@ -38,9 +37,6 @@ class AdviseRequest(FeatureRequest):
         from solvers.schedules.catalogue import ALGORITHMS
 
         super().__post_init__()
-        bounds: tuple[object, object] = (self.min_bytes, self.max_bytes)
-        if not all(isinstance(bound, Real) for bound in bounds):
-            raise UsageError(f"--size {bounds[0]}..{bounds[1]}: numbers of bytes are needed")
         if not 0 < self.min_bytes <= self.max_bytes:
             sizes = f"{format_bytes(self.min_bytes)}..{format_bytes(self.max_bytes)}"
             raise UsageError(f"--size {sizes}: give a size of more than 0 bytes, or a range like 1KB..1GB")

@@ -156,7 +156,7 @@ def _baseline_cases(
     suite = _suite(run)
     if baseline is None:
         reason = f"the baseline has no run of {suite} of this size and these options to compare with"
-        return None, [Case(suite, "baseline", False, reason)]
+        return None, [Case(suite, "baseline", None, reason)]
     earlier_times, times = _cheapest(baseline), _cheapest(run)
     baseline_s, current_s = statistics.median(earlier_times), statistics.median(times)
     hosts = [{name for timing in each.runs for name in timing.hosts or ()} for each in (baseline, run)]

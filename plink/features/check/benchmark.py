@@ -107,15 +107,14 @@ def plan_orders(network: Network, request: CheckRequest, algo: str) -> PlannedBe
     :raises NoAnswer: where orders cannot be ranked, or not well enough for a limit. :raises PlinkError: as
         :func:`solve`.
     """
-    size_bytes, asked_model = int(request.size_bytes), "auto" if request.model is None else request.model
+    size_bytes = int(request.size_bytes)
+    fabric = fabric_of_algorithm(network, fabric_from(network), algo)
+    model = model_for("auto" if request.model is None else request.model, fabric, timed=True, algo=algo)
     solved = solve(
-        network,
-        OrderRequest(algo, size_bytes, asked_model, request.options, max_moves=_SEARCH_MOVES, seed=request.seed),
+        network, OrderRequest(algo, size_bytes, model, request.options, max_moves=_SEARCH_MOVES, seed=request.seed)
     )
     task = solved.task
     ranks = len(task.baseline)
-    fabric = fabric_of_algorithm(network, fabric_from(network), algo)
-    model = model_for(asked_model, fabric, algo=algo)
     cost_of = cost_function_for(algo, ranks, task.options, fabric, size_bytes, search_model_for(model, fabric))
     slots = np.bincount(task.baseline, minlength=len(network.hosts))
     accurate_cost = cost_by_model(algo, ranks, task.options, fabric, size_bytes, model)
@@ -195,7 +194,7 @@ def with_costs_on(run: BenchmarkRun, network: Network, model_name: str | None = 
     if run.algo is None or run.size_bytes is None or not all(timing.hosts for timing in run.runs):
         raise UsageError("--results: these runs lack algorithm, size or hosts; omit NETWORK")
     fabric = fabric_of_algorithm(network, fabric_from(network), run.algo)
-    model = model_for(model_name or run.model or "auto", fabric, algo=run.algo)
+    model = model_for(model_name or run.model or "auto", fabric, timed=True, algo=run.algo)
     options, orders = recorded_orders(run, network)
     cost_of = cost_by_model(run.algo, len(orders[0]), options, fabric, run.size_bytes, model)
     timings = (

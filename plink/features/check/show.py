@@ -40,10 +40,8 @@ def _show_orders(check: CollectiveCheck) -> None:
 
 def _lines(check: CollectiveCheck) -> Iterator[str]:
     interval = "too few different costs for an interval" if check.interval is None else _interval(check.interval)
-    yield (
-        f"Spearman's rank correlation: {check.spearman:.3f} ({interval}) of {check.orders} orders; 1: times rank them "
-        "as predicted"
-    )
+    attainable = f"; equal costs allow {check.attainable:.3f} at most" if check.attainable else ""
+    yield f"Spearman's rank correlation: {check.spearman:.3f} ({interval}) of {check.orders} orders{attainable}"
     if (fit := check.calibration) is not None:
         yield f"measured times are {fit.factor:.2f} of predicted ({fit.low:.2f} to {fit.high:.2f})"
     if (gain := check.gain) is not None:

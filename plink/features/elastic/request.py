@@ -115,6 +115,7 @@ class ElasticRequest(FeatureRequest):
         Option(
             "What a host carries in either direction (10gbit), bits a second: for --stage-thresholds auto, for what "
             "gets away before a host is taken, and for --rule ordered:N where no network file says so.",
+            least=1,
             panel=_PANEL,
         ),
     ] = None
@@ -152,7 +153,6 @@ class ElasticRequest(FeatureRequest):
                 "every 0.3 s"
             )
         for option, value in (
-            ("--host-bandwidth", self.host_bandwidth),
             ("--preemption-grace", self.preemption_grace_s),
             ("--checkpoint-every", self.checkpoint_every_s),
         ):

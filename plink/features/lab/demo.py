@@ -17,7 +17,7 @@ from plink.features.order.request import OrderRequest
 from plink.model.check import US_PER_S
 from plink.model.demo import Demo
 from plink.model.request import FeatureRequest, Option, Text
-from plink.model.units import format_bytes, format_gbps, format_us, parse_bytes
+from plink.model.units import format_bytes, format_gbps, format_us, numbered, parse_bytes
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, progress, say
 from plink.transport.fleet import Connector
@@ -75,8 +75,8 @@ def demo(request: DemoRequest, as_json: Json = False) -> None:
     settings = LabSettings(name, racks, per_rack, rate, rate, seed=seed, gpu=request.gpu)
     need_root("plink demo")
     say(
-        f"an emulated cloud on this machine: {racks} racks of {per_rack} hosts, links of {format_gbps(rate / 1e9)} "
-        f"(seed {seed})"
+        f"an emulated cloud on this machine: {numbered(racks, 'rack')} of {numbered(per_rack, 'host')}, "
+        f"links of {format_gbps(rate / 1e9)} (seed {seed})"
     )
     say("its hosts are probed and ordered, then an all-reduce is timed in both orders: a minute or two")
     try:

@@ -1,5 +1,6 @@
 """Request for measurements of the network."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,7 +68,7 @@ class ProbeRequest(FeatureRequest):
     bandwidth_bytes: Annotated[
         int | None,
         Text("SIZE", parse_bytes),
-        Option("Bytes of a bandwidth test (50MB), instead of its time.", panel=_BANDWIDTH),
+        Option("Bytes of a bandwidth test (50MB), instead of its time.", least=1, panel=_BANDWIDTH),
     ] = None
     host_rates: Annotated[
         bool,
@@ -91,8 +92,8 @@ class ProbeRequest(FeatureRequest):
     def __post_init__(self) -> None:
         super().__post_init__()
         for option, seconds in (("timeout", self.timeout_s), ("bandwidth-time", self.bandwidth_s)):
-            if not seconds > 0:
-                raise UsageError(f"--{option} {seconds:g}s: must be more than 0")
+            if not 0 < seconds < math.inf:
+                raise UsageError(f"--{option} {seconds:g}s: give a time above 0")
         if self.topology is not None and (not self.shared_links or self.method == "iperf3"):
             raise UsageError("--topology says which hosts share links, and none are measured: leave one of both out")
 

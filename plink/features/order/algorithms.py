@@ -99,8 +99,6 @@ def order_from(network: Network, order: RankOrder | None, location: str = "order
     """
     import numpy as np
 
-    if not (order is None or isinstance(order, RankOrder)):
-        raise UsageError("an order is a RankOrder: RankOrder(hosts=(...)) for names of hosts in rank order")
     hosts = network.hosts if order is None else order.arrange(network.hosts, location)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     ranks = np.array([index[host.name] for host in hosts for _ in range(host.slots)], dtype=np.intp)

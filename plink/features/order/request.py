@@ -48,8 +48,8 @@ class OrderRequest(FeatureRequest):
     objective: Annotated[
         str,
         Option(
-            "For rings: minimise the sum of round trips, or bottleneck: the longest one, then the sum.",
-            choices=("auto", "sum", "bottleneck"),
+            "Minimise time (the model's cost); for rings also the sum of round trips, or bottleneck: the longest one.",
+            choices=("auto", "time", "sum", "bottleneck"),
             panel=_OBJECTIVE,
         ),
     ] = "auto"

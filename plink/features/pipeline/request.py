@@ -174,7 +174,8 @@ class PipelineRequest(FeatureRequest):
         if isinstance(hosts, int) and not isinstance(hosts, bool):
             is_possible = 1 <= hosts <= MAX_WORKERS
         else:
-            is_possible = hosts is None or isinstance(hosts, str | Path | Hosts)
+            is_number = isinstance(hosts, str) and hosts.isdecimal()
+            is_possible = hosts is None or (isinstance(hosts, str | Path | Hosts) and not is_number)
         if not is_possible:
             raise UsageError(f"--hosts {hosts!r}: expected 1 to {MAX_WORKERS} hosts, or a hosts file")
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plink.errors import InputError
+from plink.model.codec import short_json
 from plink.model.storage import JsonObject
 
 _MAX_NAME_CHARS = 512
@@ -19,7 +20,7 @@ def object_of(value: Any, location: str) -> JsonObject:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InputError(location, f"an object was expected, this is a {type(value).__name__}")
+        raise InputError(location, f"an object was expected, this is {short_json(value)}")
     return value
 
 
@@ -31,7 +32,7 @@ def list_of(value: Any, location: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise InputError(location, f"a list was expected, this is a {type(value).__name__}")
+        raise InputError(location, f"a list was expected, this is {short_json(value)}")
     return value
 
 
@@ -43,7 +44,7 @@ def text_of(value: Any, location: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise InputError(location, f"a text was expected, this is a {type(value).__name__}")
+        raise InputError(location, f"a text was expected, this is {short_json(value)}")
     if len(value) > _MAX_NAME_CHARS:
         raise InputError(location, f"a name of {len(value)} characters is none that plink reads")
     return value

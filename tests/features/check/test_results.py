@@ -1,6 +1,7 @@
 """``plink check --results``: recorded runs judged without hosts; what CI is given; what is refused before any run."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -98,9 +99,11 @@ def test_other_options_are_another_collective_and_other_hosts_are_named(here: Pa
     times = [[1.0], [2.0], [3.0], [4.0]]
     write(here / "two.json", checked(series(times, algo="bcube", options=["base=2"])))
     write(here / "four.json", checked(series(times, algo="bcube", options=["base=4"])))
-    done = typed("check", "--results", "two.json", "--max-regression", "four.json", cwd=here)
-    assert done.returncode == 1
+    done = typed("check", "--results", "two.json", "--max-regression", "four.json", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 4
     assert "no run of bcube of this size and these options" in done.stderr
+    top = ElementTree.parse(here / "out.xml").getroot()
+    assert (top.get("failures"), top.get("errors")) == ("0", "1")
     other_collective = series(times, algo="bcube", options=["base=2"])
     for run in other_collective["runs"]:
         run["hosts"] = list("wxyz")
@@ -156,6 +159,8 @@ def test_file_content_is_escaped(here: Path) -> None:
         (["--results", "none.json"], 2, "checks[0].ranks: expected a whole number >= 1"),
         (["cloud.json", "--results", "plain.json"], 2, "omit NETWORK"),
         (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
+        (["--results", "null.json"], 2, "a JSON object was expected, this is null"),
+        (["--results", "newer.json"], 2, "got 'plink.check/2'"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
         (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: expected a list of 1 or more"),
         (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "that is what is read"),
@@ -165,6 +170,8 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
     plain = {"order": "given", "predicted_us": 1.0, "achieved_s": [1.0]}
     write(here / "plain.json", {"schema": "plink.check/1", "runs": [plain, plain | {"achieved_s": [2.0]}]})
     write(here / "empty.json", checked())
+    write(here / "null.json", None)
+    write(here / "newer.json", checked() | {"schema": "plink.check/2"})
     write(here / "none.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=0)))
     strange = series([[1.0], [2.0], [3.0], [4.0]])
     strange["runs"][2]["hosts"] = list("abcx")
@@ -209,6 +216,25 @@ def test_hosts_that_are_all_alike_have_nothing_to_rank(here: Path) -> None:
     assert "costs the same" in refusal(typed("check", "alike.json", "--measure", "--dry-run", cwd=here), 4)
 
 
+def test_round_trips_within_noise_in_one_rack_are_nothing_to_rank(here: Path) -> None:
+    """Rates of the hosts were measured: a clock sees these, and no differences of a few tenths of a microsecond."""
+    rows = [[0 if i == j else 6 + 0.1 * ((3 * i + 5 * j) % 7) for j in range(4)] for i in range(4)]
+    flows = [
+        {"from": a, "to": b, "gbps": 0.198, "both_ways": both}
+        for both in (False, True)
+        for a in "abcd"
+        for b in "abcd"
+        if a != b
+    ]
+    hosts = [{"name": name, "address": "10.0.0.1"} for name in "abcd"]
+    write(here / "rack.json", network(hosts=hosts, latency_us=rows, host_flows=flows))
+    words = ("check", "rack.json", "--measure", "--algo", "gloo", "--dry-run")
+    assert "costs the same" in refusal(typed(*words, cwd=here), 4)
+    assert typed(*words, "--model", "latency", cwd=here).returncode == 0
+    write(here / "runs.json", checked(series([[1.0], [2.0], [3.0], [4.0]], model=None, size_bytes=16e6)))
+    assert typed("check", "rack.json", "--results", "runs.json", cwd=here).returncode == 4
+
+
 def test_a_dry_run_lists_orders_by_cost(here: Path) -> None:
     done = typed("check", "cloud.json", "--measure", "--dry-run", "--json", "--algo", "ring", cwd=here)
     rows = json.loads(done.stdout)["orders"]
@@ -249,4 +275,5 @@ def test_a_limit_is_of_what_ties_allow(here: Path) -> None:
     write(here / "levels.json", checked(entry))
     failed = typed("check", "--results", "levels.json", "--min-spearman", "0.9", cwd=here)
     assert failed.returncode == 1
+    assert re.search(r"rank correlation: 0\.\d+ .* of 6 orders; equal costs allow 0\.878", failed.stdout)
     assert "below --min-spearman 0.9 of the 0.878 that equal costs allow" in failed.stderr
