@@ -170,14 +170,14 @@ def test_the_file_of_many_ranks_is_not_large(here: Path) -> None:
         (("--chunks", "100001"), "--chunks 100001: it takes 1 to 100000"),
         (("--weights", "bandwidth"), "--weights bandwidth: the network holds no bandwidths"),
         (("--algo", "ring", "--chunks", "4"), "--chunks goes with --algo 2lha, not with ring"),
-        (("--order", "other.json"), "other.json: the order leaves out hosts of the hosts list: d"),
+        (("--order", "other.json"), "other.json: the order names hosts that are not in the hosts list: z"),
         (("--order", "grouped.json"), "grouped.json: groups: every rank from 0 to 4 belongs to exactly one group"),
     ],
 )
 def test_what_cannot_be_is_refused(words: tuple[str, ...], message: str, here: Path) -> None:
     (here / "part.txt").write_text("a b\nc\n")
     (here / "twice.txt").write_text("a b\nc d a\n")
-    write(here / "other.json", ORDER | {"hosts": ["a", "b", "c"]})
+    write(here / "other.json", ORDER | {"hosts": ["a", "b", "z"]})
     write(here / "grouped.json", ORDER | {"groups": [[0, 1], [2, 3]]})
     refuses(here, ["plan", "n.json", *words], message)
 
