@@ -397,7 +397,7 @@ def _validate(
     choice: "SimulatedChoice | None",
     interrupted: bool = False,
 ) -> ValidatedGain | None:
-    """Return the gain on the held-out samples; of an interrupted search by few draws, and without simulations."""
+    """Return the gain on the held-out samples; of an interrupted search by few draws."""
     if data.held_out_us is None:
         return None
     fabric = task.fabric if data.unknown is None else task.fabric.with_farthest_for_unknown(data.unknown)
@@ -408,7 +408,7 @@ def _validate(
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
     cost_model = cost_model._replace(draws=_INTERRUPTED_DRAWS) if interrupted else cost_model
     gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
-    if choice is None or interrupted:
+    if choice is None:
         return gain
     from solvers.ordering.simulated_choice import simulated_gain
 

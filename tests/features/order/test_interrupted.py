@@ -32,7 +32,7 @@ def test_stopped_search_states_the_cost_of_its_order(algo: str, answers: int) ->
 
 
 def test_stopped_search_simulates_no_more_than_given_and_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One simulation takes a second where there are 1,000 hosts."""
+    """By all samples and by the held-out ones; one simulation takes a second where there are 1,000 hosts."""
     simulated = list[bytes]()
     part_costs = SimulatedCost.part_costs
 
@@ -43,5 +43,5 @@ def test_stopped_search_simulates_no_more_than_given_and_found(monkeypatch: pyte
     monkeypatch.setattr(SimulatedCost, "part_costs", counted)
     order = reorder(NETWORK, OrderRequest(algo="halving-doubling", size_bytes=SIZE), stopped=stopping_after(3))
     assert order.interrupted
-    assert len(simulated) <= 2
+    assert len(simulated) <= 4
     assert order.baseline["random_median"] is None
