@@ -20,10 +20,12 @@ from plink.errors import NoAnswer
 from solvers.costs.by_name import CONTENTION, cost_function_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.mesh_patterns import axis_sequences
+from solvers.latency import ring_cost
 from solvers.ordering.annealing import initial_orders, sorted_by_group
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import ValidatedGain
 from solvers.ordering.problem import (
+    RINGS,
     Order,
     OrderingProblem,
     OrderingResult,
@@ -41,6 +43,7 @@ _MAX_TRANSFERS = 100_000  # of all evaluations: about a second
 _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of two
 _CAPACITY_DRAWS = 12  # beside the assumed capacities
 _LEAST_US = 1e-9
+_LEAST_SHARE = 1e-9  # times that differ by less are equal
 MAX_CANDIDATES = 8
 _DESCENTS = 2
 _TRIED_MAX_HOSTS, _TRIED_MAX_TRANSFERS = 7, 400  # every order of them takes a second or two
@@ -188,7 +191,8 @@ def choose_by_simulation(
     seed: int,
     keep_going: Callable[[], bool],
 ) -> SimulatedChoice:
-    """Simulate the orders and return the cheapest; of equal ones the first.
+    """Simulate the orders and return the cheapest; of equal ones that of the least sum of a ring's round trips, or the
+    first.
 
     The first order and the baseline are simulated whatever the time; then the others, then random orders for their
     median. The cheapest of these is taken where it costs less, and does so on average where draws compare orders.
@@ -206,7 +210,9 @@ def choose_by_simulation(
                 continue
             costs[key] = cost_of(order)
         simulated += 1
-        if costs[key] < chosen_cost:
+        is_tie = problem.algo in RINGS and abs(costs[key] - chosen_cost) <= _LEAST_SHARE * chosen_cost < np.inf
+        rtt_us = problem.fabric.rtt_us
+        if ring_cost(rtt_us, order) < ring_cost(rtt_us, chosen) if is_tie else costs[key] < chosen_cost:
             chosen, chosen_cost = order, costs[key]
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
     number = number_of_random_orders(cost_of.transfers)

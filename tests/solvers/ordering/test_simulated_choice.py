@@ -154,6 +154,24 @@ def test_no_simulated_random_order_costs_less_than_the_chosen_one(pins: dict[int
     assert all(choice.result.order[rank] == host for host, rank in pins.items())
 
 
+def test_of_rings_that_a_slow_host_holds_up_the_shortest_is_taken() -> None:
+    """260 hosts of 13 racks; whatever the order, all wait for the slow host's blocks."""
+    hosts = 260
+    rack = np.arange(hosts) % 13
+    rtt = np.where(rack[:, None] == rack, 20.0, 80.0)
+    np.fill_diagonal(rtt, 0.0)
+    rates, uplinks = np.full(hosts, 10.0), np.full(13, 100.0)
+    rates[7] = 0.5
+    fabric = Fabric(tuple(map(str, range(hosts))), rtt, None, rates, rates, rack, uplinks, uplinks, "measured")
+    task = OrderingProblem(fabric, np.arange(hosts), "ring", Options(), 1e8, "contention")
+    cost_of = SimulatedCost.of("ring", hosts, Options(), fabric, 1e8)
+    far, near = np.random.default_rng(0).permutation(hosts), np.argsort(rack, kind="stable")
+    assert cost_of(far) == pytest.approx(cost_of(near), rel=1e-12)
+    for orders in ([far, near], [near, far]):
+        choice = choose_by_simulation(task, result_of(orders[0]), orders, (cost_of, cost_of), 0, lambda: True)
+        assert np.array_equal(choice.result.order, near)
+
+
 def test_gain_is_simulated_on_held_out_round_trips() -> None:
     """At almost no bytes the gain is that of latencies, which are turned around in the held-out half."""
     task = problem()
