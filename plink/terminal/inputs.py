@@ -1,5 +1,6 @@
 """Read a command's input: the file that was named, or the last result in the workspace."""
 
+import contextlib
 from pathlib import Path
 
 from plink.errors import UsageError
@@ -10,9 +11,10 @@ from plink.model.order import RankOrder, read_order
 from plink.model.storage import read_document
 from plink.model.subnetwork import subnetwork
 from plink.records import workspace
-from plink.terminal.screen import say, say_read
+from plink.terminal.screen import say, say_read, status_line
 
 _MAX_DIGITS = 9
+_SLOW_BYTES = 10_000_000  # that take half a second to read, or more
 
 
 def hosts_file_from(path: Path | None) -> Path:
@@ -32,12 +34,12 @@ def hosts_file_from(path: Path | None) -> Path:
 def network_from(path: Path | None, hosts_file: Path | None = None) -> Network:
     """Read the named network, or the last one that was probed here, and say which; only what was measured between the
     hosts of a file, where one is named."""
+    file = workspace.latest(workspace.NETWORK, "plink probe hosts.txt") if path is None else path
+    is_large = file.is_file() and file.stat().st_size >= _SLOW_BYTES
+    with status_line(f"reading {file}") if is_large else contextlib.nullcontext():
+        network = read_network(file)
     if path is None:
-        latest = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
-        network = read_network(latest)
-        say_read(latest, network.measured_at)
-    else:
-        network = read_network(path)
+        say_read(file, network.measured_at)
     return network if hosts_file is None else part_of(network, read_hosts(hosts_file))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, ConsoleDimensions
-from rich.table import Table
+from rich.table import Column, Table
 
 from plink.errors import printable
 from plink.model.document import Document
@@ -140,22 +140,31 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 
 @contextlib.contextmanager
-def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
-    """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap, and the time."""
+def status_line(text: str) -> Iterator[Callable[[str], None]]:
+    """Show a line with the time that has passed and a text, on a terminal only; the value changes the text."""
     if quiet or not sys.stderr.isatty():
-        yield lambda progress: None
+        yield lambda text: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as status:
-        task = status.add_task("searching")
+    # The text has what is left of the width, and is cut there.
+    shortened = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
+    columns = (SpinnerColumn(), TimeElapsedColumn(), shortened)
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as status:
+        task = status.add_task(printable(text))
+        yield lambda text: status.update(task, description=printable(text))
+
+
+@contextlib.contextmanager
+def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
+    """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap, and the time."""
+    with status_line("searching") as show_text:
 
         def show(progress: "SearchProgress") -> None:
             text = f"searching: {format_us(progress.cost)}"
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)
-                text += f", no order costs less than {format_us(progress.lower_bound)} ({above:.2%} apart)"
-            status.update(task, description=f"{text}, {progress.moves:,} moves")
+                text += f", bound {format_us(progress.lower_bound)} ({above:.2%} apart)"
+            show_text(f"{text}, {progress.moves:,} moves")
 
         yield show

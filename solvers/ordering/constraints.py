@@ -143,6 +143,10 @@ class FeasibleOrders:
         """Whether all groups have as many ranks."""
         return len({int(self.slots[group].sum()) for group in self.host_groups or [self.hosts]}) == 1
 
+    def allows(self, order: Order) -> bool:
+        """Whether an order, shape (N,), in which the ranks of a host are consecutive, is feasible."""
+        return np.array_equal(self.materialise(list(dict.fromkeys(order.tolist()))), order)
+
     def materialise(self, preference: Sequence[int]) -> Order:
         """Return the feasible order, shape (N,), that is nearest to a list of all hosts.
 

@@ -91,13 +91,14 @@ def split_halves(halves_us: Sequence[Matrix], rtt_us: Matrix) -> tuple[Matrix, M
 class CostModel(NamedTuple):
     """Cost model of an order: ``patterns``, (weight, pattern) of each part of the algorithm, on a ``fabric``.
 
-    The order was fitted on the fabric's ``rtt_us``.
+    The order was fitted on the fabric's ``rtt_us``. ``draws``: of the noise, at most.
     """
 
     patterns: Sequence[tuple[float, Pattern]]
     fabric: Fabric
     size_bytes: float
     model: str
+    draws: int = _DRAWS
 
 
 def cross_validate(
@@ -113,7 +114,7 @@ def cross_validate(
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when a pair that is used has no round trip.
     """
-    patterns, fabric, size_bytes, model = cost_model
+    patterns, fabric, size_bytes, model, number = cost_model
     n, scratch = len(fabric.names), np.ascontiguousarray(fabric.rtt_us).copy()
     drawn = replace(fabric, rtt_us=scratch)
     parts = [(weight, closed_form(pattern, drawn, size_bytes, model)) for weight, pattern in patterns]
@@ -134,8 +135,8 @@ def cross_validate(
         return ValidatedGain(0.0, 0.0, 0.0, 0.0, pairs)
     rng = np.random.default_rng(seed)
     noise = _Noise(fabric.rtt_us, held_out_us, rng)
-    batch = max(1, min(_DRAWS, _MAX_NUMBERS_AT_ONCE // sum(len(a) for a, _ in ends)))
-    draws = (noise.factors(held_out, min(batch, _DRAWS - begin), rng) for begin in range(0, _DRAWS, batch))
+    batch = max(1, min(number, _MAX_NUMBERS_AT_ONCE // sum(len(a) for a, _ in ends)))
+    draws = (noise.factors(held_out, min(batch, number - begin), rng) for begin in range(0, number, batch))
     drawn_gains = np.array([gain_by(held_out * factors) for some in draws for factors in some])
     half_width = _difference_quantile(drawn_gains, confidence) * noise.few_pairs_factor(confidence)
     if model != "latency":
@@ -162,7 +163,8 @@ def _gains_by_rates(
 ) -> Vector:
     """Return the gains, shape (D,), by draws of the fabric's rates and shared capacities."""
     edges = sum(len(pattern.source) for _, pattern in cost_model.patterns)
-    gains = np.zeros(int(np.clip(_MAX_RATE_EDGES // max(1, 2 * edges), _MIN_RATE_DRAWS, _MAX_RATE_DRAWS)))
+    number = int(np.clip(_MAX_RATE_EDGES // max(1, 2 * edges), _MIN_RATE_DRAWS, _MAX_RATE_DRAWS))
+    gains = np.zeros(min(number, cost_model.draws))
     for draw in range(len(gains)):
         drawn = fabric.with_rate_noise(rng)
         parts = [

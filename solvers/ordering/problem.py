@@ -1,6 +1,6 @@
 """The rank ordering problem and its solution; the progress that a search reports, and the budget that ends it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -60,7 +60,8 @@ class SearchBudget:
 
     It ends after ``max_moves``, or when ``keep_going`` returns False. Unless it is ``exhaustive`` it also ends when it
     has not improved for long. ``deadline``, by ``time.monotonic()``: when ``keep_going`` does so, where the limit is a
-    time and not a number of moves. Then ``ring_engine``, if any, takes part, which ends by the clock.
+    time and not a number of moves. Then ``ring_engine``, if any, takes part, which ends by the clock. ``stopped``:
+    whether the user stopped the search, so that it does not even begin what a deadline would have it complete.
     """
 
     max_moves: int
@@ -68,6 +69,7 @@ class SearchBudget:
     exhaustive: bool = True
     deadline: float | None = None
     ring_engine: StartRingEngine | None = None
+    stopped: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ class OrderingResult:
     """The best order of a search and its cost.
 
     ``order``, shape (N,): the host at each rank. ``lower_bound``: no order costs less (None: unknown); ``bound_by``
-    names the method that gave it. ``baseline_cost`` and ``random_median``: costs of the baseline and of random orders.
+    names the method that gave it. ``baseline_cost`` and ``random_median``: costs of the baseline and of random orders
+    (None: of too few).
     ``moves``: how many moves were tried. Costs are microseconds by ``objective``; ``metrics`` has other objectives'.
     """
 
@@ -147,7 +150,7 @@ class OrderingResult:
     lower_bound: float | None
     bound_by: str | None
     baseline_cost: float
-    random_median: float
+    random_median: float | None
     moves: int
     objective: str = "time"
     metrics: dict[str, float] = field(default_factory=dict)
@@ -161,7 +164,7 @@ class OrderingResult:
             cost=self.cost + overhead_us,
             lower_bound=None if self.lower_bound is None else self.lower_bound + overhead_us,
             baseline_cost=self.baseline_cost + overhead_us,
-            random_median=self.random_median + overhead_us,
+            random_median=None if self.random_median is None else self.random_median + overhead_us,
         )
 
     def with_bound(self, lower_bound: float | None, bound_by: str) -> "OrderingResult":
@@ -193,6 +196,11 @@ def random_orders(hosts: Order, slots: npt.NDArray[np.intp], seed: int) -> Itera
     rng = np.random.default_rng(seed)
     while True:
         yield expand_slots(rng.permutation(hosts), slots)
+
+
+def median_cost(costs: Sequence[float]) -> float | None:
+    """Return the median cost of random orders; None of fewer than five, which do not show what is usual."""
+    return float(np.median(costs)) if len(costs) >= _LEAST_COSTED_ORDERS else None
 
 
 def affordable_orders(wanted: int, hops: int) -> int:

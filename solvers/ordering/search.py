@@ -30,11 +30,11 @@ from solvers.ordering.problem import (
     Order,
     OrderingProblem,
     OrderingResult,
-    ProgressCallback,
     SearchBudget,
     SearchProgress,
     affordable_orders,
     expand_slots,
+    median_cost,
     random_orders,
 )
 from solvers.ordering.ring import (
@@ -89,7 +89,7 @@ def _search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> Orderi
     if len(baselines) == 1:
         return _search_in_sequence(problem, seed, budget)
     moves = max(1, min(_SEQUENCE_MOVES, budget.max_moves // (_SEQUENCE_SHARE * len(baselines))))
-    short = SearchBudget(moves, budget.keep_going, exhaustive=False)
+    short = SearchBudget(moves, budget.keep_going, exhaustive=False, stopped=budget.stopped)
     problems = [replace(problem, baseline=baseline) for baseline in baselines]
     tried = [_search_in_sequence(candidate, seed, short) for candidate in problems]
     best = int(np.argmin([result.cost for result in tried]))
@@ -138,29 +138,42 @@ def _baselines_by_size_sequence(problem: OrderingProblem, seed: int) -> list[Ord
 def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
     """Search in which groups of different sizes keep the baseline's sequence of sizes; see :func:`search`."""
     objective = _resolve_objective(problem)
-    feasible, hosts, baseline = problem.feasible, problem.hosts, problem.baseline
+    hosts, baseline = problem.hosts, problem.baseline
     require_complete(problem.fabric.rtt_us[np.ix_(hosts, hosts)], [problem.fabric.names[i] for i in hosts.tolist()])
     cost_of = _cost_function(problem, objective)
     baseline_cost = cost_of(baseline)
-    median = median_of_random(problem, cost_of, seed)
+    median, cheapest = random_sample(problem, cost_of, seed, budget.stopped)
     start = OrderingResult(baseline, baseline_cost, None, None, baseline_cost, median, 0, objective)
+    result = _search_from(start, problem, cost_of, seed, budget)
+    return result if cheapest is None else or_cheaper(problem, result, cheapest)
+
+
+def _search_from(
+    start: OrderingResult, problem: OrderingProblem, cost_of: CostFunction, seed: int, budget: SearchBudget
+) -> OrderingResult:
+    """Search by the method that fits. ``start``: the baseline and its cost."""
+    feasible, hosts, baseline, objective = problem.feasible, problem.hosts, problem.baseline, start.objective
     as_ring = problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible))
     if len(hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS and not as_ring and objective != "bottleneck":
         result = _search_exhaustively(problem, start, cost_of)
         if result is not None:
             return result
-    start = with_link_bound(start, problem, _share_of(budget.deadline, _BOUND_SHARE))
+    if not budget.stopped():
+        start = with_link_bound(start, problem, _share_of(budget.deadline, _BOUND_SHARE))
+    if budget.stopped():
+        order = feasible.materialise(hosts.tolist())
+        return replace(start, order=order, cost=cost_of(order))
     if problem.algo in MIXED:
         return _search_mixed(problem, start, cost_of, seed, budget)
     pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
     if len(hosts) < 2 or (pattern.all_to_all_share and feasible.unconstrained):
         one_rank_each = len(hosts) == len(baseline)
-        return replace(start, lower_bound=baseline_cost, bound_by=SAME_COST) if one_rank_each else start
+        return replace(start, lower_bound=start.baseline_cost, bound_by=SAME_COST) if one_rank_each else start
     if as_ring:
         return search_ring_order(problem, start, cost_of, seed, budget)
     if pattern.all_to_all_share:
         order = feasible.materialise(hosts.tolist())
-        return replace(start, order=order, cost=cost_of(order), lower_bound=baseline_cost, bound_by=SAME_COST)
+        return replace(start, order=order, cost=cost_of(order), lower_bound=start.baseline_cost, bound_by=SAME_COST)
     if objective == "bottleneck":
         raise UsageError(
             "--objective bottleneck: allows at most one --pin, and none where hosts have different numbers of slots"
@@ -208,13 +221,18 @@ def _search_exhaustively(
     return replace(result, lower_bound=bound, bound_by="all orders")
 
 
-def median_of_random(problem: OrderingProblem, cost_of: CostFunction, seed: int) -> float:
-    """Return the median cost of 201 random orders; of fewer where they take seconds."""
+def random_sample(
+    problem: OrderingProblem, cost_of: CostFunction, seed: int, stopped: Callable[[], bool] = lambda: False
+) -> tuple[float | None, Order | None]:
+    """Return the median cost of 201 random orders, and the cheapest of them, None where it is not feasible; of fewer
+    where they take seconds, or the search is stopped."""
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
-    orders = itertools.islice(
-        random_orders(np.sort(problem.hosts), slots, seed), affordable_orders(RANDOM_ORDERS, problem.hops)
-    )
-    return float(np.median([cost_of(order) for order in orders]))
+    number = affordable_orders(RANDOM_ORDERS, problem.hops)
+    orders = itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), number)
+    costs = [(cost_of(order), order) for order in itertools.takewhile(lambda _: not stopped(), orders)]
+    cheapest = min(costs, key=lambda pair: pair[0])[1] if costs else None
+    is_feasible = cheapest is not None and problem.feasible.allows(cheapest)
+    return median_cost([cost for cost, _ in costs]), cheapest if is_feasible else None
 
 
 def _resolve_objective(problem: OrderingProblem) -> str:
@@ -262,7 +280,7 @@ def _search_mixed(
     searched = moves
     for k, order in enumerate((*orders, *(materialise(rotation.tolist()) for rotation in rotations))):
         if k >= len(orders):
-            if moves >= budget.max_moves:
+            if moves >= budget.max_moves or budget.stopped():
                 break
             moves = searched + k - len(orders) + 1
         # The searches may have used all the time; a second for the rotations is worth it.
@@ -310,7 +328,7 @@ def _anneal(
     """Search by simulated annealing from several start orders."""
     bound_by = "1-tree" if problem.is_latency_ring else "rounds"
     start = start.with_bound(_lower_bound(problem, pattern), bound_by)
-    starts = _start_orders(problem, cost_of, seed, budget.keep_going)
+    starts = _start_orders(problem, cost_of, seed, budget)
     # A pipeline's steady state ranks its orders as all of its rounds do, which are eight times as many hops.
     searched = pattern if problem.model == "latency" else in_slices(steady_state(pattern), problem.slices)
     annealer = Annealer(searched, problem.fabric, problem.size_bytes, problem.model)
@@ -328,17 +346,17 @@ def _anneal(
     return replace(start, order=order, cost=cost_of(order), moves=annealed.moves)
 
 
-def _start_orders(
-    problem: OrderingProblem, cost_of: CostFunction, seed: int, keep_going: ProgressCallback
-) -> list[Order]:
+def _start_orders(problem: OrderingProblem, cost_of: CostFunction, seed: int, budget: SearchBudget) -> list[Order]:
     """Return different feasible start orders; first the feasible order that is nearest to the baseline."""
     feasible, hosts = problem.feasible, problem.hosts
     preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(problem.fabric, problem.baseline)]
-    if problem.algo in RINGS:
-        short = SearchBudget(_START_PERTURBATIONS_PER_HOST * len(hosts), keep_going)
+    if problem.algo in RINGS and not budget.stopped():
+        short = SearchBudget(_START_PERTURBATIONS_PER_HOST * len(hosts), budget.keep_going)
         rings = [search_ring(penalised_costs(problem)[0], seed, short).order]
         slowness = _slowness(problem)
-        if slowness is not None:  # the slowest hop counts, and single swaps do not find a ring without slow hops
+        if (
+            slowness is not None and not budget.stopped()
+        ):  # the slowest hop counts, and single swaps do not find a ring without slow hops
             rings.append(search_bottleneck(slowness, seed, short).order)
         directions = [direction for ring in rings for direction in (hosts[ring].tolist(), hosts[ring].tolist()[::-1])]
         if feasible.pinned_ranks:  # the two rotations that cost least once pinned hosts are in place

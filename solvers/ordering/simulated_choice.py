@@ -20,14 +20,17 @@ from plink.errors import NoAnswer
 from solvers.costs.by_name import CONTENTION, cost_function_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.mesh_patterns import axis_sequences
+from solvers.latency import ring_cost
 from solvers.ordering.annealing import initial_orders, sorted_by_group
 from solvers.ordering.constraints import FeasibleOrders
 from solvers.ordering.cross_validation import ValidatedGain
 from solvers.ordering.problem import (
+    RINGS,
     Order,
     OrderingProblem,
     OrderingResult,
     SearchBudget,
+    median_cost,
     number_of_random_orders,
     random_orders,
 )
@@ -40,6 +43,7 @@ _MAX_TRANSFERS = 100_000  # of all evaluations: about a second
 _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of two
 _CAPACITY_DRAWS = 12  # beside the assumed capacities
 _LEAST_US = 1e-9
+_LEAST_SHARE = 1e-9  # times that differ by less are equal
 MAX_CANDIDATES = 8
 _DESCENTS = 2
 _TRIED_MAX_HOSTS, _TRIED_MAX_TRANSFERS = 7, 400  # every order of them takes a second or two
@@ -130,7 +134,7 @@ def candidate_orders(problem: OrderingProblem, result: OrderingResult, seed: int
     orders.append(search(problem, seed + 1, other_budget).order)
     models = ("latency",) if problem.fabric.pair_gbps is None else ("alpha-beta", "latency")
     orders += [search(replace(problem, model=model), seed, other_budget).order for model in models]
-    for start in initial_orders(problem.fabric, problem.baseline):
+    for start in () if budget.stopped() else initial_orders(problem.fabric, problem.baseline):
         orders.append(feasible.materialise(list(dict.fromkeys(start.tolist()))))
     limit = MAX_CANDIDATES
     if problem.options.mesh is not None:
@@ -154,8 +158,7 @@ def improved_candidates(
 
     :param keep_going: whether there is time for one more simulation.
     """
-    fabric = problem.fabric
-    if not fabric.measured and fabric.pair_gbps is None and problem.options.mesh is None:
+    if _is_by_draws(problem):
         cheapest = cheapest_on_average(problem, orders, seed, keep_going)
         return [cheapest, *(order for order in orders if np.array_equal(order, problem.baseline))]
     if len(problem.hosts) <= _TRIED_MAX_HOSTS and cost_of.transfers <= _TRIED_MAX_TRANSFERS:
@@ -175,6 +178,11 @@ def improved_candidates(
     return list({order.tobytes(): order for order in (*descended, *orders)}.values())[:MAX_CANDIDATES]
 
 
+def _is_by_draws(problem: OrderingProblem) -> bool:
+    """Whether nobody measured what limits the orders, so that draws of it compare them."""
+    return not problem.fabric.measured and problem.fabric.pair_gbps is None and problem.options.mesh is None
+
+
 def choose_by_simulation(
     problem: OrderingProblem,
     result: OrderingResult,
@@ -183,10 +191,11 @@ def choose_by_simulation(
     seed: int,
     keep_going: Callable[[], bool],
 ) -> SimulatedChoice:
-    """Simulate the orders and return the cheapest; of equal ones the first.
+    """Simulate the orders and return the cheapest; of equal ones that of the least sum of a ring's round trips, or the
+    first.
 
     The first order and the baseline are simulated whatever the time; then the others, then random orders for their
-    median, of which at least one is.
+    median. The cheapest of these is taken where it costs less, and does so on average where draws compare orders.
 
     :param costs_of: the costs to choose by, by half of the samples, and those to state.
     :param keep_going: whether there is time for one more. :raises NoAnswer: as ``costs_of``.
@@ -201,13 +210,21 @@ def choose_by_simulation(
                 continue
             costs[key] = cost_of(order)
         simulated += 1
-        if costs[key] < chosen_cost:
+        is_tie = problem.algo in RINGS and abs(costs[key] - chosen_cost) <= _LEAST_SHARE * chosen_cost < np.inf
+        rtt_us = problem.fabric.rtt_us
+        if ring_cost(rtt_us, order) < ring_cost(rtt_us, chosen) if is_tie else costs[key] < chosen_cost:
             chosen, chosen_cost = order, costs[key]
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
-    orders_at_random = random_orders(np.sort(problem.hosts), slots, seed)
-    random_costs = [stated(next(orders_at_random))]
-    while len(random_costs) < number_of_random_orders(cost_of.transfers) and keep_going():
-        random_costs.append(stated(next(orders_at_random)))
+    number = number_of_random_orders(cost_of.transfers)
+    drawn = itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), number)
+    random_costs = [(stated(order), order) for order in itertools.takewhile(lambda _: keep_going(), drawn)]
+    feasible = [pair for pair in random_costs if pair[0] < stated(chosen) and problem.feasible.allows(pair[1])]
+    if feasible:
+        _, cheapest = min(feasible, key=lambda pair: pair[0])
+        is_cheaper = cost_of(cheapest) < chosen_cost
+        if is_cheaper and _is_by_draws(problem):
+            is_cheaper = cheapest_on_average(problem, [chosen, cheapest], seed, lambda: True) is cheapest
+        chosen = cheapest if is_cheaper else chosen
     chosen_result = replace(
         result,
         order=chosen,
@@ -216,7 +233,7 @@ def choose_by_simulation(
         bound_by=None,
         metrics={},
         baseline_cost=stated(problem.baseline),
-        random_median=float(np.median(random_costs)),
+        random_median=median_cost([cost for cost, _ in random_costs]),
     )
     return SimulatedChoice(chosen_result, simulated, len(orders), problem.model, cost_of)
 

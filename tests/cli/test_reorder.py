@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -60,12 +61,16 @@ def scattered(hosts: int) -> dict[str, Any]:
 
 
 def test_a_terminal_sees_the_search(here: Path) -> None:
+    """Also that its file, which is large, is read; what does not fit the width is cut, but the time is not."""
     write(here / "n.json", scattered(12))
+    with (here / "n.json").open("a") as file:
+        file.write(" " * 10_000_000)
     reading, writing = os.openpty()
     words = ["reorder", "n.json", "--format", "hosts", "--max-moves", "2000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "plink", *words], cwd=here, stdout=subprocess.PIPE, stderr=writing, text=True
-    )
+        [sys.executable, "-m", "plink", *words], cwd=here, stdout=subprocess.PIPE, stderr=writing, text=True,
+        env=os.environ | {"COLUMNS": "40"},
+    )  # fmt: skip
     os.close(writing)
     seen = b""
     with contextlib.suppress(OSError):  # as Linux says that nobody holds the other end any more
@@ -74,7 +79,10 @@ def test_a_terminal_sees_the_search(here: Path) -> None:
     os.close(reading)
     printed, _ = process.communicate(timeout=60)
     assert (process.returncode, len(printed.split())) == (0, 12)
-    assert b"searching" in seen
+    assert re.search(rb"\d:\d\d:\d\d.* reading n.json", seen)
+    lines = [line for line in re.split(rb"\x1b\[[\d;?]*[A-Za-z]|[\r\n]", seen) if b"searching" in line]
+    assert re.search(rb"\d:\d\d:\d\d.*searching: \d", seen)
+    assert max(map(len, lines)) <= 40
     assert seen.splitlines()[-1].endswith(b"us") or b"no order costs less" in seen.splitlines()[-1]
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 import plink
 from plink.errors import UsageError
 from plink.features.advise.request import FORMS, TUNERS, AdviseRequest, BalanceRequest
-from plink.features.advise.show_balance import recorded_step, show_balance
+from plink.features.advise.show_balance import PRICING, recorded_step, show_balance
 from plink.model.network import Network
 from plink.model.request import parse_option
 from plink.model.storage import write_bytes
@@ -20,7 +20,7 @@ from plink.model.units import format_bytes, format_us, parse_bytes, parse_durati
 from plink.records import workspace
 from plink.terminal.inputs import last_order, network_from
 from plink.terminal.options import Json, NetworkFile, takes
-from plink.terminal.screen import print_json, print_lines, result_console, say
+from plink.terminal.screen import print_json, print_lines, result_console, say, status_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,7 +118,9 @@ def advise(
         return
     if overlap is not None or prices is not None:
         raise UsageError(f"--{'prices' if overlap is None else 'overlap'} goes with --parameters and --step, or --run")
-    advice = plink.advise(network_from(network_file, hosts_file), request)
+    network = network_from(network_file, hosts_file)
+    with status_line(PRICING):
+        advice = plink.advise(network, request)
     for algo, reason in advice.left_out.items():
         say(f"{algo} is left out: {reason}")
     if plot is not None:

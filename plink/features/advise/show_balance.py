@@ -13,7 +13,7 @@ from plink.model.storage import name_of, parse_toml, read_text
 from plink.model.units import format_bytes, format_gbps, format_time
 from plink.records import workspace
 from plink.records.runs import run_named
-from plink.terminal.screen import print_json, print_lines, say, show_table
+from plink.terminal.screen import print_json, print_lines, say, show_table, status_line
 from solvers.balance_money import NetworkParts
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from plink.features.advise.request import BalanceRequest
     from solvers.balance_money import NetworkParts
 
+PRICING = "searching and pricing orders"
 _MIN_GAIN = 1.02  # below it nothing gains
 _NO_HUBS = "No host's link was measured twice as wide as the others': none gains as a hub (role=hub gbps=X states one)."
 
@@ -67,7 +68,8 @@ def show_balance(
     if path.is_file() and workspace.age_s(path, network.measured_at) > max_age_s:
         old = workspace.age(path, network.measured_at)
         say(f"warning: {path} is {old} old, more than --max-network-age: its rates may have changed")
-    result = balance(network, request)
+    with status_line(PRICING):
+        result = balance(network, request)
     for algo, reason in result.advice.left_out.items():
         say(f"{algo} is left out: {reason}")
     if as_json:

@@ -12,7 +12,7 @@ from plink.features.diagnose.show import cases, failing_count, print_comparison
 from plink.model.diagnosis import Examination
 from plink.model.storage import file_and_fragment
 from plink.records import workspace
-from plink.terminal.inputs import hosts_file_from
+from plink.terminal.inputs import hosts_file_from, network_from
 from plink.terminal.junit import Case, write_junit
 from plink.terminal.options import Json, takes
 from plink.terminal.screen import print_json, print_lines, print_result, progress, say
@@ -39,7 +39,7 @@ def doctor(
     """
     subject = hosts_file_from(subject)
     if str(file_and_fragment(subject)[0]).removesuffix(".gz").endswith((".json", ".csv", ".tsv")):
-        examination = Examination.of({}, plink.diagnose(plink.read_network(subject), request))
+        examination = Examination.of({}, plink.diagnose(network_from(subject), request))
     else:
         hosts = plink.read_hosts(subject)
         try:
@@ -79,7 +79,7 @@ def diff(
         raise UsageError("standard input holds one file; name the other one")
     workspace.check_output(junit, None, (old, new))
     try:
-        comparison = plink.diff(plink.read_network(old), plink.read_network(new), request)
+        comparison = plink.diff(network_from(old), network_from(new), request)
     except PlinkError as error:
         if junit is not None:  # else that of another day might stand there
             write_junit(junit, [Case("diff", "diff", None, str(error))])

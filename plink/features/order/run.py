@@ -95,7 +95,7 @@ def _order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOr
     mesh_costs, slots = solved.mesh_costs, 1
     baseline: dict[str, float | None] = {
         "given": round(result.baseline_cost, 3),
-        "random_median": round(result.random_median, 3),
+        "random_median": None if result.random_median is None else round(result.random_median, 3),
     }
     if mesh_costs is not None:  # orders are of hosts, which have equally many ranks
         slots = mesh_costs.mesh.ranks // len(task.baseline)

@@ -50,7 +50,7 @@ from solvers.ordering.problem import (
     SearchBudget,
     SearchProgress,
 )
-from solvers.ordering.search import SAME_COST, median_of_random, or_cheaper, search
+from solvers.ordering.search import SAME_COST, or_cheaper, random_sample, search
 
 if TYPE_CHECKING:
     from plink.features.order.smoothing import SmoothedLatencies
@@ -66,6 +66,7 @@ _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 _VALIDATION_SHARE = 0.4  # of the time of a search: what the one by half of the samples may take
 _AS_LONG, _MAX_NAMED = 1e-3, 4  # of the time: two orders that differ by no more take as long; limiting links
+_INTERRUPTED_DRAWS = 30  # of the noise: a second even for 2lha of 1,000 hosts
 CONFIDENCE = 0.95
 
 
@@ -152,6 +153,7 @@ def solve(
             patient,
             None if deadline is None else deadline + time.monotonic() - search_clock(),
             FastTsp,
+            stopped,
         )
         result = search(task, request.seed, budget)
         seconds = search_clock() - started
@@ -187,25 +189,28 @@ def solve(
             return lambda: not stopped() and (not timed or search_clock() < started + limit * share)
 
         other_deadline = started + limit * _OTHER_SEARCHES_END if timed else None
-        orders = candidate_orders(
-            task, result, request.seed, replace(budget, keep_going=_watch(show, other_deadline, stopped))
-        )
+        orders = [result.order]
+        if not stopped():
+            other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
+            orders = candidate_orders(task, result, request.seed, other_budget)
         if data.unknown is not None and all(unknown_pairs(task, order, data.unknown) for order in orders):
             farthest = task.fabric.with_farthest_for_unknown(data.unknown)
             accurate_cost = replace(accurate_cost, fabric=farthest)  # none avoids them: how many counts for nothing
-        orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
+        if not stopped():
+            orders = improved_candidates(task, orders, accurate_cost, request.seed, is_before(_DESCENT_END))
         simulation_started = search_clock()
         stated_cost, fabric = accurate_cost, _without_guesses(task.fabric, data, data.all_us)
         if not np.array_equal(fabric.rtt_us, accurate_cost.fabric.rtt_us):
             stated_cost = replace(accurate_cost, fabric=fabric)
-        choice = choose_by_simulation(task, result, orders, (accurate_cost, stated_cost), request.seed, is_before(1.0))
+        costs_of = (stated_cost if stopped() else accurate_cost, stated_cost)  # one is as much as a stop has time for
+        choice = choose_by_simulation(task, result, orders, costs_of, request.seed, is_before(1.0))
         # By rounds masters are by sizes; and by half of the samples the search's costs are not the stated ones.
         same_costs = accurate_cost.options.tree is None and stated_cost is accurate_cost
         proven_by_rounds = request.prove and result.is_optimal and same_costs
         # What an accurate cost executes has limits of pairs, too.
         tree = stated_cost.options.tree
         executed = replace(task, fabric=stated_cost.fabric, model=SIMULATED, options=replace(task.options, tree=tree))
-        result = with_link_bound(choice.result, executed)
+        result = choice.result if stopped() else with_link_bound(choice.result, executed)
         if request.prove and request.mesh is not None:
             from solvers.ordering.mesh_bounds import ASSIGNMENT, assignment_bound  # it imports Numba
 
@@ -222,11 +227,12 @@ def solve(
     elif priced is not None and request.mesh is None:
         result = _in_slices(task, result, replace(priced, fabric=task.fabric), request.seed)
     interrupted = stopped()
-    validation = _validate(fitted_task, fitted if choice is None else result, data, request.seed, choice)
+    found_by_halves = fitted if choice is None else result
+    validation = _validate(fitted_task, found_by_halves, data, request.seed, choice, interrupted)
     changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
     if choice is not None and abs(result.cost - result.baseline_cost) <= _AS_LONG * result.baseline_cost:
-        if limits := choice.cost_of.limits(result.order):
+        if not interrupted and (limits := choice.cost_of.limits(result.order)):
             named = ", ".join(limits[:_MAX_NAMED]) + (", ..." if len(limits) > _MAX_NAMED else "")
             notes.append(f"links that work nearly all of that time: {named}")
         if problem is None and task.algo in RINGS:
@@ -280,7 +286,7 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     from solvers.simulation.cost import cost_by_model
 
     cost = cost_by_model(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
-    random_median = median_of_random(task, cost, seed)
+    random_median, _ = random_sample(task, cost, seed)
     result = OrderingResult(order, cost(order), None, None, cost(task.baseline), random_median, 0)
     result = with_link_bound(result, task)
     note = f"interfaces form a BCube({shape.base},{shape.levels}): ranks are the hosts' digits, without a search"
@@ -384,8 +390,14 @@ def _prove(
 
 
 def _validate(
-    task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int, choice: "SimulatedChoice | None"
+    task: OrderingProblem,
+    result: OrderingResult,
+    data: SearchData,
+    seed: int,
+    choice: "SimulatedChoice | None",
+    interrupted: bool = False,
 ) -> ValidatedGain | None:
+    """Return the gain on the held-out samples; of an interrupted search by few draws."""
     if data.held_out_us is None:
         return None
     fabric = task.fabric if data.unknown is None else task.fabric.with_farthest_for_unknown(data.unknown)
@@ -394,6 +406,7 @@ def _validate(
     if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     cost_model = CostModel(patterns, fabric, task.size_bytes, task.model)
+    cost_model = cost_model._replace(draws=_INTERRUPTED_DRAWS) if interrupted else cost_model
     gain = cross_validate(cost_model, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
     if choice is None:
         return gain

@@ -46,14 +46,15 @@ def search_with_status(network: Network, request: OrderRequest, stopped: Callabl
 def _summary(solved: Solved) -> list[str]:
     """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
     task, result = solved.task, solved.result
-    costs = [format_us(cost) for cost in (result.baseline_cost, result.cost, result.random_median)]
+    costs = [format_us(cost) for cost in (result.baseline_cost, result.cost)]
+    usual = "" if result.random_median is None else f", median of random orders {format_us(result.random_median)}"
     sorted_cost = ""
     if solved.mesh_costs is not None:
         by_group = solved.mesh_costs.by_traffic(solved.mesh_costs.sorted_by_group)
         sorted_cost = f", sorted by rack {format_us(sum(by_group))}"
     line = (
         f"{task.algo} of {len(task.hosts)} hosts, {OBJECTIVE_TEXT.get(result.objective, f'model {task.model}')}: "
-        f"given {costs[0]}, found {costs[1]}{sorted_cost}, median of random orders {costs[2]}"
+        f"given {costs[0]}, found {costs[1]}{sorted_cost}{usual}"
     )
     if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
         of = " of measured pairs" if solved.sparse else ""

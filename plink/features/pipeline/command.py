@@ -143,7 +143,7 @@ def plan(
     request.check_network(network_file is not None)
     workspace.check_output(output, None if as_json else workspace.PIPELINE, (profile_file or workspace.PROFILE,))
     profile = _profile_from(profile_file)
-    network = None if network_file is None else plink.read_network(network_file)
+    network = None if network_file is None else network_from(network_file)
     for line in tied_lines(profile):
         say(line)
     with deferred_interrupts() as stopped:  # from here on the best plan so far is written, whatever comes

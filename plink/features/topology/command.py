@@ -7,6 +7,7 @@ import typer
 
 import plink
 from plink.errors import UsageError
+from plink.features.order.interfaces import few_gaps_note
 from plink.model.storage import STANDARD, write_text
 from plink.model.topology.export import WRITERS, switches_of
 from plink.records import workspace
@@ -70,7 +71,10 @@ def export(
     if kind == _SIMGRID:
         if order is not None:
             names = plink.read_order(order).arrange(network.hosts, str(order)).names
-        text = platform_xml(fabric_of(network))
+        fabric = fabric_of(network)
+        if note := few_gaps_note(fabric, [_SIMGRID]):
+            say(note)
+        text = platform_xml(fabric.with_few_gaps_filled)
         contents = f"{len(names)} hosts"
         say(f"run SimGrid with {' '.join(OPTIONS)}")
         if deployment is not None:

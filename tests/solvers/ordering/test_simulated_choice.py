@@ -1,5 +1,6 @@
 """The best orders of a search, chosen by simulation."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,14 @@ from plink.errors import NoAnswer
 from solvers.costs.fabric import Fabric
 from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.cross_validation import ValidatedGain
-from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, SearchBudget, affordable_orders
+from solvers.ordering.problem import (
+    Order,
+    OrderingProblem,
+    OrderingResult,
+    SearchBudget,
+    affordable_orders,
+    random_orders,
+)
 from solvers.ordering.simulated_choice import (
     MAX_CANDIDATES,
     SimulatedChoice,
@@ -129,6 +137,39 @@ def test_timeout_still_simulates_result_and_baseline() -> None:
     assert np.array_equal(choice.result.order, task.baseline)
     assert choice.result.cost == choice.result.baseline_cost == cost_of(task.baseline)
     assert (choice.simulated, choice.candidates) == (1, 2)
+
+    assert choice.result.random_median is None
+
+
+@pytest.mark.parametrize("pins", [{}, {0: 0}])
+def test_no_simulated_random_order_costs_less_than_the_chosen_one(pins: dict[int, int]) -> None:
+    """The given order, which alternates between racks, is the only candidate; those that break a pin do not count."""
+    task = replace(problem("tree"), constraints=PlacementConstraints(pins))
+    cost_of = simulated(task)
+    choice = choose_by_simulation(task, result_of(task.baseline), [task.baseline], (cost_of, cost_of), 1, lambda: True)
+    drawn = itertools.islice(random_orders(np.arange(N), np.ones(N, dtype=np.intp), 1), 201)
+    feasible = [order for order in drawn if all(order[rank] == host for host, rank in pins.items())]
+    assert choice.result.cost == min(map(cost_of, [task.baseline, *feasible])) < cost_of(task.baseline)
+    assert choice.result.cost == cost_of(choice.result.order)
+    assert all(choice.result.order[rank] == host for host, rank in pins.items())
+
+
+def test_of_rings_that_a_slow_host_holds_up_the_shortest_is_taken() -> None:
+    """260 hosts of 13 racks; whatever the order, all wait for the slow host's blocks."""
+    hosts = 260
+    rack = np.arange(hosts) % 13
+    rtt = np.where(rack[:, None] == rack, 20.0, 80.0)
+    np.fill_diagonal(rtt, 0.0)
+    rates, uplinks = np.full(hosts, 10.0), np.full(13, 100.0)
+    rates[7] = 0.5
+    fabric = Fabric(tuple(map(str, range(hosts))), rtt, None, rates, rates, rack, uplinks, uplinks, "measured")
+    task = OrderingProblem(fabric, np.arange(hosts), "ring", Options(), 1e8, "contention")
+    cost_of = SimulatedCost.of("ring", hosts, Options(), fabric, 1e8)
+    far, near = np.random.default_rng(0).permutation(hosts), np.argsort(rack, kind="stable")
+    assert cost_of(far) == pytest.approx(cost_of(near), rel=1e-12)
+    for orders in ([far, near], [near, far]):
+        choice = choose_by_simulation(task, result_of(orders[0]), orders, (cost_of, cost_of), 0, lambda: True)
+        assert np.array_equal(choice.result.order, near)
 
 
 def test_gain_is_simulated_on_held_out_round_trips() -> None:

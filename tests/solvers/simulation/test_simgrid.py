@@ -111,6 +111,23 @@ def test_the_command_writes_both_files(tmp_path: Path) -> None:
     assert "--cfg=network/model:CM02" in done.stderr
 
 
+def test_a_few_unmeasured_pairs_are_as_far_as_the_farthest(tmp_path: Path) -> None:
+    """One of 120 pairs; two of three are not few."""
+    names = [f"h{k}" for k in range(16)]
+    rows: list[list[float | None]] = [[0.0 if a == b else 20.0 + 2 * (a + b) for b in range(16)] for a in range(16)]
+    rows[3][5] = rows[5][3] = None
+    network = {"schema": "plink.network/1", "hosts": [{"name": name} for name in names], "latency_us": rows}
+    write(tmp_path / "n.json", network)
+    done = typed("topology", "export", "n.json", "--format", "simgrid", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "1 pair was not measured" in done.stderr
+    latency = {link.attrib["id"]: link.attrib["latency"] for link in ElementTree.fromstring(done.stdout).iter("link")}
+    assert latency["h3 to h5"] == latency["h5 to h3"] == latency["h14 to h15"] == "39.000000us"
+    few = {"hosts": [{"name": name} for name in "abc"], "latency_us": [[0, 1, None], [1, 0, None], [None, None, 0]]}
+    write(tmp_path / "n.json", network | few)
+    assert "a - c" in refusal(typed("topology", "export", "n.json", "--format", "simgrid", cwd=tmp_path), 4)
+
+
 def test_the_platform_does_not_overwrite_the_network(tmp_path: Path) -> None:
     write(
         tmp_path / "n.json",
