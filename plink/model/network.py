@@ -54,8 +54,10 @@ class Network:
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
     unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``:
     the rest of the file (percentiles, loss, samples, method, errors, time), whose matrices are yet to be checked;
-    ``location`` names the file in errors about them; ``others``: its keys that plink does not know. Matrices are
-    read-only copies: what is worked out of them is kept.
+    ``location`` names the file in errors about them; ``others``: its keys that plink does not know. ``whole``: where
+    these are some hosts of a measured network, or in another order, that network (:mod:`plink.model.subnetwork`): it
+    shows what they cannot, such as what links that others share carry. Files have no ``whole``. Matrices are read-only
+    copies: what is worked out of them is kept.
     """
 
     hosts: Hosts
@@ -64,6 +66,7 @@ class Network:
     details: NetworkDetails = field(default_factory=NetworkDetails)
     location: str = "network"
     others: JsonObject = field(default_factory=dict)
+    whole: "Network | None" = None
 
     def __post_init__(self) -> None:
         check_argument("Network: hosts", self.hosts, Hosts)
@@ -264,18 +267,25 @@ class Network:
 
     @cached_property
     def _fingerprint(self) -> str:
+        if self.whole is not None:
+            if len(self.hosts) == len(self.whole.hosts):
+                return self.whole.fingerprint()
+            return _hash([self.whole.fingerprint(), sorted(self.hosts.names)])
         bandwidth = None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6)
         measured = [self.hosts.names, to_rows(self.latency_us), bandwidth]
         details = self.details
         rates = {key: getattr(details, key) or None for key in ("shared_links", "host_flows", "interfaces")}
         if any(rates.values()):
             measured.append(to_builtins(rates))
-        content = json.dumps(measured)
-        return "sha256:" + hashlib.sha256(content.encode()).hexdigest()[:16]
+        return _hash(measured)
 
     def write(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
         write_document(path, self.to_json())
+
+
+def _hash(content: object) -> str:
+    return "sha256:" + hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def symmetrised(latency_us: Matrix) -> Matrix:

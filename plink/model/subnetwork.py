@@ -17,38 +17,37 @@ _MATRICES = ("jitter_us", "loss_forward", "loss_back", "samples", "hops", "metho
 
 
 def subnetwork(network: Network, hosts: Hosts) -> Network:
-    """Return what was measured between these hosts, as the network lists them, with the slots, roles and addresses that
-    they have in ``hosts``.
+    """Return what was measured between these hosts, in their order, with their slots, roles and addresses.
 
-    Links keep their capacities. Flows with hosts that are left out stay: they show what a host carries.
+    Links keep their capacities, and hosts the rates that they had with any other: what is worked out of it goes by the
+    whole network, as long as the program runs. A file of it has only what was measured between these hosts.
 
     :raises UsageError: for hosts that were not measured. :raises NoAnswer: where hosts pass on what others send:
         whether those that are left out go on doing so is not known.
     """
     check_measured(hosts.names, network)
-    by_name, everyone = hosts.by_name(), network.hosts.names
-    taken = [k for k, name in enumerate(everyone) if name in by_name]
-    members = Hosts(tuple(by_name[everyone[k]] for k in taken), hosts.lab)
-    if len(taken) == len(everyone):
-        return replace(network, hosts=members)
-    details, names = network.details, set(by_name)
+    index = {name: k for k, name in enumerate(network.hosts.names)}
+    taken, n = [index[name] for name in hosts.names], len(index)
+    if taken == [*range(n)]:
+        return replace(network, hosts=hosts)
+    details, names = network.details, set(hosts.names)
 
     def part(rows: Any, key: str) -> Any:
         if rows is None or rows is UNSET:
             return rows
-        matrix_from_json(rows, len(everyone), f"{network.location}: {key}")
+        matrix_from_json(rows, n, f"{network.location}: {key}")
         return [[rows[i][j] for j in taken] for i in taken]
 
-    def between(rows: Any, ends: int = 2) -> Any:
-        return [row for row in rows if len({row.source, row.target} & names) >= ends] if rows else rows
+    def between(rows: Any) -> Any:
+        return [row for row in rows if {row.source, row.target} <= names] if rows else rows
 
     changed: dict[str, Any] = {key: part(getattr(details, key), key) for key in _MATRICES}
     if details.percentiles_us:
         changed["percentiles_us"] = {p: part(rows, f"percentiles_us.{p}") for p, rows in details.percentiles_us.items()}
     if details.halves_us:
         changed["halves_us"] = [part(half, f"halves_us[{k}]") for k, half in enumerate(details.halves_us)]
-    changed |= {key: between(getattr(details, key)) for key in ("errors", "bandwidth_errors", "host_flow_errors")}
-    changed["host_flows"] = between(details.host_flows, 1)
+    for key in ("errors", "bandwidth_errors", "host_flows", "host_flow_errors"):
+        changed[key] = between(getattr(details, key))
     if details.lost_hosts is not UNSET:
         changed["lost_hosts"] = {name: reason for name, reason in details.lost_hosts.items() if name in names}
     if details.machines:
@@ -60,7 +59,12 @@ def subnetwork(network: Network, hosts: Hosts) -> Network:
     square = (slice(None), taken)
     bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps[taken][square]
     return Network(
-        members, network.latency_us[taken][square], bandwidth, structs.replace(details, **changed), network.location
+        hosts,
+        network.latency_us[taken][square],
+        bandwidth,
+        structs.replace(details, **changed),
+        network.location,
+        whole=network.whole or network,
     )
 
 
@@ -87,7 +91,7 @@ def _shared_links(network: Network, names: set[str]) -> Iterable[SharedTierEntry
 
 def _interfaces(network: Network, entry: InterfacesEntry, taken: list[int]) -> InterfacesEntry:
     names, new = network.hosts.names, {host: k for k, host in enumerate(taken)}
-    for i, row in enumerate(entry.relays):
+    for i, row in enumerate(entry.relays if len(taken) < len(names) else ()):
         for relay in row:
             if relay is not None:
                 reason = f"{names[int(relay)]} passes on what {names[i]} sends"
@@ -98,6 +102,6 @@ def _interfaces(network: Network, entry: InterfacesEntry, taken: list[int]) -> I
         for key in ("names", "addresses", "out_gbps", "in_gbps", "errors")
         for rows in (getattr(entry, key),)
     }
-    for key in ("used", "relays"):
-        changed[key] = [[getattr(entry, key)[i][j] for j in taken] for i in taken]
+    changed["used"] = [[entry.used[i][j] for j in taken] for i in taken]
+    changed["relays"] = [[None if (by := entry.relays[i][j]) is None else new[int(by)] for j in taken] for i in taken]
     return structs.replace(entry, switches=[ports for ports in switches if ports], **changed)

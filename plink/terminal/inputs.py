@@ -5,7 +5,7 @@ from pathlib import Path
 
 from plink.errors import UsageError
 from plink.model.groups import read_groups
-from plink.model.hosts import HUB, Hosts, read_hosts
+from plink.model.hosts import Hosts, read_hosts
 from plink.model.network import Network, read_network
 from plink.model.order import RankOrder, read_order
 from plink.model.storage import read_document
@@ -52,16 +52,6 @@ def part_of(network: Network, hosts: Hosts) -> Network:
     if len(part.hosts) < len(network.hosts):
         say(f"{len(part.hosts)} of the {len(network.hosts)} hosts of {network.location}")
     return part
-
-
-def part_of_order(network: Network, order: RankOrder) -> Network:
-    """Return what was measured between the hosts of an order, and hubs, and say so where the network has others.
-
-    :raises NoAnswer: as :func:`subnetwork`.
-    """
-    wanted, missing = set(order.hosts), set(order.hosts) - set(network.hosts.names)
-    hosts = tuple(host for host in network.hosts if host.name in wanted or host.role == HUB)
-    return network if missing or not hosts else part_of(network, Hosts(hosts, network.hosts.lab))
 
 
 def last_groups(network: Network, order: RankOrder | None) -> list[list[str]] | None:

@@ -22,10 +22,11 @@ class SignalHandler:
         if self.number:
             os._exit(128 + number)
         self.number = number
-        with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
+        with contextlib.suppress(OSError, ValueError):  # a closed terminal is one of the reasons to stop
             by_keys = number == signal.SIGINT
             again = "press Ctrl-C again to exit" if by_keys else f"a second {signal.Signals(number).name} ends it"
-            print(f"\nplink: stopping; {again} at once", file=sys.stderr, flush=True)
+            # Not by print: the signal may have come while the stream was written, which cannot be entered twice.
+            os.write(sys.stderr.fileno(), f"\nplink: stopping; {again} at once\n".encode())
         if not self.deferring:
             raise KeyboardInterrupt
 

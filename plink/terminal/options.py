@@ -14,6 +14,9 @@ from plink.model.request import FeatureRequest, Field, fields_of, parse_option
 NetworkFile = Annotated[
     Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
 ]
+JobHosts = Annotated[
+    Path | None, typer.Option("--hosts", help="The job's hosts, some or all of the network's, as given, with slots.")
+]
 OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 

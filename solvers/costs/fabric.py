@@ -17,7 +17,7 @@ from plink.errors import InputError, NoAnswer
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from plink.model.network_file import LibraryCostsEntry, SizeCosts
-from solvers.costs.host_flows import measured_rates
+from solvers.costs.host_flows import class_rates, flows_of
 from solvers.costs.interfaces import HostResources, InterfacePaths, host_resources, interface_paths
 from solvers.costs.shared_rows import (
     MIN_RATE_SIGMA,
@@ -331,7 +331,11 @@ def fabric_of(network: Network) -> Fabric:
 
     :raises InputError: when what the file has of links or interfaces is invalid.
     """
-    fabric, entry = _without_blocked_pairs(_fabric_of_groups(network), network), network.interfaces
+    if network.whole is None:
+        fabric = _without_blocked_pairs(_fabric_of_groups(network), network)
+    else:
+        fabric = _fabric_of_part(network, network.whole)
+    entry = network.interfaces
     if entry is None:
         return fabric
     stated = _stated_gbps(network)  # of all interfaces together: it tells nothing of one
@@ -400,7 +404,7 @@ def _fabric_of_groups(network: Network) -> Fabric:
             alone[members] = one_flow_rate(row) or np.nan
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
-    by_flows = measured_rates(network)
+    by_flows = class_rates(flows_of(network), n)
     host_out, host_in = _host_rates(network, pair, alone, by_flows)
     links_above = [_outer_tier(tier, group_of) for tier in outer]
     labels = [group_of, *(np.unique(tier.group_of, return_inverse=True)[1] for tier in links_above)]
@@ -433,6 +437,34 @@ def _fabric_of_groups(network: Network) -> Fabric:
         by_flows is not None,
         tuple(links_above),
         rate_sigma([row for tier in tiers for _, row in tier]),
+    )
+
+
+def _fabric_of_part(network: Network, whole: Network) -> Fabric:
+    """Return the fabric of some hosts of a network: what the whole shows of them, their groups and their links."""
+    fabric = _without_blocked_pairs(_fabric_of_groups(whole), whole)
+    index = {name: k for k, name in enumerate(fabric.names)}
+    hosts = np.array([index[name] for name in network.hosts.names], dtype=np.intp)
+    square = np.ix_(hosts, hosts)
+    tiers, blocked = list[TierLinks](), fabric.blocked
+    for tier in fabric.tiers:
+        groups, group_of = np.unique(tier.group_of[hosts], return_inverse=True)
+        tiers.append(TierLinks(group_of, tier.out_gbps[groups], tier.in_gbps[groups]))
+    if blocked is not None:
+        blocked = BlockedPairs(blocked.reason_of[square], blocked.reasons)
+    rtt, stated = network.completed_us, _stated_gbps(network)
+    return replace(
+        fabric,
+        names=tuple(network.hosts.names),
+        rtt_us=rtt if blocked is None else np.where(blocked.pairs, np.nan, rtt),
+        pair_gbps=None if fabric.pair_gbps is None else fabric.pair_gbps[square],
+        host_out_gbps=np.where(np.isnan(stated), fabric.host_out_gbps[hosts], stated),
+        host_in_gbps=np.where(np.isnan(stated), fabric.host_in_gbps[hosts], stated),
+        group_of=tiers[0].group_of,
+        group_out_gbps=tiers[0].out_gbps,
+        group_in_gbps=tiers[0].in_gbps,
+        outer_tiers=tuple(tiers[1:]),
+        blocked=blocked,
     )
 
 
@@ -493,7 +525,7 @@ def _stated_gbps(network: Network) -> Vector:
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     complete = completed_by_detours(rtt)
     group_of = nearest_tier(complete, halves=_halves(network, complete))
-    by_flows = measured_rates(network)
+    by_flows = class_rates(flows_of(network), len(rtt))
     host_out, host_in = hosts = _host_rates(network, pair, np.full(len(rtt), np.nan), by_flows)
     has_stated_hubs = any(host.gbps is not None for host in network.hosts)  # which rates of pairs do not show
     labels = tiers_from(complete, group_of)

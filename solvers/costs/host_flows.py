@@ -61,13 +61,12 @@ def unreached_hosts(flows: Sequence[Flow], failed: Sequence[tuple[int, int]]) ->
     return sorted(unreached.union(*unexplained))
 
 
-def flows_of(network: Network, others: Sequence[str] = ()) -> list[Flow]:
+def flows_of(network: Network) -> list[Flow]:
     """Return the flows of a network file between hosts that it has.
 
-    :param others: names of further hosts, numbered after them.
     :raises InputError: when its ``host_flows`` are no such list.
     """
-    index = {name: k for k, name in enumerate([*network.hosts.names, *others])}
+    index = {name: k for k, name in enumerate(network.hosts.names)}
     return [
         Flow(index[row.source], index[row.target], row.gbps, row.both_ways)
         for row in network.host_flows
@@ -229,18 +228,6 @@ def class_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector] | No
         rate, usual = by_classes(own, flow_noise(flows)), float(np.nanmedian(own))
         rates.append(np.where(evidence.masked[way], np.fmax(rate, usual), np.where(np.isnan(rate), usual, rate)))
     return rates[0], rates[1]
-
-
-def measured_rates(network: Network) -> tuple[Vector, Vector] | None:
-    """Return the :func:`class_rates` of a network's hosts. Partners that are not among them, of whom it is a part
-    (:mod:`plink.model.subnetwork`), count as they do in the whole.
-
-    :raises InputError: as :func:`flows_of`.
-    """
-    n, ends = len(network.hosts), {name for row in network.host_flows for name in (row.source, row.target)}
-    others = sorted(ends.difference(network.hosts.names))
-    rates = class_rates(flows_of(network, others), n + len(others))
-    return None if rates is None else (rates[0][:n], rates[1][:n])
 
 
 def by_classes(own: Vector, noise: float) -> Vector:

@@ -190,19 +190,22 @@ def test_hosts_file_supplies_slots(here: Path) -> None:
 
 
 def test_some_of_the_hosts_are_ordered_by_the_measurement_of_all(here: Path) -> None:
-    """a and c are in one rack, b and d in the other; commands that are given the order are of its hosts."""
-    (here / "few.txt").write_text("a\nb\nc\nd\n")
-    done = typed("reorder", "n.json", "--hosts", "few.txt", "-o", "o.json", "--max-moves", "200", cwd=here)
+    """a and c are in one rack, b and d in the other; the given order, and slots, are those of the hosts file."""
+    (here / "few.txt").write_text("d slots=2\na slots=2\nb slots=2\nc slots=2\n")
+    few = ("n.json", "--hosts", "few.txt")
+    done = typed("reorder", *few, "-o", "o.json", "--max-moves", "200", cwd=here)
     assert "4 of the 8 hosts of n.json" in done.stderr
     result = json.loads((here / "o.json").read_text())
     assert (result["cost"], result["baseline"]["given"]) == (200, 320)
-    priced = json.loads(typed("cost", "n.json", "--order", "o.json", "--model", "latency", "--json", cwd=here).stdout)
-    assert (priced["hosts"], priced["cost_us"]) == (result["hosts"], 200)
-    planned = json.loads(typed("plan", "n.json", "--order", "o.json", "--algo", "ring", "--json", cwd=here).stdout)
-    assert [host["name"] for host in planned["hosts"]] == result["hosts"]
-    shown = typed("report", "n.json", "--order", "o.json", "--terminal", cwd=here).stdout
+    ordered = (*few, "--order", "o.json")
+    priced = json.loads(typed("cost", *ordered, "--model", "latency", "--json", cwd=here).stdout)
+    assert (priced["hosts"], priced["cost_us"], priced["ranks"]) == (result["hosts"], 200, 8)
+    planned = json.loads(typed("plan", *ordered, "--algo", "ring", "--json", cwd=here).stdout)
+    assert [(host["name"], host["slots"]) for host in planned["hosts"]] == [(name, 2) for name in result["hosts"]]
+    shown = typed("report", *ordered, "--terminal", cwd=here).stdout
     assert shown.startswith("The network between 4 hosts\n")
-    advice = json.loads(typed("advise", "n.json", "--hosts", "few.txt", "--size", "1KB", "--json", cwd=here).stdout)
+    assert "another measurement" not in shown
+    advice = json.loads(typed("advise", *few, "--size", "1KB", "--json", cwd=here).stdout)
     assert advice["network"] == result["network"]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plink.errors import InputError, NoAnswer, UsageError
+from plink.features.diagnose.run import diagnose
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, network_from_json
 from plink.model.subnetwork import subnetwork
@@ -60,20 +61,24 @@ def test_each_matrix_is_of_the_hosts_alone() -> None:
     assert network.details.percentiles_us == {"50": cut(matrix(4))}
     assert network.details.halves_us == [cut(matrix(5)), cut(matrix(6))]
     again = network_from_json(network.to_json(), "part")
-    assert (again.hosts.names, again.fingerprint()) == ([NAMES[k] for k in TAKEN], network.fingerprint())
+    assert again.hosts.names == [NAMES[k] for k in TAKEN]
+    assert again.latency_us.tolist() == cut(matrix())
 
 
-def test_hosts_are_those_of_the_job_as_the_network_lists_them() -> None:
+def test_hosts_are_those_of_the_job() -> None:
     network = part(order=TAKEN[::-1])
     assert [(host.name, host.address, host.slots) for host in network.hosts] == [
-        (NAMES[k], f"10.0.0.{k}", 4) for k in TAKEN
+        (NAMES[k], f"10.0.0.{k}", 4) for k in TAKEN[::-1]
     ]
+    assert network.latency_us[0, 3] == matrix()[TAKEN[3]][TAKEN[0]]
+    assert network.fingerprint() == part().fingerprint()  # the same measurements, whatever the order of the hosts
 
 
-def test_all_hosts_are_the_network_itself() -> None:
+def test_all_hosts_in_any_order_are_the_same_measurement() -> None:
     whole = network_from_json(document(), "n")
-    hosts = Hosts(tuple(reversed(whole.hosts.members)))
-    assert subnetwork(whole, hosts).fingerprint() == whole.fingerprint()
+    again = subnetwork(whole, Hosts(tuple(reversed(whole.hosts.members))))
+    assert again.fingerprint() == whole.fingerprint()
+    assert again.latency_us[0, 1] == whole.latency_us[7, 6]
 
 
 def test_what_is_said_of_other_hosts_goes() -> None:
@@ -90,7 +95,7 @@ def test_what_is_said_of_other_hosts_goes() -> None:
     assert [machine.hostname for machine in network.machines if machine] == [f"m{k}" for k in TAKEN]
 
 
-RACKS = [
+RACKS: list[dict[str, Any]] = [
     {"groups": [{"members": NAMES[:4], "out_gbps": 8, "in_gbps": 6, "out_limited_by": "link", "in_limited_by": "link"},
                 {"members": NAMES[4:7], "out_gbps": 3, "in_gbps": 5, "out_limited_by": "link", "in_limited_by": "link"},
                 {"members": NAMES[7:], "out_gbps": 1, "in_gbps": 1, "out_limited_by": "link", "in_limited_by": "link"}]}
@@ -115,10 +120,19 @@ def test_links_and_rates_stay_those_of_the_whole() -> None:
         assert few_gbps.tolist() == whole_gbps[TAKEN].tolist()
 
 
+# Where rates come from: shared links and flows; rates of pairs, with the fast partners left out; neither.
+MEASURED: list[dict[str, Any]] = [
+    {"shared_links": RACKS, "host_flows": FLOWS},
+    {"bandwidth_gbps": [[0 if i == j else 40 if i // 2 == j // 2 else 3 for j in range(N)] for i in range(N)]},
+    {"shared_links": [{"groups": RACKS[0]["groups"][2:]}], "host_flows": FLOWS},
+    {},
+]
+
+
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "2lha", "flat"])
-def test_a_collective_of_these_hosts_costs_the_same(algo: str) -> None:
-    whole = fabric_of(network_from_json(document(shared_links=RACKS, host_flows=FLOWS), "n"))
-    few = fabric_of(part(shared_links=RACKS, host_flows=FLOWS))
+@pytest.mark.parametrize("measured", MEASURED)
+def test_a_collective_of_these_hosts_costs_the_same(measured: dict[str, Any], algo: str) -> None:
+    whole, few = fabric_of(network_from_json(document(**measured), "n")), fabric_of(part(**measured))
     options = Options(groups=[[0, 1], [2, 3]])
     costs = [
         SimulatedCost.of(algo, 4, options, fabric, 1e6, "contention")(np.array(order))
@@ -126,6 +140,17 @@ def test_a_collective_of_these_hosts_costs_the_same(algo: str) -> None:
     ]
     assert costs[0] > 0
     assert costs[0] == pytest.approx(costs[1])
+
+
+def test_findings_are_those_of_the_whole() -> None:
+    """n5 is slow with all; the farthest host of a part is not, and nobody else is named."""
+    rows = [[0.0 if i == j else 300.0 if 5 in (i, j) else 30.0 if i // 4 == j // 4 else 90.0 for j in range(N)]
+            for i in range(N)]  # fmt: skip
+    whole = network_from_json(document(latency_us=rows), "n")
+    assert {name for finding in diagnose(whole) for name in finding.hosts} == {"n5"}
+    for names, slow in ((("n0", "n1", "n5"), {"n5"}), (("n0", "n1", "n4"), set[str]())):
+        few = subnetwork(whole, Hosts(tuple(Host(name, name) for name in names)))
+        assert {name for finding in diagnose(few) for name in finding.hosts} == slow
 
 
 def rails(relays: list[list[int | None]]) -> dict[str, Any]:
@@ -152,6 +177,9 @@ def test_hosts_that_relay_are_measured_by_themselves() -> None:
     relays[0][3] = 7
     with pytest.raises(NoAnswer, match="n7 passes on what n0 sends"):
         part(interfaces=rails(relays))
+    entry = part(order=[*reversed(range(N))], interfaces=rails(relays)).interfaces  # all of them, in another order
+    assert entry is not None
+    assert entry.relays[7][4] == 0
 
 
 def test_a_host_that_was_not_measured_is_named() -> None:

@@ -19,7 +19,7 @@ from plink.model.storage import write_bytes
 from plink.model.units import format_bytes, format_us, parse_bytes, parse_duration
 from plink.records import workspace
 from plink.terminal.inputs import last_order, network_from
-from plink.terminal.options import Json, NetworkFile, takes
+from plink.terminal.options import JobHosts, Json, NetworkFile, takes
 from plink.terminal.screen import print_json, print_lines, result_console, say, status_line
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ _STEP = "Does a training step hide its exchange?"
 def advise(
     request: AdviseRequest,
     network_file: NetworkFile = None,
-    hosts_file: Annotated[
-        Path | None, typer.Option("--hosts", help="Some of the network's hosts, as a job gets them.")
-    ] = None,
+    hosts_file: JobHosts = None,
     size: Annotated[
         str | None, typer.Option(metavar="SIZE", help="A message size, or a range of sizes; default 1KB..1GB.")
     ] = None,

@@ -11,8 +11,8 @@ from plink.errors import InputError
 from plink.features.cost.request import CostRequest
 from plink.features.cost.show import lines
 from plink.records import workspace
-from plink.terminal.inputs import network_from, part_of_order
-from plink.terminal.options import Json, NetworkFile, takes
+from plink.terminal.inputs import network_from
+from plink.terminal.options import JobHosts, Json, NetworkFile, takes
 from plink.terminal.screen import print_json, print_lines, say
 
 
@@ -20,6 +20,7 @@ from plink.terminal.screen import print_json, print_lines, say
 def cost(
     request: CostRequest,
     network_file: NetworkFile = None,
+    hosts_file: JobHosts = None,
     order: Annotated[
         Path | None, typer.Option(help="An order, or one host name per line; default: the file's order of hosts.")
     ] = None,
@@ -29,11 +30,8 @@ def cost(
 
     Example: plink cost cloud.json --algo ring --size 100MB --order order.json
     """
-    network = network_from(network_file)
-    rank_order = None if order is None else plink.read_order(order)
-    if rank_order is not None:
-        network = part_of_order(network, rank_order)
-    price = plink.cost(network, rank_order, request, source=str(order))
+    network = network_from(network_file, hosts_file)
+    price = plink.cost(network, None if order is None else plink.read_order(order), request, source=str(order))
     if as_json:
         print_json(price.to_json())
         return

@@ -128,10 +128,13 @@ def _computed_order(
             reason = f"{workspace.NETWORK} is {old} old, more than max-network-age"
         else:
             say_read(workspace.NETWORK, network.measured_at)
+            measured_hosts = len(network.hosts)
             try:
                 network = part_of(network, baseline)
             except NoAnswer as error:
                 reason = str(error)
+            if len(network.hosts) < measured_hosts and _lacks_pairs(network):
+                reason = "round trips between these hosts were not measured"
     warned: list[str] = []  # by the probe
     if is_new := network is None or reason is not None:
         if not may_probe:
@@ -141,12 +144,18 @@ def _computed_order(
             )
         check(baseline)
         say(f"{reason}: probing them (--order given starts without)")
-        if network is not None and (_has_more(network) or set(network.hosts.names) > set(baseline.names)):
-            _keep(network)
+        replaced = None if network is None else network.whole or network
+        if replaced is not None and _has_more(replaced, baseline):
+            _keep(replaced)
         network = _probe(options, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
-    if order is not None and set(order.hosts) != set(baseline.ranked().names):
+    if order is not None and set(order.hosts) != (names := set(baseline.ranked().names)):
+        if options.hosts_file is None and set(order.hosts) < names:
+            raise UsageError(
+                f"{workspace.ORDER} is for {len(order.hosts)} of the {len(names)} hosts of {workspace.NETWORK}: "
+                "--hosts FILE names the hosts of the job"
+            )
         say(f"{workspace.ORDER} is for other hosts and is ignored")
         order = None
     if order is not None and options.algo in (None, order.algo) and order.network in (None, network.fingerprint()):
@@ -156,16 +165,21 @@ def _computed_order(
     else:
         if reason is None:
             check(baseline)
-        request = OrderRequest(options.algo or "ring", baseline=tuple(baseline.ranked().names))
         # Roles and slots of the file are from when it was measured.
-        order = _search_order(subnetwork(network, baseline), request, warned)
+        order = _search_order(subnetwork(network, baseline), options.algo or "ring", warned)
     return network, order, is_new
 
 
-def _has_more(network: Network) -> bool:
-    """Return whether a network has what the probe of a launch never measures."""
-    costs = network.host_costs, network.library_costs
-    return bool(network.shared_links) or network.bandwidth_gbps is not None or any(costs)
+def _lacks_pairs(network: Network) -> bool:
+    """Return whether round trips between its hosts are unknown, or a host was lost when they were measured."""
+    unknown = network.completed_us != network.completed_us
+    return bool(unknown.any()) or not network.lost_hosts.keys().isdisjoint(network.hosts.names)
+
+
+def _has_more(network: Network, hosts: Hosts) -> bool:
+    """Return whether a network has what the probe of these hosts in a launch does not measure."""
+    parts = network.host_costs, network.library_costs, network.shared_links, set(network.hosts.names) - set(hosts.names)
+    return any(parts) or network.bandwidth_gbps is not None
 
 
 def _keep(network: Network) -> None:
@@ -187,11 +201,11 @@ def _probe(options: JobRequest, baseline: Hosts) -> Network:
     return measurements.network()
 
 
-def _search_order(network: Network, request: OrderRequest, warned: list[str]) -> RankOrder:
+def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
     from plink.features.order.session import save_order, search_with_status
 
     with deferred_interrupts() as stopped:
-        outcome = search_with_status(network, request, stopped)
+        outcome = search_with_status(network, OrderRequest(algo), stopped)
         save_order(outcome.order)
     for line in outcome.lines:
         if line not in warned:

@@ -17,7 +17,7 @@ from plink.model.storage import STANDARD, name_of, write_text
 from plink.model.topology import read_topology
 from plink.model.units import numbered
 from plink.records import workspace
-from plink.terminal.inputs import network_from, parse_groups_option, parse_labels, part_of
+from plink.terminal.inputs import network_from, parse_groups_option, parse_labels
 from plink.terminal.interrupts import deferred_interrupts
 from plink.terminal.options import NetworkFile, takes
 from plink.terminal.screen import say
@@ -117,14 +117,7 @@ def reorder(
     if from_workspace:
         workspace.check_output(None, workspace.ORDER)
     label_names = parse_labels(labels)
-    if topology:
-        network = _assumed(topology, hosts_file, label_names)
-    else:
-        network = network_from(network_file)
-        if hosts_file is not None:
-            hosts = read_hosts(hosts_file)
-            request = replace(request, baseline=tuple(hosts.ranked().names))
-            network = part_of(network, hosts)
+    network = _assumed(topology, hosts_file, label_names) if topology else network_from(network_file, hosts_file)
     render(
         chosen, network.hosts, RankOrder(algo="given", hosts=tuple(network.hosts.ranked().names))
     )  # refused before a search, not after

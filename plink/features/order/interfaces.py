@@ -160,6 +160,10 @@ def interface_findings(network: Network) -> Iterator[Finding]:
 
     Only pairs that were tried count. Hosts that answer nobody are left out: they have findings of their own.
     """
+    if network.whole is not None:
+        of_whole, some = interface_findings(network.whole), set(network.hosts.names)
+        yield from (finding for finding in of_whole if not some.isdisjoint(finding.hosts))
+        return
     topology, entry = interface_topology(network), network.interfaces
     if topology is None or entry is None:
         return

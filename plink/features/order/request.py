@@ -33,11 +33,10 @@ def _pins(words: Sequence[str]) -> dict[str, int]:
 @dataclass(frozen=True)
 class OrderRequest(FeatureRequest):
     """Request for an order. ``model`` ``simulated``: the search goes by ``contention``, and its best orders are
-    simulated. ``baseline``: names in the given order, default: as the network lists them. ``groups``: hosts kept
-    together, by name, or how many groups to form; ``groups_source`` names them in errors. ``prior``: how near hosts are
-    that were not measured. ``time_limit_s`` None: until nothing has come of the search for long, 10 s at most (60 s
-    with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives the same order however busy
-    the machine is."""
+    simulated. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_source`` names them in
+    errors. ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the
+    search for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed
+    gives the same order however busy the machine is."""
 
     algo: Annotated[
         str, Option("The collective's algorithm, or a library's own (gloo, nccl, ...).", panel=_OBJECTIVE)
@@ -58,7 +57,6 @@ class OrderRequest(FeatureRequest):
         Text("HOST=RANK", _pins, repeated=True),
         Option("Pin a host's first rank.", ("--pin",), panel=_HOSTS),
     ] = field(default_factory=dict[str, int])
-    baseline: tuple[str, ...] = ()
     groups: RequestedGroups | None = None
     groups_source: str = "groups"
     prior: "Topology | None" = None

@@ -24,7 +24,6 @@ from plink.features.order.mesh import MeshCosts, block_pins, hosts_of_blocks, no
 from plink.features.order.request import OrderRequest
 from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
-from plink.model.order import RankOrder
 from solvers.compilation import search_clock
 from solvers.costs.by_name import (
     CONTENTION,
@@ -338,8 +337,7 @@ def _choice_note(choice: "SimulatedChoice", seconds: float) -> str:
 
 
 def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
-    named = RankOrder(hosts=request.baseline) if request.baseline else None
-    baseline, fabric = order_from(network, named), fabric_of_algorithm(network, fabric, request.algo)
+    baseline, fabric = order_from(network, None), fabric_of_algorithm(network, fabric, request.algo)
     constraints = constraints_from(request.pins, request.groups, network.hosts, fabric.rtt_us, request.groups_source)
     if request.mesh is not None:
         blocks = hosts_of_blocks(network, request.mesh, baseline)

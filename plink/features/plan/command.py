@@ -14,8 +14,8 @@ from plink.features.plan.show import print_plan
 from plink.model.storage import STANDARD
 from plink.model.units import format_us
 from plink.records import workspace
-from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option, part_of_order
-from plink.terminal.options import Json, NetworkFile, takes
+from plink.terminal.inputs import last_groups, last_order, network_from, parse_groups_option
+from plink.terminal.options import JobHosts, Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say
 from solvers.schedules.catalogue import HUB_ALGORITHMS, HUBS
 
@@ -32,6 +32,7 @@ _CHEAPER = 0.95  # times the plan's cost: less is worth a line
 def plan(
     request: PlanRequest,
     network_file: NetworkFile = None,
+    hosts_file: JobHosts = None,
     order: Annotated[
         Path | None,
         typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for these hosts."),
@@ -58,14 +59,10 @@ def plan(
     """
     if groups is not None:
         replace(request, groups=1)  # refuses what has none
-    read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)
+    read = (network_file or workspace.NETWORK, hosts_file, order or workspace.ORDER, groups or workspace.GROUPS)
     workspace.check_output(output, None if as_json and network_file is not None else workspace.PLAN, read)
-    network = network_from(network_file)
-    if order is None:
-        rank_order = last_order(network)
-    else:
-        rank_order = plink.read_order(order)
-        network = part_of_order(network, rank_order)
+    network = network_from(network_file, hosts_file)
+    rank_order = last_order(network) if order is None else plink.read_order(order)
     group_request = None if groups is None else parse_groups_option(groups)
     if group_request is None and request.algo == "2lha":
         group_request = last_groups(network, rank_order)

@@ -15,11 +15,11 @@ from plink.model.document import UNSET
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import read_groups
 from plink.model.network import Network
-from plink.model.order import RankOrder, read_order
+from plink.model.order import read_order
 from plink.model.storage import STANDARD, read_document, write_text
 from plink.records import workspace
-from plink.terminal.inputs import network_from, part_of_order
-from plink.terminal.options import Json, NetworkFile, takes
+from plink.terminal.inputs import network_from
+from plink.terminal.options import JobHosts, Json, NetworkFile, takes
 from plink.terminal.screen import print_json, say, say_read
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _DEFAULT_PAGE = Path("report.html")
 def report(
     request: ReportRequest,
     network_file: NetworkFile = None,
+    hosts_file: JobHosts = None,
     order: Annotated[
         Path | None,
         typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for this network."),
@@ -73,18 +74,20 @@ def report(
     if in_terminal and (output, png, results) != (None, None, None):
         raise UsageError("-o, --png and --results go with the page; omit --terminal and --json, or these")
     if output is not None:
-        inputs = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
+        inputs = (
+            network_file or workspace.NETWORK,
+            hosts_file,
+            order or workspace.ORDER,
+            groups or workspace.GROUPS,
+            results,
+        )
         workspace.check_output(output, None, inputs)
     if png is not None:
         check_target(png)
     benchmark_runs = () if results is None else read_benchmark_runs(results)
-    network = network_from(network_file)
-    rank_order = None if order is None else read_order(order)
-    if rank_order is not None:
-        network = part_of_order(network, rank_order)
+    network = network_from(network_file, hosts_file)
     check_drawable(network)
-    request = _with_order(replace(request, results=benchmark_runs), network, rank_order, order)
-    request = _with_groups(request, network, groups)
+    request = _with_groups(_with_order(replace(request, results=benchmark_runs), network, order), network, groups)
     data = report_data_of(network, request)
     if as_json:
         print_json(picture_of(network, data).to_json())
@@ -101,16 +104,16 @@ def report(
         say(f"pictures -> {png}" if len(written) == 1 else f"{len(written)} pictures -> {written[0]} and others")
 
 
-def _with_order(request: ReportRequest, network: Network, named: RankOrder | None, path: Path | None) -> ReportRequest:
-    if named is None and not workspace.ORDER.is_file():
+def _with_order(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
+    if path is None and not workspace.ORDER.is_file():
         return replace(request, no_order="There is no order yet; `plink reorder` finds one.")
-    order = named or read_order(workspace.ORDER)
-    if named is not None:
+    order = read_order(path or workspace.ORDER)
+    if path is not None:
         if order.network not in (None, network.fingerprint()):
             say(f"{path} was found for another measurement: its costs are left out")
             order = structs.replace(order, cost=None, baseline={}, validation=UNSET)
     elif set(order.hosts) < set(network.hosts.ranked().names):
-        say(f"{workspace.ORDER} is for some of these hosts: --order {workspace.ORDER} shows them alone")
+        say(f"{workspace.ORDER} is for some of these hosts: --hosts FILE shows them alone")
         return replace(request, no_order="The last order is for some of these hosts.")
     elif order.network != network.fingerprint():
         say(f"{workspace.ORDER} was found for another network and is ignored")

@@ -60,18 +60,54 @@ def test_roles_are_those_of_the_hosts_file(tmp_path: Path, monkeypatch: pytest.M
     assert {host.name for host in order.hosts} == {host.name for host in others}
 
 
-@pytest.mark.parametrize("has_more", [False, True])
-def test_measurement_that_has_more_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_more: bool) -> None:
-    """Also where the probe that replaces it measures nothing."""
+@pytest.mark.parametrize(("hosts", "rates", "is_kept"), [(8, False, False), (8, True, True), (3, False, True)])
+def test_measurement_that_has_more_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: int, rates: bool, is_kept: bool
+) -> None:
+    """Rates, or further hosts; also where the probe that replaces it, for it is too old, measures nothing."""
     monkeypatch.chdir(tmp_path)
-    network = three_tier(8, seed=4).network(np.random.default_rng(1))
-    if has_more:
+    members = tuple(Host(f"node-{k}", f"127.0.0.{k + 1}", port=1) for k in range(8))
+    network = replace(three_tier(8, seed=4).network(np.random.default_rng(1)), hosts=Hosts(members))
+    if rates:
         network = replace(network, bandwidth_gbps=np.full((8, 8), 10.0))
     workspace.prepare()
     network.write(workspace.NETWORK)
-    others = tuple(Host(f"other-{k}", f"127.0.0.{k}", port=1) for k in (1, 2, 3))
-    Path("hosts.txt").write_text(render_hosts(Hosts(others)))
+    Path("hosts.txt").write_text(render_hosts(Hosts(members[:hosts])))
     with contextlib.suppress(PlinkError):
-        job_order(JobRequest(Path("hosts.txt")))
+        job_order(JobRequest(Path("hosts.txt"), settings=LaunchSettings(max_network_age_s=0)))
     copies = [path for path in workspace.FOLDER.glob("network*.json") if path != workspace.NETWORK]
-    assert [read_network(path).fingerprint() for path in copies] == [network.fingerprint()] * has_more
+    assert [read_network(path).fingerprint() for path in copies] == [network.fingerprint()] * is_kept
+
+
+@pytest.mark.parametrize("unknown", ["pairs", "lost"])
+def test_hosts_whose_pairs_were_not_measured_are_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: str
+) -> None:
+    """Some of those of the file, which were away when it was measured; of all of its hosts they are what it has."""
+    monkeypatch.chdir(tmp_path)
+    network = three_tier(8, seed=4).network(np.random.default_rng(1))
+    rtt, names = network.latency_us.copy(), network.hosts.names
+    if unknown == "pairs":
+        rtt[2, 3] = rtt[3, 2] = np.nan
+    details = details_from({} if unknown == "pairs" else {"lost_hosts": {names[2]: "its agent was lost"}})
+    workspace.prepare()
+    Network(network.hosts, rtt, details=details).write(workspace.NETWORK)
+    for members, is_known in ((network.hosts.members[:5], False), (network.hosts.members[3:], True)):
+        Path("hosts.txt").write_text(render_hosts(Hosts(members)))
+        if is_known:
+            assert len(job_order(JobRequest(Path("hosts.txt")), may_probe=False).hosts) == len(members)
+        else:
+            with pytest.raises(UsageError, match="were not measured"):
+                job_order(JobRequest(Path("hosts.txt")), may_probe=False)
+
+
+def test_an_order_of_some_hosts_needs_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the job would begin on all of them."""
+    monkeypatch.chdir(tmp_path)
+    network = three_tier(8, seed=4).network(np.random.default_rng(1))
+    workspace.prepare()
+    network.write(workspace.NETWORK)
+    Path("hosts.txt").write_text(render_hosts(Hosts(network.hosts.members[:4])))
+    assert len(job_order(JobRequest(Path("hosts.txt")), may_probe=False).hosts) == 4
+    with pytest.raises(UsageError, match="4 of the 8 hosts"):
+        job_order(JobRequest(), may_probe=False)
