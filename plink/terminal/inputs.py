@@ -35,7 +35,9 @@ def network_from(path: Path | None, hosts_file: Path | None = None) -> Network:
     """Read the named network, or the last one that was probed here, and say which; only what was measured between the
     hosts of a file, where one is named."""
     file = workspace.latest(workspace.NETWORK, "plink probe hosts.txt") if path is None else path
-    is_large = file.is_file() and file.stat().st_size >= _SLOW_BYTES
+    is_large = False
+    with contextlib.suppress(OSError):  # whoever reads it tells what is wrong with it
+        is_large = file.is_file() and file.stat().st_size >= _SLOW_BYTES
     with status_line(f"reading {file}") if is_large else contextlib.nullcontext():
         network = read_network(file)
     if path is None:

@@ -138,21 +138,12 @@ def _baselines_by_size_sequence(problem: OrderingProblem, seed: int) -> list[Ord
 def _search_in_sequence(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
     """Search in which groups of different sizes keep the baseline's sequence of sizes; see :func:`search`."""
     objective = _resolve_objective(problem)
-    hosts, baseline = problem.hosts, problem.baseline
+    feasible, hosts, baseline = problem.feasible, problem.hosts, problem.baseline
     require_complete(problem.fabric.rtt_us[np.ix_(hosts, hosts)], [problem.fabric.names[i] for i in hosts.tolist()])
     cost_of = _cost_function(problem, objective)
     baseline_cost = cost_of(baseline)
-    median, cheapest = random_sample(problem, cost_of, seed, budget.stopped)
+    median = median_of_random(problem, cost_of, seed, budget.stopped)
     start = OrderingResult(baseline, baseline_cost, None, None, baseline_cost, median, 0, objective)
-    result = _search_from(start, problem, cost_of, seed, budget)
-    return result if cheapest is None else or_cheaper(problem, result, cheapest)
-
-
-def _search_from(
-    start: OrderingResult, problem: OrderingProblem, cost_of: CostFunction, seed: int, budget: SearchBudget
-) -> OrderingResult:
-    """Search by the method that fits. ``start``: the baseline and its cost."""
-    feasible, hosts, baseline, objective = problem.feasible, problem.hosts, problem.baseline, start.objective
     as_ring = problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible))
     if len(hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS and not as_ring and objective != "bottleneck":
         result = _search_exhaustively(problem, start, cost_of)
@@ -168,12 +159,12 @@ def _search_from(
     pattern = pattern_for(problem.algo, len(baseline), problem.priced_options)
     if len(hosts) < 2 or (pattern.all_to_all_share and feasible.unconstrained):
         one_rank_each = len(hosts) == len(baseline)
-        return replace(start, lower_bound=start.baseline_cost, bound_by=SAME_COST) if one_rank_each else start
+        return replace(start, lower_bound=baseline_cost, bound_by=SAME_COST) if one_rank_each else start
     if as_ring:
         return search_ring_order(problem, start, cost_of, seed, budget)
     if pattern.all_to_all_share:
         order = feasible.materialise(hosts.tolist())
-        return replace(start, order=order, cost=cost_of(order), lower_bound=start.baseline_cost, bound_by=SAME_COST)
+        return replace(start, order=order, cost=cost_of(order), lower_bound=baseline_cost, bound_by=SAME_COST)
     if objective == "bottleneck":
         raise UsageError(
             "--objective bottleneck: allows at most one --pin, and none where hosts have different numbers of slots"
@@ -221,18 +212,14 @@ def _search_exhaustively(
     return replace(result, lower_bound=bound, bound_by="all orders")
 
 
-def random_sample(
+def median_of_random(
     problem: OrderingProblem, cost_of: CostFunction, seed: int, stopped: Callable[[], bool] = lambda: False
-) -> tuple[float | None, Order | None]:
-    """Return the median cost of 201 random orders, and the cheapest of them, None where it is not feasible; of fewer
-    where they take seconds, or the search is stopped."""
+) -> float | None:
+    """Return the median cost of 201 random orders; of fewer where they take seconds, or the search is stopped."""
     slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
     number = affordable_orders(RANDOM_ORDERS, problem.hops)
     orders = itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), number)
-    costs = [(cost_of(order), order) for order in itertools.takewhile(lambda _: not stopped(), orders)]
-    cheapest = min(costs, key=lambda pair: pair[0])[1] if costs else None
-    is_feasible = cheapest is not None and problem.feasible.allows(cheapest)
-    return median_cost([cost for cost, _ in costs]), cheapest if is_feasible else None
+    return median_cost([cost_of(order) for order in itertools.takewhile(lambda _: not stopped(), orders)])
 
 
 def _resolve_objective(problem: OrderingProblem) -> str:

@@ -43,7 +43,8 @@ _MAX_TRANSFERS = 100_000  # of all evaluations: about a second
 _BLOCK_HOSTS = (1, 1, 2, 4, 8)  # hypercubes and trees tie blocks of a power of two
 _CAPACITY_DRAWS = 12  # beside the assumed capacities
 _LEAST_US = 1e-9
-_LEAST_SHARE = 1e-9  # times that differ by less are equal
+_SAME_TIME = 1e-6  # of a time: two rings that differ by less take as long
+_CLEARLY_LESS = 1e-3  # of a time: what a random order has to save, for it was not searched for
 MAX_CANDIDATES = 8
 _DESCENTS = 2
 _TRIED_MAX_HOSTS, _TRIED_MAX_TRANSFERS = 7, 400  # every order of them takes a second or two
@@ -195,7 +196,7 @@ def choose_by_simulation(
     first.
 
     The first order and the baseline are simulated whatever the time; then the others, then random orders for their
-    median. The cheapest of these is taken where it costs less, and does so on average where draws compare orders.
+    median. The cheapest of these is taken where it clearly costs less, on average where draws compare orders.
 
     :param costs_of: the costs to choose by, by half of the samples, and those to state.
     :param keep_going: whether there is time for one more. :raises NoAnswer: as ``costs_of``.
@@ -210,7 +211,7 @@ def choose_by_simulation(
                 continue
             costs[key] = cost_of(order)
         simulated += 1
-        is_tie = problem.algo in RINGS and abs(costs[key] - chosen_cost) <= _LEAST_SHARE * chosen_cost < np.inf
+        is_tie = problem.algo in RINGS and abs(costs[key] - chosen_cost) <= _SAME_TIME * chosen_cost < np.inf
         rtt_us = problem.fabric.rtt_us
         if ring_cost(rtt_us, order) < ring_cost(rtt_us, chosen) if is_tie else costs[key] < chosen_cost:
             chosen, chosen_cost = order, costs[key]
@@ -218,10 +219,11 @@ def choose_by_simulation(
     number = number_of_random_orders(cost_of.transfers)
     drawn = itertools.islice(random_orders(np.sort(problem.hosts), slots, seed), number)
     random_costs = [(stated(order), order) for order in itertools.takewhile(lambda _: keep_going(), drawn)]
-    feasible = [pair for pair in random_costs if pair[0] < stated(chosen) and problem.feasible.allows(pair[1])]
+    most = (1 - _CLEARLY_LESS) * stated(chosen)
+    feasible = [pair for pair in random_costs if pair[0] < most and problem.feasible.allows(pair[1])]
     if feasible:
         _, cheapest = min(feasible, key=lambda pair: pair[0])
-        is_cheaper = cost_of(cheapest) < chosen_cost
+        is_cheaper = cost_of(cheapest) < (1 - _CLEARLY_LESS) * chosen_cost
         if is_cheaper and _is_by_draws(problem):
             is_cheaper = cheapest_on_average(problem, [chosen, cheapest], seed, lambda: True) is cheapest
         chosen = cheapest if is_cheaper else chosen

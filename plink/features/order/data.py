@@ -18,7 +18,7 @@ from solvers.costs.fabric import BlockedPairs, Fabric, no_way_between
 from solvers.ordering.cross_validation import split_halves
 from solvers.ordering.problem import Order, OrderingProblem, OrderingResult, affordable_orders, expand_slots
 from solvers.ordering.ring import longest_hop
-from solvers.ordering.search import random_sample
+from solvers.ordering.search import median_of_random
 from solvers.prediction.topology import filled, levels_apart
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def with_costs_of(
     if model_cost is None:
         model_cost = cost_function_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     cost_of = model_cost if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
-    median, _ = random_sample(task, cost_of, seed)
+    median = median_of_random(task, cost_of, seed)
     return replace(result, baseline_cost=cost_of(task.baseline), cost=cost_of(result.order), random_median=median)
 
 

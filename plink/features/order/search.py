@@ -49,7 +49,7 @@ from solvers.ordering.problem import (
     SearchBudget,
     SearchProgress,
 )
-from solvers.ordering.search import SAME_COST, or_cheaper, random_sample, search
+from solvers.ordering.search import SAME_COST, median_of_random, or_cheaper, search
 
 if TYPE_CHECKING:
     from plink.features.order.smoothing import SmoothedLatencies
@@ -188,7 +188,7 @@ def solve(
             return lambda: not stopped() and (not timed or search_clock() < started + limit * share)
 
         other_deadline = started + limit * _OTHER_SEARCHES_END if timed else None
-        orders = [result.order]
+        orders = [result.order, *([task.baseline] if task.feasible.allows(task.baseline) else [])]
         if not stopped():
             other_budget = replace(budget, keep_going=_watch(show, other_deadline, stopped))
             orders = candidate_orders(task, result, request.seed, other_budget)
@@ -285,7 +285,7 @@ def _by_digits(task: OrderingProblem, shape: BCube, seed: int, stopped: Callable
     from solvers.simulation.cost import cost_by_model
 
     cost = cost_by_model(task.algo, len(order), task.options, task.fabric, task.size_bytes, task.model)
-    random_median, _ = random_sample(task, cost, seed)
+    random_median = median_of_random(task, cost, seed)
     result = OrderingResult(order, cost(order), None, None, cost(task.baseline), random_median, 0)
     result = with_link_bound(result, task)
     note = f"interfaces form a BCube({shape.base},{shape.levels}): ranks are the hosts' digits, without a search"

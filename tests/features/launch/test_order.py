@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.clouds import three_tier
-from plink.errors import PlinkError
+from plink.errors import PlinkError, UsageError
 from plink.features.launch.order import job_order
 from plink.features.launch.request import JobRequest, LaunchSettings
 from plink.model.hosts import HUB, Host, Hosts, render_hosts
-from plink.model.network import read_network
+from plink.model.network import Network, read_network
 from plink.records import workspace
 from tests.networks import details_from
 

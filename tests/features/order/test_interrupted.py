@@ -9,6 +9,7 @@ from plink.features.cost.request import CostRequest
 from plink.features.cost.run import cost
 from plink.features.order.request import OrderRequest
 from plink.features.order.run import reorder
+from plink.model.network import Network
 from solvers.ordering.problem import Order
 from solvers.simulation.cost import SimulatedCost
 
@@ -28,6 +29,17 @@ def test_stopped_search_states_the_cost_of_its_order(algo: str, answers: int) ->
     order = reorder(NETWORK, OrderRequest(algo=algo, size_bytes=SIZE), stopped=stopping_after(answers))
     assert order.interrupted or answers > 3
     assert order.cost == pytest.approx(cost(NETWORK, order, CostRequest(algo, size_bytes=SIZE, random=0)).cost_us)
+    assert order.cost <= (order.baseline["given"] or 0)
+
+
+@pytest.mark.parametrize("algo", ["halving-doubling", "double-binary-tree", "tree"])
+@pytest.mark.parametrize("answers", [2, 30])
+def test_stopped_search_costs_no_more_than_the_given_order(algo: str, answers: int) -> None:
+    """Also where no rates were measured, and no halves of samples that put the given order back."""
+    network = network_of_cloud(three_tier(20, 5), 5, shared_links=False)
+    network = Network(network.hosts, network.latency_us)
+    order = reorder(network, OrderRequest(algo=algo), stopped=stopping_after(answers))
+    assert order.interrupted
     assert order.cost <= (order.baseline["given"] or 0)
 
 

@@ -172,6 +172,22 @@ def test_of_rings_that_a_slow_host_holds_up_the_shortest_is_taken() -> None:
         assert np.array_equal(choice.result.order, near)
 
 
+def test_a_random_ring_that_takes_as_long_does_not_replace_the_shortest() -> None:
+    """A slow host decides the time; what random orders differ by is a billionth of it."""
+    hosts = 16
+    rack = np.arange(hosts) // 4
+    rtt = np.where(rack[:, None] == rack, 20.0, 60.0)
+    np.fill_diagonal(rtt, 0.0)
+    rates, uplinks = np.full(hosts, 10.0), np.full(4, 20.0)
+    rates[3] = 0.43
+    fabric = Fabric(tuple(map(str, range(hosts))), rtt, None, rates, rates, rack, uplinks, uplinks, "measured")
+    task = OrderingProblem(fabric, np.arange(hosts), "ring", Options(), 1e8, "contention")
+    cost_of = SimulatedCost.of("ring", hosts, Options(), fabric, 1e8)
+    near = np.arange(hosts)
+    choice = choose_by_simulation(task, result_of(near), [near], (cost_of, cost_of), 1, lambda: True)
+    assert np.array_equal(choice.result.order, near)
+
+
 def test_gain_is_simulated_on_held_out_round_trips() -> None:
     """At almost no bytes the gain is that of latencies, which are turned around in the held-out half."""
     task = problem()
