@@ -56,6 +56,8 @@ def subnetwork(network: Network, hosts: Hosts) -> Network:
         changed["shared_links"] = list(_shared_links(network, names))
     if network.interfaces is not None:
         changed["interfaces"] = _interfaces(network, network.interfaces, taken)
+    root, members = network.whole or network, hosts.by_name()
+    everyone = tuple(members.get(host.name, host) for host in root.hosts)  # hubs, and what they carry, as in the job
     square = (slice(None), taken)
     bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps[taken][square]
     return Network(
@@ -64,7 +66,7 @@ def subnetwork(network: Network, hosts: Hosts) -> Network:
         bandwidth,
         structs.replace(details, **changed),
         network.location,
-        whole=network.whole or network,
+        whole=replace(root, hosts=Hosts(everyone, root.hosts.lab)),
     )
 
 

@@ -90,6 +90,11 @@ class TierLinks:
     out_gbps: Vector
     in_gbps: Vector
 
+    def of_hosts(self, hosts: npt.NDArray[np.intp]) -> "TierLinks":
+        """Return the links of the groups that some hosts are in."""
+        groups, group_of = np.unique(self.group_of[hosts], return_inverse=True)
+        return TierLinks(group_of, self.out_gbps[groups], self.in_gbps[groups])
+
     def link_names(self, names: Sequence[str], tier: int, way: str) -> list[str]:
         """Return names for people of all groups' links, each with the group's first host.
 
@@ -161,7 +166,8 @@ class Fabric:
     groups, the innermost first. ``overhead_us``: what hosts take for each message (:mod:`solvers.costs.evaluator`).
     ``paths``: where hosts have several interfaces, which of them each pair crosses; None where they have one.
     ``host_out_gbps`` is then what one flow of a host gets. ``blocked``: pairs that nothing gets between, whose round
-    trips count as unknown; None without any.
+    trips count as unknown; None without any. ``whole``: the fabric that these are some hosts of, and their numbers in
+    it; None where there is none.
     """
 
     names: tuple[str, ...]
@@ -181,6 +187,7 @@ class Fabric:
     library_costs: tuple[LibraryCostsEntry, ...] = ()
     links: "Fabric | None" = None
     blocked: BlockedPairs | None = None
+    whole: "tuple[Fabric, npt.NDArray[np.intp]] | None" = None
 
     def with_library_us(self, algo: str, size_bytes: float, network_us: float) -> float:
         """Return the time of a library's algorithm, microseconds, by what the network takes alone: the same where
@@ -268,6 +275,10 @@ class Fabric:
 
     def with_drawn_links(self, rng: np.random.Generator) -> "Fabric":
         """Return the fabric with other capacities that its groups' links may have, where none was measured."""
+        if self.whole is not None:
+            fabric, hosts = self.whole
+            inner, *others = [tier.of_hosts(hosts) for tier in fabric.with_drawn_links(rng).tiers]
+            return replace(self, group_out_gbps=inner.out_gbps, group_in_gbps=inner.in_gbps, outer_tiers=tuple(others))
         tiers = self.tiers
         drawn = assumed_capacities([tier.group_of for tier in tiers], (self.host_out_gbps, self.host_in_gbps), rng)
         (out, into), *above = drawn
@@ -445,26 +456,23 @@ def _fabric_of_part(network: Network, whole: Network) -> Fabric:
     fabric = _without_blocked_pairs(_fabric_of_groups(whole), whole)
     index = {name: k for k, name in enumerate(fabric.names)}
     hosts = np.array([index[name] for name in network.hosts.names], dtype=np.intp)
-    square = np.ix_(hosts, hosts)
-    tiers, blocked = list[TierLinks](), fabric.blocked
-    for tier in fabric.tiers:
-        groups, group_of = np.unique(tier.group_of[hosts], return_inverse=True)
-        tiers.append(TierLinks(group_of, tier.out_gbps[groups], tier.in_gbps[groups]))
+    square, rtt, blocked = np.ix_(hosts, hosts), network.completed_us, fabric.blocked
     if blocked is not None:
         blocked = BlockedPairs(blocked.reason_of[square], blocked.reasons)
-    rtt, stated = network.completed_us, _stated_gbps(network)
+    inner, *outer = [tier.of_hosts(hosts) for tier in fabric.tiers]
     return replace(
         fabric,
         names=tuple(network.hosts.names),
         rtt_us=rtt if blocked is None else np.where(blocked.pairs, np.nan, rtt),
         pair_gbps=None if fabric.pair_gbps is None else fabric.pair_gbps[square],
-        host_out_gbps=np.where(np.isnan(stated), fabric.host_out_gbps[hosts], stated),
-        host_in_gbps=np.where(np.isnan(stated), fabric.host_in_gbps[hosts], stated),
-        group_of=tiers[0].group_of,
-        group_out_gbps=tiers[0].out_gbps,
-        group_in_gbps=tiers[0].in_gbps,
-        outer_tiers=tuple(tiers[1:]),
+        host_out_gbps=fabric.host_out_gbps[hosts],
+        host_in_gbps=fabric.host_in_gbps[hosts],
+        group_of=inner.group_of,
+        group_out_gbps=inner.out_gbps,
+        group_in_gbps=inner.in_gbps,
+        outer_tiers=tuple(outer),
         blocked=blocked,
+        whole=(fabric, hosts),
     )
 
 

@@ -190,3 +190,25 @@ def test_a_host_that_was_not_measured_is_named() -> None:
 def test_a_matrix_of_the_wrong_shape_is_named() -> None:
     with pytest.raises(InputError, match="loss_back"):
         part(loss_back=[[0.0, 0.1], [0.1, 0.0]])
+
+
+@pytest.mark.parametrize("order", [[1, 2, 5, 6], [6, 5, 2, 1], [*range(N)], [*reversed(range(N))]])
+def test_hubs_are_those_of_the_job(order: list[int]) -> None:
+    """Whatever the order of the hosts: n6 carries 100 Gbit/s, others 10."""
+    whole = network_from_json(document(bandwidth_gbps=[[0 if i == j else 10 for j in range(N)] for i in range(N)]), "n")
+    members = [Host(NAMES[k], NAMES[k], slots=0, role="hub", gbps=100) if k == 6 else Host(NAMES[k], NAMES[k])
+               for k in order]  # fmt: skip
+    fabric = fabric_of(subnetwork(whole, Hosts(tuple(members))))
+    assert dict(zip(order, fabric.host_out_gbps.tolist(), strict=True)) == {k: 100 if k == 6 else 10 for k in order}
+    assert fabric.has_host_rates
+    assert fabric.group_out_gbps[fabric.group_of[order.index(6)]] >= 100
+
+
+def test_drawn_links_are_those_of_the_whole() -> None:
+    """Four racks of four; the job has one host of each, and its uplink is drawn for four."""
+    rows = [[0.0 if i == j else 20.0 if i // 4 == j // 4 else 90.0 for j in range(16)] for i in range(16)]
+    hosts = Hosts(tuple(Host(f"n{k}", f"n{k}") for k in range(16)))
+    whole = Network(hosts, np.array(rows))
+    few = fabric_of(subnetwork(whole, Hosts(hosts.members[::4])))
+    drawn, of_whole = (fabric.with_drawn_links(np.random.default_rng(3)) for fabric in (few, fabric_of(whole)))
+    assert drawn.group_out_gbps.tolist() == of_whole.group_out_gbps[of_whole.group_of[::4]].tolist()

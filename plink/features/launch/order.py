@@ -133,8 +133,8 @@ def _computed_order(
                 network = part_of(network, baseline)
             except NoAnswer as error:
                 reason = str(error)
-            if len(network.hosts) < measured_hosts and _lacks_pairs(network):
-                reason = "round trips between these hosts were not measured"
+            if len(network.hosts) < measured_hosts and _lacks_hosts(network):
+                reason = "some of these hosts were away when the others were measured"
     warned: list[str] = []  # by the probe
     if is_new := network is None or reason is not None:
         if not may_probe:
@@ -151,7 +151,8 @@ def _computed_order(
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
     if order is not None and set(order.hosts) != (names := set(baseline.ranked().names)):
-        if options.hosts_file is None and set(order.hosts) < names:
+        is_wanted = options.hosts_file is None and options.algo in (None, order.algo)
+        if is_wanted and set(order.hosts) < names and order.network == _part(network, order).fingerprint():
             raise UsageError(
                 f"{workspace.ORDER} is for {len(order.hosts)} of the {len(names)} hosts of {workspace.NETWORK}: "
                 "--hosts FILE names the hosts of the job"
@@ -170,10 +171,19 @@ def _computed_order(
     return network, order, is_new
 
 
-def _lacks_pairs(network: Network) -> bool:
-    """Return whether round trips between its hosts are unknown, or a host was lost when they were measured."""
-    unknown = network.completed_us != network.completed_us
-    return bool(unknown.any()) or not network.lost_hosts.keys().isdisjoint(network.hosts.names)
+def _part(network: Network, order: RankOrder) -> Network:
+    """Return the hosts of an order, or all where these pass on what others send."""
+    members = tuple(host for host in network.hosts if host.name in set(order.hosts))
+    try:
+        return subnetwork(network, Hosts(members, network.hosts.lab))
+    except NoAnswer:
+        return network
+
+
+def _lacks_hosts(network: Network) -> bool:
+    """Return whether a host was lost when they were measured, or no round trip of it to the others is known."""
+    known = (network.completed_us == network.completed_us).sum(axis=0)  # its own is
+    return bool((known < 2).any()) or not network.lost_hosts.keys().isdisjoint(network.hosts.names)
 
 
 def _has_more(network: Network, hosts: Hosts) -> bool:
