@@ -182,8 +182,8 @@ def _part(network: Network, order: RankOrder) -> Network:
 
 def _lacks_hosts(network: Network) -> bool:
     """Return whether a host was lost when they were measured, or no round trip of it to the others is known."""
-    known = (network.completed_us == network.completed_us).sum(axis=0)  # its own is
-    return bool((known < 2).any()) or not network.lost_hosts.keys().isdisjoint(network.hosts.names)
+    counts = (network.completed_us == network.completed_us).sum(axis=0)  # with its own
+    return bool((counts < 2).any()) or not network.lost_hosts.keys().isdisjoint(network.hosts.names)
 
 
 def _has_more(network: Network, hosts: Hosts) -> bool:
