@@ -1,15 +1,15 @@
-"""Checks of what a program passes to plink, against the annotations of its functions and requests."""
+"""Checks of what a program passes to plink: clear slips, by the annotations of its functions and requests."""
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from inspect import signature
-from numbers import Integral, Real
-from os import PathLike
-from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, ForwardRef, Literal, Union, get_args, get_origin
+from numbers import Real
+from pathlib import Path, PurePath
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from plink.errors import UsageError
 
@@ -19,22 +19,24 @@ _READERS = {
     "Mesh": "make_mesh", "Histories": "read_spot_histories",
 }  # fmt: skip
 _MAX_SHOWN_CHARACTERS = 60
-_UNION = re.compile(r"\w+( \| \w+)*")  # other annotations in quotes are not checked
+_SINGLE = (str, bytes, PurePath, Real, NoneType)
+_PACKAGES = {"plink", "runners", "solvers"}  # whose classes are checked: others may be anything
 
 
 def check_argument(name: str, value: object, kind: Any) -> None:
-    """Refuse a value that is not of an annotation's type. A text is no sequence of texts, and may be a path.
+    """Refuse a text, path, number, None, list, tuple, dict or another request where an annotation says otherwise.
+
+    All other objects pass, and so do paths for texts, texts for paths, and one kind of number for another.
 
     :raises UsageError: naming the type, and for a text what makes one of it.
     """
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if _fits(value, kind):
         return
-    shown = repr(value)
-    if len(shown) > _MAX_SHOWN_CHARACTERS:
-        shown = f"of type {type(value).__name__}"
-    type_name = re.sub(r"\w+\.(?=\w)", "", kind.__name__ if get_origin(kind) is None and _is_class(kind) else str(kind))
+    shown = text if len(text := repr(value)) <= _MAX_SHOWN_CHARACTERS else f"of type {type(value).__name__}"
+    type_name = re.sub(r"\w+\.(?=\w)", "", str(kind)) if get_args(kind) else getattr(kind, "__name__", str(kind))
     reader = next((_READERS[word] for word in re.findall(r"\w+", type_name) if word in _READERS), None)
-    hint = f"; plink.{reader}(...) returns one" if reader and isinstance(value, str | PathLike) else ""
+    hint = f"; plink.{reader}(...) returns one" if reader and isinstance(value, str | PurePath) else ""
     raise UsageError(f"{name} {shown}: {type_name} is needed{hint}")
 
 
@@ -67,31 +69,23 @@ def with_checked_arguments(function: Callable[..., Any], package: str) -> Callab
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type; True for types that are not checked."""
+    """Return False for a clear slip; True, too, for types that are not checked."""
     origin, of = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _fits(value, of[0])
-    if isinstance(kind, str | ForwardRef):
-        text = kind if isinstance(kind, str) else kind.__forward_arg__
-        names = {each.__name__ for each in type(value).__mro__} | ({"None"} if value is None else set())
-        return not _UNION.fullmatch(text) or not names.isdisjoint(text.split(" | "))
     if origin in (Union, UnionType):
         return any(_fits(value, each) for each in of)
-    if origin is Literal:
-        return value in of
-    if origin in (Mapping, dict):
-        return isinstance(value, Mapping) and all(_fits(k, of[0]) and _fits(v, of[1]) for k, v in value.items())
-    if origin in (Sequence, tuple, list):
-        if isinstance(value, str | bytes | Mapping | PathLike) or not hasattr(value, "__iter__"):
-            return False
-        of_items = [each for each in of if each is not ...]
-        return not isinstance(value, tuple | list) or all(any(_fits(item, each) for each in of_items) for item in value)
-    if kind in (float, int):
-        return isinstance(value, Real if kind is float else Integral) and not isinstance(value, bool)
-    if kind is Path:
-        return isinstance(value, str | PathLike)
-    return not _is_class(kind) or isinstance(value, kind)
-
-
-def _is_class(kind: Any) -> bool:
-    return isinstance(kind, type) and kind is not Any and not getattr(kind, "_is_protocol", False)
+    if origin in (Mapping, dict) and isinstance(value, Mapping):
+        return all(_fits(key, of[0]) and _fits(item, of[1]) for key, item in value.items())
+    if origin in (Sequence, tuple, list) and isinstance(value, tuple | list):
+        return all(any(_fits(item, each) for each in of if each is not ...) for item in value)
+    if origin in (Mapping, dict, Sequence, tuple, list):
+        return not isinstance(value, _SINGLE)
+    classes = {"None" if value is None else each.__name__ for each in type(value).__mro__}
+    if not isinstance(value, _SINGLE) and type(value) not in (list, tuple, dict) and "FeatureRequest" not in classes:
+        return True
+    if isinstance(kind, str):  # in quotes, so that its module is not imported for it
+        names = {*kind.split(" | ")}
+        return not names.isdisjoint(classes) or not names <= {*sys.modules["plink"].__all__, "Topology", "None"}
+    if kind in (int, float, str, Path):
+        return isinstance(value, Real if kind in (int, float) else str | PurePath)
+    is_own = isinstance(kind, type) and kind.__module__.partition(".")[0] in _PACKAGES
+    return not (is_own or kind is NoneType) or getattr(kind, "_is_protocol", False) or isinstance(value, kind)

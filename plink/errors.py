@@ -64,7 +64,7 @@ class InputError(PlinkError):
     exit_code = 2
 
     def __init__(self, location: str, reason: str) -> None:
-        self.location, self.reason = _short(printable(location)), _short(printable(reason))
+        self.location, self.reason = _short(printable(str(location))), _short(printable(reason))
         super().__init__(f"{self.location}: {self.reason}")
 
 

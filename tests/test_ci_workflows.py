@@ -120,6 +120,24 @@ def test_networks_are_compared_whatever_the_check_ends_with(
         assert workflow_run["network"]["cache"]["when"] == "always"
 
 
+def test_the_check_step_may_be_deleted(workflow: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    """As in one rack: the rest is good, day after day."""
+    name, workflow_run = workflow
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/plink").write_text('#!/bin/sh\ncase "$1" in probe) echo good > today.json;; esac\n')
+    (tmp_path / "bin/plink").chmod(0o755)
+    if name == "github":
+        (job,) = workflow_run["jobs"].values()
+        job["steps"] = [step for step in job["steps"] if "plink check" not in step.get("run", "")]
+    else:
+        job = workflow_run["network"]
+        job["script"] = [line for line in job["script"] if "plink check" not in line]
+    runner = Runner(tmp_path, tmp_path / "bin")
+    for _ in range(2):
+        assert not any(runner.github(workflow_run).values()) if name == "github" else runner.gitlab(workflow_run) == 0
+        assert [path.name for path in (tmp_path / "baseline").iterdir()] == ["network.json"]
+
+
 @pytest.mark.lab
 def test_a_good_day_and_a_bad_one(small_lab: Lab, workflow: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     """The second day a rack has a quarter of its rate: that is seen, told, and not the next baseline."""

@@ -60,7 +60,9 @@ def convert(kind: Any, value: object, location: str, key: str = "") -> Any:
         key_path = (key + path).removeprefix(".")
         raise InputError(f"{location}: {key_path}" if key_path else location, reason) from None
     except InputError as error:  # of a type that checks itself, by its name
-        raise InputError(f"{location}: {error.location.rpartition(': ')[2]}", error.reason) from None
+        owner, _, key = error.location.rpartition(": ")
+        types = {getattr(of, "__name__", None): name for name, of in getattr(kind, "__annotations__", {}).items()}
+        raise InputError(": ".join(filter(None, (location, types.get(owner), key))), error.reason) from None
     except UnicodeEncodeError as error:
         raise InputError(location, f"{short_json(error.object)} is no text: it has half of a surrogate pair") from None
 

@@ -308,7 +308,8 @@ def _checked(values: npt.ArrayLike, n: int, location: str) -> Matrix:
     :raises InputError: naming the entry that is wrong.
     """
     try:
-        matrix = np.asarray(values).astype(np.float64, casting="same_kind" if np.iscomplexobj(values) else "unsafe")
+        array = np.asarray(values)
+        matrix = array.astype(np.float64, casting="same_kind" if np.iscomplexobj(array) else "unsafe")
     except (TypeError, ValueError):
         raise InputError(location, "no matrix of numbers") from None
     if matrix.shape != (n, n):

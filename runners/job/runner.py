@@ -63,6 +63,7 @@ class Job:
 
     def __post_init__(self) -> None:
         check_fields(self, {})
+        object.__setattr__(self, "sync", self.sync and Path(self.sync))
         for name in _RESERVED_VARIABLES:
             if name in self.env:
                 raise UsageError(f"--env {name}={self.env[name]}: the rank order sets it; omit it")

@@ -110,6 +110,7 @@ def release_spot(folder: Path, note: Callable[[str], None], waits: ReleaseWaits 
     :raises UsageError: when nothing was ever requested. :raises PartlyDone: when something is held
         still after so many seconds.
     """
+    folder = Path(folder).absolute()
     if not any((folder / FOLDER / name).exists() for name in (NAME, MARKET_COPY)):
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")
     await_driver_end(folder, note, waits.timeout_s or END_TIMEOUT_S, waits.clock, waits.pause)

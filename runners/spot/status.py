@@ -20,6 +20,7 @@ def spot_status(folder: Path) -> SpotStatus:
 
     :raises UsageError: when the run has none. :raises InputError: when it cannot be read.
     """
+    folder = Path(folder).absolute()
     entries = read_journal(folder / FOLDER)
     if not entries:
         raise UsageError(f"the run {folder.name} has no instances: `plink spot drive` was not started for it")

@@ -1,6 +1,7 @@
 """What plink as a library is given: bad arguments are named, and what is one's own is checked as a file is."""
 
 import dataclasses
+import json
 import math
 import pickle
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import plink
+from plink.elastic.app import save_arrays
 from plink.model.pipeline.profile import LayerProfile, ModelProfile
 from tests.features.test_library import HERE, network
 
@@ -128,6 +130,76 @@ def test_what_fits_is_taken_as_it_comes(network: plink.Network, tmp_path: Path) 
     assert pickle.loads(pickle.dumps(plink.reorder)) is plink.reorder
     with pytest.raises(TypeError, match=r"reorder\(\) got an unexpected"):
         plink.reorder(network, seed=1)
+
+
+def test_paths_are_taken_for_texts(network: plink.Network, tmp_path: Path) -> None:
+    path = cast(Any, tmp_path / "file")
+    assert plink.parse_hosts("a\nb", path).names == ["a", "b"]
+    assert plink.cost(network, source=path).ranks == len(network.hosts)
+    assert plink.PlanRequest(groups_source=path).groups_source == path
+    assert plink.OrderRequest(groups_source=path).groups_source == path
+    assert save_arrays(path, a=np.ones(1)) == path
+    with pytest.raises(plink.InputError, match="file"):  # there is none
+        plink.profile_pipeline(path)
+
+
+class _Proxy:
+    """Stands for another object, whose class it does not have."""
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._of, name)
+
+
+def test_other_objects_and_subclasses_pass(network: plink.Network) -> None:
+    proxy = cast(Any, _Proxy(network))
+    assert plink.cost(proxy).ranks == len(network.hosts)
+    assert plink.Job("sh", allow_version_mismatch=cast(Any, 1)).allow_version_mismatch
+    later: dict[str, Any] = {"plink": plink}
+    exec(  # as in a module of one's own
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass, field\nfrom pathlib import Path\n"
+        "@dataclass(frozen=True)\nclass Mine(plink.Job):\n    share: float = 1.0\n    file: Path | str = 'a'\n"
+        "    kinds: Kinds | None = None\n    words: dict[str, list[int]] = field(default_factory=dict)\n"
+        "@dataclass(frozen=True)\nclass Order(plink.OrderRequest):\n    share: Share = 1.0\n",
+        later,
+    )
+    assert later["Mine"]("sh", share=2, file=Path("b"), kinds=[1], words={"a": [1]}).share == 2
+    assert later["Order"](share=3).share == 3
+
+
+def test_an_options_own_message_comes_first() -> None:
+    fraction = {"base": cast(Any, 2.0)}
+    for call, message in (
+        (lambda: plink.OrderRequest(algo="bcube", options=fraction), "--set base=2.0: base is a whole number"),
+        (lambda: plink.PipelineRequest(hosts=cast(Any, ["a"]), gbps=[1.0]), "expected 1 to 4096 hosts"),
+        (lambda: plink.OrderRequest(options=cast(Any, {2: 2})), "--set"),
+        (lambda: plink.CheckRequest(measure=True, algorithms="ring"), "--algo"),
+        (lambda: plink.DiffRequest(floor_us=1_000_001), "1.000001s"),
+        (lambda: plink.ProbeRequest(timeout_s=math.inf), "finite"),
+    ):
+        with pytest.raises(plink.UsageError) as caught:
+            call()
+        assert message in str(caught.value)
+        assert not any(word in str(caught.value) for word in ("Annotated", "<function", "ForwardRef"))
+
+
+def test_folders_may_be_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert plink.Job("sh", sync=cast(Any, ".")).sync == Path()
+    for call in (lambda: plink.spot_status(cast(Any, ".")), lambda: plink.release_spot(cast(Any, "."), print)):
+        with pytest.raises(plink.UsageError, match=tmp_path.name):
+            call()
+
+
+def test_a_plan_whose_order_has_a_host_twice(network: plink.Network, tmp_path: Path) -> None:
+    document = plink.plan(network).to_json()
+    document["order"]["hosts"][1] = document["order"]["hosts"][0]
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(plink.InputError, match=r"plan\.json: order: hosts: .* twice"):
+        plink.read_plan(tmp_path / "plan.json")
 
 
 def test_what_has_arrays_can_be_compared_and_hashed(network: plink.Network) -> None:

@@ -22,7 +22,7 @@ def _floor_us(text: str) -> float:
 
 
 # The smallest difference of a round trip that is reported, in microseconds.
-_Floor = Annotated[float, Text("TIME", _floor_us, lambda us: f"{us:g}us" if us < _MAX_FLOOR_US else f"{us / 1e6:g}s")]
+_Floor = Annotated[float, Text("TIME", _floor_us, lambda us: f"{us:g}us" if us < _MAX_FLOOR_US else f"{us / 1e6:.9g}s")]
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def _new_record(request: RecordRequest, run: RunDescription) -> Record | None:
     }
     try:
         workspace.prepare()
-        return Record(folder, document, request.log_dir)
+        return Record(folder, document, request.log_dir and Path(request.log_dir))
     except PlinkError as error:
         if request.log_dir is not None:
             raise

@@ -93,7 +93,7 @@ class ProbeRequest(FeatureRequest):
         super().__post_init__()
         for option, seconds in (("timeout", self.timeout_s), ("bandwidth-time", self.bandwidth_s)):
             if not 0 < seconds < math.inf:
-                raise UsageError(f"--{option} {seconds:g}s: give a time above 0")
+                raise UsageError(f"--{option} {seconds:g}s: give a finite time above 0")
         if self.topology is not None and (not self.shared_links or self.method == "iperf3"):
             raise UsageError("--topology says which hosts share links, and none are measured: leave one of both out")
 

@@ -79,6 +79,7 @@ def assess_pipeline(plan: PipelinePlan, folder: Path) -> PipelineAssessment:
 
     :raises InputError: when the run had another plan, or its log is wrong. :raises NoAnswer: when a rank sent nothing.
     """
+    folder = Path(folder).absolute()
     reports, run = _latest_reports(folder), folder.name
     for report in reports:
         _check_plan(report, run, plan)
