@@ -15,7 +15,12 @@ NetworkFile = Annotated[
     Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
 ]
 JobHosts = Annotated[
-    Path | None, typer.Option("--hosts", help="The job's hosts, some or all of the network's, as given, with slots.")
+    Path | None,
+    typer.Option(
+        "--hosts",
+        help="The job's hosts, some or all of the network's, as given, with slots.",
+        rich_help_panel="Hosts",
+    ),
 ]
 OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
