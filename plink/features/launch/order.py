@@ -119,7 +119,7 @@ def _computed_order(
 ) -> tuple[Network, RankOrder, bool]:
     """Return the network of these hosts, which is probed where it is missing or too old, the last order for them or a
     new one, and whether they were probed."""
-    reason = None  # to measure
+    stored, reason = network, None  # to measure
     if network is None or not _has_hosts(network, baseline):
         reason = f"nothing was measured of these {len(baseline)} hosts here yet"
     elif options.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
@@ -144,9 +144,8 @@ def _computed_order(
             )
         check(baseline)
         say(f"{reason}: probing them (--order given starts without)")
-        replaced = None if network is None else network.whole or network
-        if replaced is not None and _has_more(replaced, baseline):
-            _keep(replaced)
+        if stored is not None and _has_more(stored, baseline):
+            _keep(stored)
         network = _probe(options, baseline)
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
