@@ -72,6 +72,10 @@ class Finding(Part, frozen=True):
     pairs: Count = 0
     """Pairs of hosts whose measurements it explains; 0 where it does not rest on pairs."""
 
+    def concerns(self, names: set[str]) -> bool:
+        """Return whether a job of these hosts may meet it: it has one of the hosts to look at, or both of a pair."""
+        return names.issuperset(self.hosts) if self.pairs == 1 else not names.isdisjoint(self.hosts)
+
     @property
     def line(self) -> str:
         """Return it in one line, without its severity. What hosts report of themselves may be in it: escape it."""

@@ -188,18 +188,22 @@ class RankOrder(Document, frozen=True, kw_only=True, tag="plink.order/1"):
         :raises InputError: when the order leaves a host out, or names a hub or one that is not among them.
         """
         hosts_by_name, order_names = hosts.by_name(), set(self.hosts)
-        for problem, names in (
-            ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in hosts_by_name]),
+        for problem, names, advice in (
+            ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in hosts_by_name], ""),
             (
                 "has hosts with role=hub, which take no ranks",
                 [host.name for host in hosts.hubs if host.name in order_names],
+                "",
             ),
-            ("leaves out hosts of the hosts list", [h.name for h in hosts if h.slots and h.name not in order_names]),
+            (
+                "leaves out hosts of the hosts list",
+                [host.name for host in hosts if host.slots and host.name not in order_names],
+                "; if the job is not to have them, --hosts takes a list of those that it has",
+            ),
         ):
             if names:
-                raise InputError(
-                    location, f"the order {problem}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
-                )
+                listed = f"{', '.join(names[:5])}{' ...' if len(names) > 5 else ''}"
+                raise InputError(location, f"the order {problem}: {listed}{advice}")
         return Hosts(tuple(hosts_by_name[name] for name in self.hosts), hosts.lab)
 
 

@@ -130,7 +130,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with Progress(*columns, console=Console(stderr=True, soft_wrap=True), transient=True) as bars:
         tasks = {title: bars.add_task(title, total=None, visible=False) for title in titles}
 
         def advance(title: str) -> Advance:
@@ -150,7 +150,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
     # The text has what is left of the width, and is cut there.
     shortened = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, ratio=1))
     columns = (SpinnerColumn(), TimeElapsedColumn(), shortened)
-    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as status:
+    with Progress(*columns, console=Console(stderr=True, soft_wrap=True), transient=True, expand=True) as status:
         task = status.add_task(printable(text))
         yield lambda text: status.update(task, description=printable(text))
 

@@ -153,6 +153,14 @@ def test_findings_are_those_of_the_whole() -> None:
         assert {name for finding in diagnose(few) for name in finding.hosts} == slow
 
 
+def test_a_slow_pair_concerns_a_job_of_both() -> None:
+    rows = [[0.0 if i == j else 300.0 if {i, j} == {0, 7} else 30.0 for j in range(N)] for i in range(N)]
+    whole = network_from_json(document(latency_us=rows), "n")
+    for names, kinds in ((("n0", "n1", "n2"), []), (("n0", "n1", "n7"), ["slow link"])):
+        few = subnetwork(whole, Hosts(tuple(Host(name, name) for name in names)))
+        assert [finding.kind for finding in diagnose(few)] == kinds
+
+
 def rails(relays: list[list[int | None]]) -> dict[str, Any]:
     """Two interfaces a host, each on a switch with that of the others."""
     used = [[None if i == j else 0 for j in range(N)] for i in range(N)]

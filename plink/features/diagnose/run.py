@@ -68,11 +68,11 @@ def diff(old: Network, new: Network, request: DiffRequest | None = None) -> Netw
 
 def diagnose(network: Network, request: DoctorRequest | None = None) -> list[Finding]:
     """Return the findings of a network's measurements, the most severe first; of a part of one those of the whole that
-    name its hosts."""
+    concern its hosts."""
     request = request or DoctorRequest()
     if network.whole is not None:
         names = set(network.hosts.names)
-        return [finding for finding in diagnose(network.whole, request) if not names.isdisjoint(finding.hosts)]
+        return [finding for finding in diagnose(network.whole, request) if finding.concerns(names)]
     labels = label_groups(network.latency_us, network.details.plan == "adaptive")
     findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=request.floor_us))
     return merged([*findings, *interface_findings(network)])

@@ -162,7 +162,7 @@ def interface_findings(network: Network) -> Iterator[Finding]:
     """
     if network.whole is not None:
         of_whole, some = interface_findings(network.whole), set(network.hosts.names)
-        yield from (finding for finding in of_whole if not some.isdisjoint(finding.hosts))
+        yield from (finding for finding in of_whole if finding.concerns(some))
         return
     topology, entry = interface_topology(network), network.interfaces
     if topology is None or entry is None:
