@@ -53,22 +53,24 @@ def expand_hostlist(text: str, location: str) -> list[str]:
 
 
 def fold_hostlist(names: Sequence[str], separator: str = ",", suffixes: bool = True) -> str:
-    """Return the list that stands for these names: those that differ by a number of the same width only are put
-    together.
+    """Return the list that stands for these names: those that differ by a number only are put together, where numbers
+    are padded those of one width.
 
     :param separator: a space where the text is to be broken into lines; such a list cannot be read again.
     :param suffixes: whether a name may go on behind its numbers, which Slurm refuses (slurm.conf(5), ``NodeName``).
 
-    >>> fold_hostlist(["node09", "node10", "node1"])
-    'node[09-10],node1'
+    >>> fold_hostlist(["node09", "node10", "node1", "gpu9", "gpu10"])
+    'node[09-10],node1,gpu[9-10]'
     """
     families: dict[tuple[str, str, int], list[str]] = {}
-    for name in names:
-        match = _NUMBERED.fullmatch(name)
-        if match and not suffixes and match[3]:
-            match = None
-        key = (match[1], match[3], len(match[2])) if match else (name, "", 0)
-        families.setdefault(key, []).append(match[2] if match else "")
+    matches = [_NUMBERED.fullmatch(name) for name in names]
+    padded = {(match[1], match[3], len(match[2])) for match in matches if match and re.match("0[0-9]", match[2])}
+    for name, match in zip(names, matches, strict=True):
+        if match and (suffixes or not match[3]):
+            key = match[1], match[3], len(match[2])
+            families.setdefault(key if key in padded else (match[1], match[3], 0), []).append(match[2])
+        else:
+            families.setdefault((name, "", -1), []).append("")
     return separator.join(
         f"{before}{numbers[0]}{after}" if len(numbers) == 1 else f"{before}[{_fold_numbers(numbers)}]{after}"
         for (before, after, _), numbers in families.items()
