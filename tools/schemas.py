@@ -119,6 +119,8 @@ def _describe(definition: dict[str, Any], kind: type) -> None:
     }
     definition["required"] = [key for key in properties if key in definition["required"]]
     definition.pop("title", None)
+    if "description" in definition:  # before Python 3.13 it is indented
+        definition["description"] = " ".join(definition["description"].split())
     if not definition["required"]:
         del definition["required"]
 
