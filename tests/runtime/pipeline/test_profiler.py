@@ -126,6 +126,7 @@ def test_what_two_layers_keep_is_attributed_to_both() -> None:
     assert hidden.backward_bytes == pytest.approx(hidden.parameter_bytes + pooled, abs=64)
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0
 def test_compiled_layers_are_timed_compiled() -> None:
     """A compiler gives a function up for good that it first sees while operations are watched."""
     compiled = []

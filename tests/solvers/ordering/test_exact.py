@@ -82,7 +82,7 @@ def test_the_worst_start_becomes_the_proven_best(algo: str, model: str) -> None:
         assert first.is_optimal
         assert first.bound_by == ("subtours" if (algo, model) == ("ring", "latency") else "z3")
         assert first.order.tolist() == second.order.tolist()
-        assert dataclasses.replace(first, order=task.baseline) == dataclasses.replace(second, order=task.baseline)
+        assert dataclasses.asdict(first) | {"order": 0} == dataclasses.asdict(second) | {"order": 0}
 
 
 @pytest.mark.parametrize(

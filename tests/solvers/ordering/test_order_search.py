@@ -89,7 +89,7 @@ def test_the_same_seed_and_moves_give_the_same_order(algo: str, model: str) -> N
     result, order = fabric(24, 5), np.random.default_rng(5).permutation(24)
     first, second = (found_by(result, order, algo, model, seed=7, moves=5000) for _ in range(2))
     assert first.order.tolist() == second.order.tolist()
-    assert dataclasses.replace(first, order=order) == dataclasses.replace(second, order=order)
+    assert dataclasses.asdict(first) | {"order": 0} == dataclasses.asdict(second) | {"order": 0}
 
 
 def test_it_stops_on_request_and_is_never_worse_than_the_baseline() -> None:
