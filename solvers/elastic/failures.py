@@ -43,17 +43,25 @@ def message_received(detector: FailureDetector, host: int) -> FailureDetector:
     return replace(detector, last_heartbeat_s={**detector.last_heartbeat_s, host: detector.now_s})
 
 
-def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) -> list[int]:
-    """Return the hosts that are as good as gone.
+def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) -> dict[int, float]:
+    """Return the hosts that are as good as gone, and for how many seconds each was silent.
 
     Where most of them are silent at once it is more likely that something lies between them and here, or that this
     machine is overrun: they get :data:`_MAJORITY_FACTOR` times as long.
     """
     silences = {host: detector.now_s - detector.last_heartbeat_s.get(host, 0.0) for host in hosts}
-    quiet = [host for host, silence in silences.items() if silence > timeout_s]
+    quiet = {host: silence for host, silence in silences.items() if silence > timeout_s}
     if len(silences) > _MIN_MAJORITY_HOSTS and 2 * len(quiet) > len(silences):
-        return [host for host in quiet if silences[host] > _MAJORITY_FACTOR * timeout_s]
-    return [] if _may_grow(silences, timeout_s) else quiet
+        return {host: silence for host, silence in quiet.items() if silence > _MAJORITY_FACTOR * timeout_s}
+    return {} if _may_grow(silences, timeout_s) else quiet
+
+
+def silence_reason(silences: Mapping[int, float], hosts: int) -> str:
+    """Return why these of so many hosts are as good as gone; each was silent for as long, or longer."""
+    text = f"no heartbeat for {min(silences.values()):.1f} s"
+    if len(silences) == 1 or 2 * len(silences) <= hosts:
+        return text
+    return f"{text}, like {len(silences)} of {hosts} hosts at once: the launching machine's link is the likelier cause"
 
 
 def _may_grow(silences: Mapping[int, float], timeout_s: float) -> bool:

@@ -291,9 +291,8 @@ def _tick(ctx: Context) -> None:
         advance(ctx)
     if not ctx.state.ending.over:
         hosts = [*ctx.state.members, *ctx.state.joining.starting]
-        timeout_s = ctx.state.settings.silence_s
-        if silent := failures.silent(ctx.state.detector, hosts, timeout_s):
-            _handle_all(ctx, events.HostsLost(tuple(silent), f"no heartbeat for {timeout_s:g} s"))
+        if silent := failures.silent(ctx.state.detector, hosts, ctx.state.settings.silence_s):
+            _handle_all(ctx, events.HostsLost(tuple(silent), failures.silence_reason(silent, len(hosts))))
             advance(ctx)
     time_passed(ctx)
 
