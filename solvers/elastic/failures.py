@@ -115,8 +115,7 @@ def died(
     number, name = host
     answered = deaths.answered.get(number, -1)
     deaths = replace(deaths, answered={host: request for host, request in deaths.answered.items() if host != number})
-    code = _code(reason)
-    if code is None or code in _TERMINATED:
+    if (code := own_exit_code(reason)) is None:
         return deaths, False
     if clock > deaths.clock:
         deaths = replace(deaths, clock=clock, last_request=-1, all=0, codes=())
@@ -142,7 +141,8 @@ def suspicion(deaths: CrashLoop) -> str | None:
     return f"{hosts} died while clock {deaths.clock + 1} was worked on (last: {deaths.last}): {_CAUSE}"
 
 
-def _code(reason: str) -> int | None:
+def own_exit_code(reason: str) -> int | None:
     """Return the exit code of a process that ended by itself; None: the host is gone for another reason."""
     code = reason.removeprefix(ENDED).strip()
-    return int(code) if reason.startswith(ENDED) and code.isdigit() else None
+    by_itself = reason.startswith(ENDED) and code.isdigit() and int(code) not in _TERMINATED
+    return int(code) if by_itself else None

@@ -168,10 +168,9 @@ def lost(ctx: Context, event: HostsLost) -> None:
     """
     leaving, failed = list[int](), list[int]()
     for number in event.hosts:
+        joining.lost_early(ctx, number, event.reason)
         member = ctx.state.members.get(number)
         if member is None:
-            if joining.expected_no_longer(ctx, number):
-                ctx.command(DropHost(number, event.reason))
             _answer_all(ctx, number)
             continue
         warned = number in ctx.state.draining.deadlines
