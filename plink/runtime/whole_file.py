@@ -1,5 +1,6 @@
 """Files that are whole or not there, and their digest."""
 
+import errno
 import hashlib
 import io
 import os
@@ -29,6 +30,9 @@ class DigestedWriter(io.RawIOBase):
         except OSError as error:
             self.error = self.error or error
             raise
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk, or a quota, that is full
 
 
 @contextmanager

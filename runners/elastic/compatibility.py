@@ -46,12 +46,6 @@ def refuse(members: Sequence[Member], rule: str = "bsp", divergence: str = "") -
                 )
     check_optimisers(parse_rule(rule), first.optimisers)
     check_divergence(divergence, first.float_tables)
-    reliable = [member for member in members if member.reliable]
-    if not reliable:
-        return (
-            "no reliable host: parameters would be lost with the hosts that may be taken away; mark one in the hosts "
-            "file with tier=reliable"
-        )
     return None
 
 

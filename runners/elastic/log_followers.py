@@ -7,15 +7,20 @@ from typing import Any
 from plink.model.elastic.summary import TotalCost
 from plink.records.elastic_history import HostPeriod, IterationValues, members_of
 from plink.records.elastic_log import HostEvent
+from solvers.elastic.member import Member
 
 _GONE = ("left", "failed")
 
 
 class LoggedHosts:
-    """Hosts that are there according to the log."""
+    """Hosts that are there according to the log, or on their way in."""
 
     def __init__(self) -> None:
         self._there: dict[int, Mapping[str, Any]] = {}  # by number, as they joined or were let go
+
+    def expected(self, members: Iterable[Member]) -> None:
+        """Note hosts whose joining will be logged, or else their end."""
+        self._there |= {member.number: member.line("joined", "") for member in members}
 
     def logged(self, line: Mapping[str, Any]) -> None:
         """Take a line of the run's log."""
@@ -27,11 +32,11 @@ class LoggedHosts:
             self._there[line["number"]] = line
 
     def missing(self, members: Iterable[int]) -> list[int]:
-        """Return the hosts that are there by the log alone."""
+        """Return the hosts that are there by the log alone, or were lost on their way in."""
         return sorted(self._there.keys() - set(members))
 
     def end_of(self, number: int, reason: str) -> dict[str, Any] | None:
-        """Return the log line of a host's end; None where it is logged, or the host never joined."""
+        """Return the log line of a host's end; None where it is logged."""
         last = self._there.get(number)
         if last is None:
             return None

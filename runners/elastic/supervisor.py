@@ -29,6 +29,7 @@ from runners.job.monitor import Sink
 from runners.job.placement import TIMED_OUT, RankLocation
 from runners.job.runner import Job
 from solvers.elastic import commands, events
+from solvers.elastic.failures import own_exit_code
 from solvers.elastic.member import Member
 from solvers.elastic.placement.partitions import partition_count
 from solvers.elastic.settings import Settings
@@ -142,11 +143,13 @@ class Supervisor:
         try:
             self._callbacks.on_placement(group.start(self._callbacks.progress, self._machines))
             members = self._wait_for_hello(group, members)
+            ready = [member for member in members if member.hello is not None]
             settings = self._overrides.settings
-            if error := refuse(members, settings.get("rule", "bsp"), settings.get("divergence", "")):
+            if error := refuse(ready, settings.get("rule", "bsp"), settings.get("divergence", "")):
                 raise PlinkError(error)
             self._members |= {member.number: member for member in members}
-            first = members[0].program
+            self._logged_hosts.expected(members)
+            first = ready[0].program
             shapes = first.shapes
             most = self._overrides.most_hosts or 2 * len(members)
             self._began = self._clock()
@@ -160,9 +163,12 @@ class Supervisor:
                 optimisers=bool(first.optimisers),
                 **self._overrides.settings,
             )
-            if note := warning(members, members, self._settings):
+            if any(member.reliable for member in ready) and (note := warning(ready, ready, self._settings)):
                 self._callbacks.say(note)
             self._start_controller(events.JobStarted)
+            for member in members:
+                if member.hello is None:
+                    self._handle_message(member.number, None, self._lost[member.number])
             try:
                 self._serve()
             except KeyboardInterrupt:
@@ -201,19 +207,23 @@ class Supervisor:
         return group, members
 
     def _wait_for_hello(self, group: Group, members: list[Member]) -> list[Member]:
-        """Return the members with their first messages. :raises PlinkError: when a program cannot be made."""
+        """Return the members with their first messages, without one those that were lost.
+
+        :raises PlinkError: when a program cannot be made, or all are lost.
+        """
         deadline = self._clock() + PROGRAM_LOAD_TIMEOUT_S
         while waiting := [member for member in members if member.number not in self._hello]:
             if self._clock() > deadline:
                 raise PlinkError(f"{', '.join(member.name for member in waiting)}: {LATE}")
             self._run_next()
-        greeted = []
-        for member in members:
-            hello = self._hello[member.number]
-            if hello is None:
-                raise HostError(member.name, last_word(group.last_lines(member.number), self._lost[member.number]))
-            greeted.append(replace(member, hello=hello, at=group.addresses[member.number]))
-        return greeted
+        lost = [member.number for member in members if self._hello[member.number] is None]
+        for number in lost:
+            if len(lost) == len(members) or own_exit_code(self._lost[number]) is not None:
+                error = last_word(group.last_lines(number), self._lost[number])
+                raise HostError(self._hosts[number].name, error)
+        return [
+            replace(member, hello=self._hello[member.number], at=group.addresses[member.number]) for member in members
+        ]
 
     def _run_next(self) -> None:
         try:
@@ -464,6 +474,7 @@ class Supervisor:
 
     def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}
+        self._logged_hosts.expected(members)
         self._tell_controller(events.HostsJoined(tuple(members), bulk))
 
     def _dismiss(self, members: list[Member]) -> None:

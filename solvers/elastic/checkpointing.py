@@ -1,7 +1,7 @@
 """Checkpoints of the reliable hosts, in the background (Harlap thesis, 4.2.4).
 
-One is written when it is due, at the clock that all replicas have. The files may be of later states, which go back to
-that clock: so no worker is held up, and nothing before it is released meanwhile.
+One is written when it is due, at the clock that all replicas have. Replicas may be ahead, and write the state of that
+clock. So no worker is held up, and nothing before it is released meanwhile.
 """
 
 from dataclasses import replace
@@ -127,7 +127,8 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
     ctx.state.checkpointing = replace(current, urgent=False, attempt=attempt)
     for host, partitions in by_host.items():
-        ctx.request(host, r.WriteCheckpoint(checkpoint.folder, tuple(partitions)), part_written, host)
+        request = r.WriteCheckpoint(checkpoint.folder, tuple(partitions), checkpoint.clock, settings.job)
+        ctx.request(host, request, part_written, host)
 
 
 def last_reliable_s(ctx: Context) -> float | None:
@@ -152,7 +153,7 @@ def part_written(ctx: Context, host: int, answer: Answer, result: r.Result | Non
     if isinstance(result, r.CheckpointWritten):
         attempt = replace(attempt, seconds=max(attempt.seconds, result.seconds), bytes=attempt.bytes + result.bytes)
     elif attempt.error is None:
-        attempt = replace(attempt, error=answer.error, kind=answer.kind)
+        attempt = _with_error(ctx, attempt, host, answer)
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
     if not attempt.waiting:
         if attempt.error is not None or attempt.abandoned:
@@ -165,16 +166,21 @@ def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
     """Name a checkpoint whose files are all written, by a host that sees them all."""
     settings, folder = ctx.state.settings, PurePosixPath(attempt.checkpoint.folder).name
     saved = SavedCheckpoint(attempt.checkpoint.clock, settings.partitions, folder)
-    ctx.request(host, r.KeepCheckpoint(settings.checkpoints, saved, settings.job), announced)
+    ctx.request(host, r.KeepCheckpoint(settings.checkpoints, saved, settings.job), announced, host)
 
 
-def announced(ctx: Context, answer: Answer, result: r.Result | None) -> None:
+def _with_error(ctx: Context, attempt: CheckpointAttempt, host: int, answer: Answer) -> CheckpointAttempt:
+    name = ctx.state.members[host].name if host in ctx.state.members else "a lost host"
+    return replace(attempt, error=f"{name}: {answer.error}", kind=answer.kind)
+
+
+def announced(ctx: Context, host: int, answer: Answer, result: r.Result | None) -> None:
     """Complete a checkpoint that was named, or discard it."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None:
         return
     if answer.error is not None:
-        attempt = replace(attempt, error=answer.error, kind=answer.kind)
+        attempt = _with_error(ctx, attempt, host, answer)
         ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
         _discard(ctx, attempt)
         return

@@ -43,17 +43,25 @@ def message_received(detector: FailureDetector, host: int) -> FailureDetector:
     return replace(detector, last_heartbeat_s={**detector.last_heartbeat_s, host: detector.now_s})
 
 
-def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) -> list[int]:
-    """Return the hosts that are as good as gone.
+def silent(detector: FailureDetector, hosts: Iterable[int], timeout_s: float) -> dict[int, float]:
+    """Return the hosts that are as good as gone, and for how many seconds each was silent.
 
     Where most of them are silent at once it is more likely that something lies between them and here, or that this
     machine is overrun: they get :data:`_MAJORITY_FACTOR` times as long.
     """
     silences = {host: detector.now_s - detector.last_heartbeat_s.get(host, 0.0) for host in hosts}
-    quiet = [host for host, silence in silences.items() if silence > timeout_s]
+    quiet = {host: silence for host, silence in silences.items() if silence > timeout_s}
     if len(silences) > _MIN_MAJORITY_HOSTS and 2 * len(quiet) > len(silences):
-        return [host for host in quiet if silences[host] > _MAJORITY_FACTOR * timeout_s]
-    return [] if _may_grow(silences, timeout_s) else quiet
+        return {host: silence for host, silence in quiet.items() if silence > _MAJORITY_FACTOR * timeout_s}
+    return {} if _may_grow(silences, timeout_s) else quiet
+
+
+def silence_reason(silences: Mapping[int, float], hosts: int) -> str:
+    """Return why these of so many hosts are as good as gone; each was silent for as long, or longer."""
+    text = f"no heartbeat for {min(silences.values()):.1f} s"
+    if len(silences) == 1 or 2 * len(silences) <= hosts:
+        return text
+    return f"{text}, like {len(silences)} of {hosts} hosts at once: the launching machine's link is the likelier cause"
 
 
 def _may_grow(silences: Mapping[int, float], timeout_s: float) -> bool:
@@ -107,8 +115,7 @@ def died(
     number, name = host
     answered = deaths.answered.get(number, -1)
     deaths = replace(deaths, answered={host: request for host, request in deaths.answered.items() if host != number})
-    code = _code(reason)
-    if code is None or code in _TERMINATED:
+    if (code := own_exit_code(reason)) is None:
         return deaths, False
     if clock > deaths.clock:
         deaths = replace(deaths, clock=clock, last_request=-1, all=0, codes=())
@@ -134,7 +141,8 @@ def suspicion(deaths: CrashLoop) -> str | None:
     return f"{hosts} died while clock {deaths.clock + 1} was worked on (last: {deaths.last}): {_CAUSE}"
 
 
-def _code(reason: str) -> int | None:
+def own_exit_code(reason: str) -> int | None:
     """Return the exit code of a process that ended by itself; None: the host is gone for another reason."""
     code = reason.removeprefix(ENDED).strip()
-    return int(code) if reason.startswith(ENDED) and code.isdigit() else None
+    by_itself = reason.startswith(ENDED) and code.isdigit() and int(code) not in _TERMINATED
+    return int(code) if by_itself else None

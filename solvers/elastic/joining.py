@@ -188,6 +188,21 @@ def reported(ctx: Context, host: int, answer: Answer, result: Result | None) -> 
         ctx.emit(ReportsComplete())
 
 
+def lost_early(ctx: Context, host: int, reason: str) -> None:
+    """Do without a host that is lost on its way in, and remember a reliable one, should the job not begin without."""
+    joining = ctx.state.joining
+    member = ctx.state.members.get(host) or joining.starting.get(host)
+    if member is None:
+        return
+    if member.reliable and ctx.state.rebalancing.begun < 0:
+        ctx.state.joining = replace(joining, refused=(*joining.refused, f"{member.name}: {reason}"))
+    if expected_no_longer(ctx, host):
+        if host in joining.reporting:  # it may have been released before: the supervisor knows how its end is logged
+            ctx.command(DropHost(host, reason))
+        else:
+            _reject(ctx, member, reason)
+
+
 def expected_no_longer(ctx: Context, host: int) -> bool:
     """Return whether a host was one of those that have not answered yet, and forget it."""
     starting = ctx.state.joining.starting

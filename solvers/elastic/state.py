@@ -75,10 +75,10 @@ class StartGroup:
 class Joining:
     """Hosts on their way in.
 
-    ``starting``: those that have not answered yet. ``refused``: errors of those that could not begin. ``arrivals``:
-    groups that join a job that runs, in the order in which they may. ``saved``: a checkpoint found where the job was
-    told to look, ``own``: the latest of this very job. ``reporting``, ``reports``, ``unbegun``: of hosts that another
-    controller began.
+    ``starting``: those that have not answered yet. ``refused``: errors of those that could not begin, and why reliable
+    ones were lost before the job had begun. ``arrivals``: groups that join a job that runs, in the order in which they
+    may. ``saved``: a checkpoint found where the job was told to look, ``own``: the latest of this very job.
+    ``reporting``, ``reports``, ``unbegun``: of hosts that another controller began.
     """
 
     starting: Mapping[int, Member] = field(default_factory=dict)

@@ -168,10 +168,9 @@ def lost(ctx: Context, event: HostsLost) -> None:
     """
     leaving, failed = list[int](), list[int]()
     for number in event.hosts:
+        joining.lost_early(ctx, number, event.reason)
         member = ctx.state.members.get(number)
         if member is None:
-            if joining.expected_no_longer(ctx, number):
-                ctx.command(DropHost(number, event.reason))
             _answer_all(ctx, number)
             continue
         warned = number in ctx.state.draining.deadlines
@@ -291,9 +290,8 @@ def _tick(ctx: Context) -> None:
         advance(ctx)
     if not ctx.state.ending.over:
         hosts = [*ctx.state.members, *ctx.state.joining.starting]
-        timeout_s = ctx.state.settings.silence_s
-        if silent := failures.silent(ctx.state.detector, hosts, timeout_s):
-            _handle_all(ctx, events.HostsLost(tuple(silent), f"no heartbeat for {timeout_s:g} s"))
+        if silent := failures.silent(ctx.state.detector, hosts, ctx.state.settings.silence_s):
+            _handle_all(ctx, events.HostsLost(tuple(silent), failures.silence_reason(silent, len(hosts))))
             advance(ctx)
     time_passed(ctx)
 

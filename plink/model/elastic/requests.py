@@ -202,10 +202,12 @@ class LoadShards(Request, frozen=True, tag="load_shards"):
 
 
 class WriteCheckpoint(Request, frozen=True, tag="write_checkpoint"):
-    """Write partitions into files of a folder."""
+    """Write the states of partitions at a clock into files of a folder, that of a checkpoint of the job."""
 
     folder: str
     partitions: tuple[Int, ...]
+    clock: Int
+    job: str
 
 
 class KeepCheckpoint(Request, frozen=True, tag="keep_checkpoint"):

@@ -26,7 +26,7 @@ from plink.model.elastic.reports import Log, NodeMessage, PartitionsChanged
 from plink.model.elastic.requests import Begun, HostReport, Paused
 from plink.runtime.elastic.helping.host_rebalancing import HostRebalancing
 from plink.runtime.elastic.helping.sides import Rebalance
-from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints, discard, keep
+from plink.runtime.elastic.host.checkpoint_folder import JobCheckpoints, discard, keep, with_room
 from plink.runtime.elastic.host.preemption import Notices, PreemptionNotice, parse_source
 from plink.runtime.elastic.partition.partition import RejectedRequest
 from plink.runtime.elastic.replica.snapshot import Role
@@ -76,13 +76,17 @@ def _set_participants(server: Server, request: r.SetParticipants) -> r.Result:
 
 def _checkpoint(server: Server, request: r.WriteCheckpoint) -> r.Result:
     """Write partitions into files of a folder."""
-    folder, begun, size = Path(request.folder), time.monotonic(), 0
-    folder.mkdir(parents=True, exist_ok=True)
+    folder, began, size = Path(request.folder), time.monotonic(), 0
     for partition in request.partitions:
         path = folder / partition_file(partition)
-        server.checkpoint(partition, path)
+
+        def write(partition: int = partition, path: Path = path) -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            server.checkpoint(partition, path, request.clock)
+
+        with_room(folder.parent, request.job, write)
         size += path.stat().st_size
-    return r.CheckpointWritten(time.monotonic() - begun, size)
+    return r.CheckpointWritten(time.monotonic() - began, size)
 
 
 AT_ONCE: Mapping[type[r.Request], Does] = {

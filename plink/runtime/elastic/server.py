@@ -16,7 +16,7 @@ from msgspec import structs
 from plink.errors import PlinkError
 from plink.model.elastic.fields import UpdateCounts
 from plink.runtime.elastic.partition.partition import Partition, RejectedRequest
-from plink.runtime.elastic.partition.serialization import parts_of, read_partition, write_partition
+from plink.runtime.elastic.partition.serialization import read_partition, saved_part, write_partition
 from plink.runtime.elastic.replica import migration
 from plink.runtime.elastic.replica.arbitration import Arbitration
 from plink.runtime.elastic.replica.outgoing import Outgoing
@@ -115,11 +115,14 @@ class Server:
         partition.admit(workers)
         self._serve_new(partition, generation, term)
 
-    def checkpoint(self, number: int, path: Path) -> None:
-        """Write a partition that is here, served or a replica, into a file, with all clocks that it can go back to:
-        copied in its thread, written in the caller's."""
+    def checkpoint(self, number: int, path: Path, clock: int | None = None) -> None:
+        """Write the state that a partition, served here or a replica, had at a clock (None: the present one) into a
+        file: copied in its thread, written in the caller's.
+
+        :raises RejectedRequest: it is not here, or cannot go back to that clock.
+        """
         actor = self.actor(number)
-        write_partition(path, actor.call(lambda: parts_of(actor.partition)), self.config.layout)
+        write_partition(path, [actor.call(lambda: saved_part(actor.partition, clock))], self.config.layout)
 
     def restore(self, number: int, saved: SavedState, workers: Collection[int], *, generation: int, term: int) -> int:
         """Serve the consistent state in a file; what was ahead of it is to be done again.

@@ -9,7 +9,6 @@ remove their parts. Where a disk has no room, one checkpoint that counts is kept
 """
 
 import contextlib
-import errno
 import json
 import queue
 import sys
@@ -28,10 +27,10 @@ from plink.model.pipeline.rank_report import CheckpointHeader
 from plink.model.pipeline.shape import minibatches_per_update, older_versions_of_stage, version_of
 from plink.runtime.pipeline.checkpoint_file import peek_header, write_checkpoint
 from plink.runtime.pipeline.stage import StageTrainer
+from plink.runtime.whole_file import NO_ROOM
 
 _LATEST, _BEFORE = "checkpoint", "checkpoint-before"  # that all ranks have
 _FAILED, _SHORT, _ERROR = "checkpoint-failed", "checkpoint-short", "checkpoint-error"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_WAITING = 2  # checkpoints in memory that the disk has not taken; then training waits for it
 
 
@@ -267,7 +266,7 @@ class _Writer:
                 write_checkpoint(path, header, state)
                 return True
             except Exception as error:  # training goes on without it
-                is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
+                is_full = isinstance(error, OSError) and error.errno in NO_ROOM
                 with contextlib.suppress(Exception):
                     if self._has_failed(minibatch):  # its folder may have been removed meanwhile
                         return False

@@ -97,6 +97,23 @@ def test_hosts_that_end_after_their_first_message(paper: Paper, hello: dict[str,
         paper.run("rttt")
 
 
+@pytest.mark.parametrize("taken", [["h2"], ["h0", "h3"]])
+def test_hosts_lost_before_the_start_are_logged_and_the_others_begin(paper: Paper, taken: list[str]) -> None:
+    """A controller gets to know them, too: only it knows whether the job can begin."""
+    paper.taken = set(taken)
+    assert paper.run("rttt").code == 0
+    assert [message["type"] for message in paper.sent[0][:3]] == ["settings", "start", "lost"]
+    assert [(line["host"], line["event"], line["why"]) for line in paper.log if line["what"] == "host"] == [
+        (name, "failed", "no power") for name in taken
+    ]
+
+
+def test_job_whose_hosts_are_all_lost_before_the_start(paper: Paper) -> None:
+    paper.taken = paper.silent = set(hosts("rtt").names)
+    with pytest.raises(PlinkError, match="h0: no power"):
+        paper.run("rtt")
+
+
 def test_late_answer_is_reported_missing_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """To add a host takes longer than all else. Nobody says that the job has ended while it goes on."""
 

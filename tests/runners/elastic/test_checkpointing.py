@@ -147,7 +147,7 @@ def test_none_is_written(reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: disk full"]), ("Gone", [])]
+    ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: h0: disk full"]), ("Gone", [])]
 )
 def test_failed_checkpoint_is_abandoned(kind: str, notes: list[str]) -> None:
     desk = Desk()
@@ -240,7 +240,7 @@ def test_request_while_an_older_checkpoint_is_written() -> None:
 def test_failed_checkpoint_answers_its_requests() -> None:
     desk = RequestingDesk()
     desk.written("disk full", "OSError")
-    assert desk.answers == [{"error": "no checkpoint could be written in /c: disk full"}]
+    assert desk.answers == [{"error": "no checkpoint could be written in /c: h0: disk full"}]
     desk.advance()
     assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 

@@ -216,9 +216,9 @@ class Early(RecordedController):
 
 
 def test_the_reliable_host_is_lost_before_the_job_has_begun() -> None:
-    """It was in the hosts file: nobody is told to mark one there."""
-    (end,) = Early().says("end")
-    assert end["reason"] == (
-        "the last reliable host was lost before the job had begun, and there is no checkpoint (--checkpoint DIR): "
-        "start the job again"
-    )
+    """It was in the hosts file: nobody is told to mark one there, but which one it was, and why."""
+    early = Early()
+    ends = [line["fields"] for line in early.says("log") if line["fields"]["what"] == "host"]
+    assert [(fields["host"], fields["event"], fields["why"]) for fields in ends] == [("h0", "failed", "killed")]
+    (end,) = early.says("end")
+    assert end["reason"].startswith("h0: killed; the last reliable host was lost before the job had begun")

@@ -179,6 +179,16 @@ def test_silent_majority_gets_a_longer_timeout() -> None:
     assert hearing.silent(three) == three
 
 
+def test_reason_has_the_length_of_the_silence() -> None:
+    """And where it is of most hosts, what they have in common."""
+    detector = FailureDetector(now_s=12.0, last_heartbeat_s={0: 2.2, 1: 2.3, 2: 11.9, 3: 10.1})
+    alone, together = failures.silent(detector, [2, 3], 1.6), failures.silent(detector, [0, 1, 2], 1.6)
+    assert (alone, together) == ({3: pytest.approx(1.9)}, {0: pytest.approx(9.8), 1: pytest.approx(9.7)})
+    assert "1.9 s" in failures.silence_reason(alone, 2)
+    assert "9.7 s" in failures.silence_reason(together, 3)
+    assert "link" in failures.silence_reason(together, 3)
+
+
 OLDER = decode_message({"type": "hello", "tables": 1})
 assert isinstance(OLDER, OtherVersion)
 
@@ -190,7 +200,6 @@ assert isinstance(OLDER, OtherVersion)
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0), member(1, grains=2)], "other grains of a mini-batch"),
         ([member(0), member(1, optimisers=["w"])], "other tables with an optimiser"),
-        ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
     ],

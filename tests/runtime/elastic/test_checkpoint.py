@@ -123,11 +123,12 @@ AT_ONCE = StoppingCriterion(seconds=1e-6)
 
 def job(
     folder: Path, rule: str, stop: StoppingCriterion, *, goes_on: bool = False, own: bool = False,
-    clock: int | None = None,
+    clock: int | None = None, saves: int | None = None,
 ) -> tuple[Finished, int]:  # fmt: skip
     """Two workers to their end, from the checkpoint in the folder or from the start, which leave one there.
 
-    :param own: the checkpoint is the same job's. :param clock: that it goes on from.
+    :param own: the checkpoint is the same job's. :param clock: that it goes on from. :param saves: that it
+        leaves; None: the last.
     :returns: why and where they ended, and how many mini-batches are done.
     """
     app = Counting([0.0] * SHARDS, 1)
@@ -147,7 +148,7 @@ def job(
         ended = cast(list[Finished], together(*(each.run for each in workers)))
         assert ended[0] == ended[1]
         for number in made.primaries:
-            server.checkpoint(number, folder / str(number))
+            server.checkpoint(number, folder / str(number), saves)
         return ended[0], int(made.state().sum())
 
 
@@ -184,7 +185,7 @@ def test_clocks_are_those_of_all_jobs_together(tmp_path: Path, rule: str) -> Non
 @pytest.mark.parametrize("rule", RULES)
 def test_job_that_goes_back_to_its_own_checkpoint_ends_where_it_would_have(tmp_path: Path, rule: str) -> None:
     """What it has decided stands: a worker may have ended by it."""
-    ended, done = job(tmp_path, rule, AT_ONCE)
+    ended, done = job(tmp_path, rule, AT_ONCE, saves=1)
     again, done_then = job(tmp_path, rule, AT_ONCE, goes_on=True, own=True, clock=1)
     assert again == ended
     assert done_then == done or parse_rule(rule).steps

@@ -1,5 +1,6 @@
 """Which checkpoint is the latest, whose it is, and which are kept."""
 
+import errno
 import json
 import os
 import time
@@ -15,6 +16,7 @@ from plink.runtime.elastic.host.checkpoint_folder import (
     keep,
     latest,
     name_of,
+    with_room,
 )
 
 
@@ -100,6 +102,39 @@ def test_discard_removes_what_failed_and_not_what_counts(tmp_path: Path) -> None
     for name in ("clock-7-a1", "clock-8-a1", "clock-8-b2"):
         discard(tmp_path / name, "a1")
     assert names(tmp_path) == ["clock-7-a1", "clock-8-b2"]
+
+
+class Disk:
+    """A folder with room for so many checkpoints."""
+
+    def __init__(self, folder: Path, room: int) -> None:
+        self.folder, self.room = folder, room
+
+    def write(self, clock: int) -> None:
+        """One more, which counts."""
+
+        def write() -> None:
+            if len(names(self.folder)) >= self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            written(self.folder, clock)
+
+        with_room(self.folder, "a1", write)
+        keep(self.folder, saved(clock), "a1")
+
+
+def test_on_a_full_disk_the_latest_makes_room_for_the_next(tmp_path: Path) -> None:
+    """Of what this job wrote; what is there already is left if there is no room for two."""
+    written(tmp_path, 1, job="b2")
+    disk = Disk(tmp_path, room=3)
+    for clock in (5, 6, 7, 8):
+        disk.write(clock)
+    assert latest(tmp_path) == saved(8)
+    assert names(tmp_path) == ["clock-1-b2", "clock-7-a1", "clock-8-a1"]
+    disk.room = 2
+    with pytest.raises(OSError, match="No space left"):
+        disk.write(9)
+    assert latest(tmp_path) == saved(8)
+    assert names(tmp_path) == ["clock-1-b2", "clock-8-a1"]
 
 
 def test_old_marks_of_killed_jobs_are_removed(tmp_path: Path) -> None:

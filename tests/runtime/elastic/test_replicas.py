@@ -261,8 +261,8 @@ def test_a_drop_ends_what_moves_from_there() -> None:
         assert [status(server).role for server in run.servers] == ["absent", "absent"]
 
 
-def test_a_checkpoint_has_the_way_back(tmp_path: Path) -> None:
-    """That of a replica, too."""
+def test_a_checkpoint_has_the_state_of_a_clock_and_no_more(tmp_path: Path) -> None:
+    """That of a replica, too; its size is that of the state, however far the server is ahead."""
     with store(LAYOUT, servers=3) as run:
         run.open(1, servers=1, history=True)
         primary, replica, new = run.servers
@@ -272,14 +272,16 @@ def test_a_checkpoint_has_the_way_back(tmp_path: Path) -> None:
             wait_for(lambda clock=clock: status(replica).clocks[-1] == clock)
         for server in (primary, replica):
             server.truncate(1)
-            server.checkpoint(0, tmp_path / "p")
-            with pytest.raises(RejectedRequest, match=r"can go back to clocks \[1, 2, 3\], not 0"):
-                new.restore(0, SavedState(tmp_path / "p", 0), [0], generation=1, term=1)
+            with pytest.raises(RejectedRequest, match=r"clocks \[1, 2, 3\], not 0"):
+                server.checkpoint(0, tmp_path / "p", 0)
+            for clock in (1, 2, 3):
+                server.checkpoint(0, tmp_path / f"p{clock}", clock)
+            assert len({(tmp_path / f"p{clock}").stat().st_size for clock in (1, 2, 3)}) == 1
+            with pytest.raises(RejectedRequest, match=r"can go back to clocks \[2\], not 1"):
+                new.restore(0, SavedState(tmp_path / "p2", 1), [0], generation=1, term=1)
             for _ in range(2):
-                assert new.restore(0, SavedState(tmp_path / "p", 2), [0, 1], generation=1, term=1) == 2
-            assert (status(new).clocks, status(new).stragglers, value(new)) == ((1, 2), (0, 1), 3)
-            new.roll_back(1, 2)
-            assert value(new) == 2
+                assert new.restore(0, SavedState(tmp_path / "p2", 2), [0, 1], generation=1, term=1) == 2
+            assert (status(new).clocks, status(new).stragglers, value(new)) == ((2,), (0, 1), 3)
             new = Server(new.config)
             run.servers.append(new)
 

@@ -9,8 +9,9 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,13 +20,13 @@ from msgspec import Struct, structs
 from plink.errors import InputError
 from plink.model.checkpoint_names import name_of, partition_file
 from plink.model.elastic.fields import Index, SavedCheckpoint
-from plink.runtime.whole_file import whole_file
+from plink.runtime.whole_file import NO_ROOM, whole_file
 
 _LATEST = "latest.json"
 _VISIBLE_S = 3.0  # after which a network file system shows what another host has written
 _POLL_S = 0.1
 _MARK_EXPIRY_S = 86400.0
-_RETAINED_CHECKPOINTS = 2  # the latest and the one before, should somebody be reading that
+_RETAINED_CHECKPOINTS = 2  # the latest and the one before, should somebody be reading that; where a disk is full, one
 
 
 class _Named(Struct):
@@ -50,15 +51,37 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
             f"not there ({len(missing)} of {len(files)} files): the reliable hosts must share the folder",
         )
     content = json.dumps({**structs.asdict(saved), "job": job}).encode()
-    for name in (_own(job), _LATEST):
+
+    def write(name: str) -> None:
         with whole_file(folder / name, 0o644) as file:
             file.write(content)
+
+    for name in (_own(job), _LATEST):
+        with_room(folder, job, partial(write, name))
     clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
     older = [path for clock, path in clocks if clock <= saved.clock]
     names = [partition_file(number) for number in range(saved.partitions)]
     whole = [path for path in older if all((path / name).is_file() for name in names)]
     for path in set(older) - set(whole[-_RETAINED_CHECKPOINTS:]):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def with_room(folder: Path, job: str, write: Callable[[], None]) -> None:
+    """Write; where there is no room, once more without the checkpoints of the job that are older than its latest.
+
+    :raises OSError: it cannot be written, or there is no room then either.
+    """
+    try:
+        write()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        saved = latest(folder, job)
+        for path in folder.iterdir():
+            clock = _clock(path.name, job)
+            if saved is not None and clock is not None and clock < saved.clock:
+                shutil.rmtree(path, ignore_errors=True)  # another host may do so, too
+        write()
 
 
 def latest(folder: Path, job: str | None = None) -> SavedCheckpoint | None:

@@ -231,6 +231,19 @@ class Partition:
             )
         return self._as_of(clock, table, rows, steps)
 
+    def state_of(self, clock: int) -> list[Values]:
+        """Return copies of all vectors, by table, as of a clock.
+
+        :raises RejectedRequest: the state of that clock is not kept.
+        """
+        if clock not in self.can_roll_back():
+            raise RejectedRequest(f"partition {self.number} has clocks {self.can_roll_back()}, not {clock}")
+        values = [vectors.copy() for vectors in self.values]
+        for step in reversed(self.history or ()):
+            if step.after > clock:
+                put(values, step.blocks)
+        return values
+
     def take_delta(self, to: str, clock: int | None = None, last: bool = False) -> ReplicationDelta:
         """Return what changed since the last push that arrived at a replica, up to ``clock`` (None: the latest common
         one). A lost push need not be kept: the next one has it all.

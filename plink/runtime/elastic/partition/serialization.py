@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from plink.elastic.tables import Values
 from plink.errors import InputError
 from plink.runtime.elastic.arrays.layout import Layout
 from plink.runtime.elastic.arrays.row_blocks import RowBlock, put
@@ -45,18 +46,32 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
     :param ahead: with what is ahead of the consistent state, and who takes part.
     """
     members = partition.members if ahead else {}
-    history = partition.history is not None
-    numbers = _Numbers(partition.clock, partition.delta_sequence, history, partition.version, members)
-    state = [
-        RowBlock(table, range(len(vectors)), vectors.copy()) for table, vectors in enumerate(partition.values) if values
-    ]
-    kind, number = PartKind.STATE if values else PartKind.NUMBERS, partition.number
-    parts = [PartitionPart(number, kind, blocks=tuple(state), text=json.dumps(msgspec.to_builtins(numbers)))]
+    state = [vectors.copy() for vectors in partition.values] if values else None
+    parts = [_first_part(partition, partition.clock, state, members)]
     parts += [
-        PartitionPart(number, PartKind.UNDO, clock=step.after, before=step.before, blocks=tuple(step.blocks))
+        PartitionPart(partition.number, PartKind.UNDO, clock=step.after, before=step.before, blocks=tuple(step.blocks))
         for step in (partition.steps_back() if values else ())
     ]
     return parts + _ahead(partition) if ahead else parts
+
+
+def saved_part(partition: Partition, clock: int | None = None) -> PartitionPart:
+    """Return a copy of the state of a clock, the present one if None: all that a checkpoint has.
+
+    :raises RejectedRequest: the state of that clock is not kept.
+    """
+    clock = partition.clock if clock is None else clock
+    return _first_part(partition, clock, partition.state_of(clock), {})
+
+
+def _first_part(
+    partition: Partition, clock: int, state: Sequence[Values] | None, members: dict[int, Participant]
+) -> PartitionPart:
+    history = partition.history is not None
+    numbers = _Numbers(clock, partition.delta_sequence, history, partition.version, members)
+    kind = PartKind.NUMBERS if state is None else PartKind.STATE
+    blocks = tuple(RowBlock(table, range(len(vectors)), vectors) for table, vectors in enumerate(state or ()))
+    return PartitionPart(partition.number, kind, blocks=blocks, text=json.dumps(msgspec.to_builtins(numbers)))
 
 
 def _ahead(partition: Partition) -> list[PartitionPart]:
@@ -182,7 +197,7 @@ def write_partition(path: Path, parts: Sequence[PartitionPart], layout: Layout) 
     """Write a partition, whole or not at all; it is on the disk when this returns. It is not encrypted; only its owner
     can read it.
 
-    :param parts: from :func:`plink.runtime.elastic.partition.serialization.parts_of`.
+    :param parts: from :func:`saved_part` or :func:`parts_of`.
     """
     with whole_file(path) as file:
         channel = _File(file)
