@@ -259,7 +259,8 @@ class Fleet:
     @property
     def pause_message(self) -> str:
         """Return the same as a message."""
-        return f"plink itself was not running for {self.pause_s:.0f} s (it was stopped, or this machine suspended)"
+        causes = "it was stopped, or this machine was suspended or too busy"
+        return f"plink itself was not running for {self.pause_s:.0f} s ({causes})"
 
     def hosts_without_heartbeat_since(self, moment: float) -> list[str]:
         """Return connected hosts that have sent nothing since then (``time.monotonic``)."""

@@ -109,10 +109,15 @@ class _Job:
             none.
         """
         needs = f"--backend {self.backend}"
-        if not workspace.NETWORK.is_file():
+        network = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
+        has_hosts = network is not None and set(self.hosts.names) <= set(network.hosts.names)
+        if not has_hosts and len({(host.address, host.port) for host in self.hosts}) == 1:
+            raise NoAnswer(
+                f"{needs} goes by a measured network, and one machine has none; ring, flat and phub need none"
+            )
+        if network is None:
             raise NoAnswer(f"{needs} needs a measured network: run `plink probe` first, or give a plan: --order")
-        network = read_network(workspace.NETWORK)
-        if not set(self.hosts.names) <= set(network.hosts.names):
+        if not has_hosts:
             raise NoAnswer(
                 f"{needs}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a plan: --order"
             )

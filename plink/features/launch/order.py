@@ -150,11 +150,10 @@ def _computed_order(
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
     if order is not None and set(order.hosts) != (names := set(baseline.ranked().names)):
-        is_wanted = options.hosts_file is None and options.algo in (None, order.algo)
-        if is_wanted and set(order.hosts) < names and order.network == _part(network, order).fingerprint():
+        if options.hosts_file is None and set(order.hosts) <= set(network.hosts.names):
             raise UsageError(
-                f"{workspace.ORDER} is for {len(order.hosts)} of the {len(names)} hosts of {workspace.NETWORK}: "
-                "--hosts FILE names the hosts of the job"
+                f"{workspace.ORDER} is for {len(order.hosts)} hosts of {workspace.NETWORK}, and not for the "
+                f"{len(names)} that take ranks there: --hosts FILE names the hosts of the job"
             )
         say(f"{workspace.ORDER} is for other hosts and is ignored")
         order = None
@@ -168,15 +167,6 @@ def _computed_order(
         # Roles and slots of the file are from when it was measured.
         order = _search_order(subnetwork(network, baseline), options.algo or "ring", warned)
     return network, order, is_new
-
-
-def _part(network: Network, order: RankOrder) -> Network:
-    """Return the hosts of an order, or all where these pass on what others send."""
-    members = tuple(host for host in network.hosts if host.name in set(order.hosts))
-    try:
-        return subnetwork(network, Hosts(members, network.hosts.lab))
-    except NoAnswer:
-        return network
 
 
 def _lacks_hosts(network: Network) -> bool:

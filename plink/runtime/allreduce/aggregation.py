@@ -114,7 +114,9 @@ class Aggregation:
                 if subgroup_one is not None:
                     _check_sums(subgroup_one, f"{entry.algo} for ranks {', '.join(map(str, members))}")
             schedule = None if schedule_of_all is None else by_id[id(schedule_of_all)]
-            classes.append(SizeClass(entry.up_to_bytes, _GLOO if schedule is None else entry.algo, schedule))
+            has_hubs = schedule_of_all is not None and schedule_of_all.ranks != self.ranks
+            algo = _GLOO if schedule is None else f"{entry.algo} without hubs" if has_hubs else entry.algo
+            classes.append(SizeClass(entry.up_to_bytes, algo, schedule))
         return replace(self, classes=tuple(classes), tuned=None, ring=(), hubs=())
 
     def fingerprint(self) -> str:

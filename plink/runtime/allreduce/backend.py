@@ -66,6 +66,7 @@ _SUBGROUP_REPEATS = 2  # of measurements: a job may have many sub-groups
 # Earlier results for sub-groups, which scripts make again and again, by ranks, schedules and device.
 _MEASURED: dict[tuple[tuple[int, ...], str, str], SizeRange] = {}
 _PRINTED_BANNERS: set[str] = set()  # of sub-groups
+_MAX_NAMED_RANKS = 4
 
 
 class AllReduceWork(dist.Work):
@@ -196,10 +197,12 @@ class PlinkProcessGroup(dist.ProcessGroup):
         return bool(int(answer))
 
     def _print_banner(self, banner: str) -> None:
-        """Print a line on rank 0, once for all sub-groups."""
+        """Print a line on rank 0, once for all sub-groups of which it is true, with the ranks of the first."""
         if (self._members or range(self.size()))[self.rank()] == 0:
             if banner not in _PRINTED_BANNERS:
-                print(f"plink: {banner}", file=sys.stderr, flush=True)
+                more = ", ..." if len(self._members) > _MAX_NAMED_RANKS else ""
+                members = ", ".join(map(str, self._members[:_MAX_NAMED_RANKS])) + more
+                print(f"plink: {banner}{members and f' (ranks {members})'}", file=sys.stderr, flush=True)
             if self._members:
                 _PRINTED_BANNERS.add(banner)
 

@@ -41,7 +41,9 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
     [
         ("rinf", (), "--backend rinf: did you mean ring?"),
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
-        ("auto", (), "--backend auto needs a measured network"),
+        ("auto", (), "--backend auto goes by a measured network, and one machine has none"),
+        ("2lha", (), "flat"),
+        ("hubs", (), "ring"),
         ("ring", ("--slots", "1"), "--backend needs two ranks or more"),
         ("phub", ("--autotune",), "--autotune moves masters between ranks: it needs --backend 2lha or flat"),
     ],

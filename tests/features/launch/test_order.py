@@ -99,16 +99,24 @@ def test_hosts_that_were_away_are_probed(tmp_path: Path, monkeypatch: pytest.Mon
                 job_order(JobRequest(Path("hosts.txt")), may_probe=False)
 
 
-def test_an_order_of_some_hosts_needs_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the job would begin on all of them."""
+@pytest.mark.parametrize("hubs", [0, 1])
+def test_an_order_of_some_hosts_needs_their_file(hubs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the job would begin on all of them, and write over the order; also where they were measured anew since."""
     monkeypatch.chdir(tmp_path)
     network = three_tier(8, seed=4).network(np.random.default_rng(1))
     workspace.prepare()
     network.write(workspace.NETWORK)
-    Path("hosts.txt").write_text(render_hosts(Hosts(network.hosts.members[:4])))
+    members = network.hosts.members
+    with_hubs = (*members[:4], *(replace(host, role=HUB, slots=0) for host in members[4 : 4 + hubs]))
+    Path("hosts.txt").write_text(render_hosts(Hosts(with_hubs)))
     assert len(job_order(JobRequest(Path("hosts.txt")), may_probe=False).hosts) == 4
-    with pytest.raises(UsageError, match="4 of the 8 hosts"):
+    order = workspace.ORDER.read_text()
+    for algo in (None, "tree"):
+        with pytest.raises(UsageError, match="--hosts"):
+            job_order(JobRequest(algo=algo), may_probe=False)
+    Network(network.hosts, 2 * network.latency_us).write(workspace.NETWORK)
+    with pytest.raises(UsageError, match="--hosts"):
         job_order(JobRequest(), may_probe=False)
-    other = Network(network.hosts, 2 * network.latency_us)  # measured anew: the order says nothing of it
-    other.write(workspace.NETWORK)
-    assert len(job_order(JobRequest(), may_probe=False).hosts) == 8
+    assert workspace.ORDER.read_text() == order
+    Path("hosts.txt").write_text(render_hosts(network.hosts))
+    assert len(job_order(JobRequest(Path("hosts.txt")), may_probe=False).hosts) == 8

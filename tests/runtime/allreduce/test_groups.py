@@ -136,6 +136,7 @@ def test_rows_and_columns_of_a_mesh_train(tmp_path: Path) -> None:
             torch.testing.assert_close(torch.tensor(ours[kind]), torch.tensor(theirs[rank][kind]), rtol=1e-4, atol=1e-5)
     banners = re.findall(r"^plink: all-reduces of groups of 2 ranks by (.*)", ended[0].err, re.M)
     assert any(algo in banners[0] for algo in ("2lha", "flat", "gloo"))
+    assert all(re.search(r"\b0, [12]\b", banner) for banner in banners)  # which ranks: another group may have another
 
 
 def make_groups_again_and_again() -> list[tuple[int, int]]:

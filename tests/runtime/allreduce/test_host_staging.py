@@ -93,7 +93,7 @@ def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path) -> None:
         assert rank["many"] == [[3.0]] * 4
         assert rank["is_in_place"]
     assert [rank.get("pair") for rank in results] == [2.0, None, 2.0]
-    banner = "plink: all-reduces on far by schedules, through the hosts' memory\n"
+    banner = "plink: all-reduces on far by schedules, through the hosts' memory"
     assert [end.err.count(banner) for end in ended] == [2, 0, 0]  # of all ranks, and of the pair
 
 

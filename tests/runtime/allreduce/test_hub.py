@@ -84,8 +84,12 @@ def test_sums_of_an_unmodified_program(hubs: int, weights: list[float] | None) -
     with Ranks() as job:
         environment = hub_environment(3, hubs, weights)
         started = start(job, sums, 3, hubs, environment)
-        results = results_of(job.wait(processes=job.started[:3]))
+        ended = job.wait(processes=job.started[:3])
         assert [process.poll() for process in started] == [None] * hubs
+    results = results_of(ended)
+    groups = [line for line in ended[0].err.splitlines() if "groups of" in line]
+    assert len(groups) == 2
+    assert all("without hubs" in line for line in groups)
     for result in results:
         assert [result[str(dtype)] for dtype in DTYPES] == [[6 * k for k in range(7)]] * len(DTYPES)
         assert result["several"] == [[3.0]] * 6
