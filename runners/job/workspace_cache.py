@@ -80,7 +80,9 @@ class WorkspaceCache:
                     raise OSError(0, "the archive was damaged on its way")
             folder = tempfile.mkdtemp(prefix=".new-", dir=self._folder)
             with tarfile.open(archive) as tar:
-                tar.extraction_filter = lambda member, _: member  # 3.14 would take bits of modes away; these are checked
+                tar.extraction_filter = lambda member, _: (
+                    member
+                )  # 3.14 would take bits of modes away; these are checked
                 for member in tar.getmembers():
                     if not (member.isreg() or member.isdir()) or not _is_inside(member.name):
                         raise OSError(0, f"{member.name} is no plain file inside the folder")

@@ -153,7 +153,8 @@ def _computed_order(
         if options.hosts_file is None and set(order.hosts) <= set(network.hosts.names):
             raise UsageError(
                 f"{workspace.ORDER} is for {len(order.hosts)} hosts of {workspace.NETWORK}, and not for the "
-                f"{len(names)} that take ranks there: --hosts FILE names the hosts of the job"
+                f"{len(names)} that take ranks there: --hosts FILE names the hosts of the job, or `plink reorder` "
+                "orders all of them"
             )
         say(f"{workspace.ORDER} is for other hosts and is ignored")
         order = None
