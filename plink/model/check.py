@@ -22,11 +22,15 @@ class Affinity(Part, frozen=True, kw_only=True):
     """Physical affinity inference accuracy: the share of triplets whose order is right."""
 
     triplets: Count
-    """How many there are to judge by."""
+    """How many the truth tells apart."""
+    measured_triplets: Count
+    """How many of them have both pairs measured."""
     measured: Share | None
-    """Of the measured distances."""
+    """Of the measured distances: the share of `measured_triplets`."""
+    fitted_triplets: Count | None
+    """How many of them have both pairs fitted, measured or not; null where there is no embedding."""
     fitted: Share | None
-    """Of those an embedding fits; null where there is none."""
+    """Of those an embedding fits: the share of `fitted_triplets`; null where there is none."""
 
 
 class OrderTiming(Part, frozen=True, kw_only=True):

@@ -10,18 +10,27 @@ from plink.model.codec import convert
 from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.hostlist import check_name
 from plink.model.storage import name_of, parse_document, read_text
-from plink.model.types import Fingerprint, HostName, NonNegative, PositiveInt, Share
+from plink.model.types import Count, Fingerprint, HostName, NonNegative, PositiveInt, Share
 
 Names = Annotated[tuple[HostName, ...], Meta(min_length=1)]
 
 
 class RandomGroups(Part, frozen=True, kw_only=True):
-    """What is expected of as many balanced groups drawn without looking: the mean of all measured pairs."""
+    """What is expected of as many balanced groups drawn without looking: the mean of all pairs."""
 
     cohesion_us: NonNegative | None
     """Mean round trip within random groups, in microseconds."""
     across_us: NonNegative | None
     """Mean round trip across random groups, in microseconds."""
+
+
+class WithinGroup(Part, frozen=True, kw_only=True):
+    """Round trips between the hosts of one group; null for a host alone."""
+
+    mean_us: NonNegative | None
+    """Their mean, in microseconds."""
+    longest_us: NonNegative | None
+    """The longest, in microseconds."""
 
 
 class Agreement(Part, frozen=True, kw_only=True):
@@ -69,12 +78,16 @@ class Groups(Document, frozen=True, kw_only=True, tag="plink.groups/1"):
     method: str = ""
     """How the groups were found, in words."""
     cohesion_us: NonNegative | None = None
-    """Mean measured round trip between hosts of one group, in microseconds; null where no group has two hosts with a
-    measured pair."""
+    """Mean round trip between hosts of one group, in microseconds; null where no group has two hosts."""
     across_us: NonNegative | None = None
-    """Mean measured round trip between hosts of different groups, in microseconds; null without such a pair."""
+    """Mean round trip between hosts of different groups, in microseconds; null without such a pair."""
+    within: tuple[WithinGroup, ...] = ()
+    """Round trips within each group."""
+    predicted_pairs: Count = 0
+    """Pairs of grouped hosts that were not measured: of these all round trips here are what the groups were found by,
+    which measured ones predict."""
     random: RandomGroups = RandomGroups(cohesion_us=None, across_us=None)
-    """What is expected of as many balanced groups drawn without looking: the mean of all measured pairs."""
+    """What is expected of as many balanced groups drawn without looking: the mean of all pairs."""
     agreement: Agreement = Agreement(ami=1.0, runs=1)
     """How far repeated clusterings of the same measurements agree."""
     tiers: tuple[GroupTier, ...] = ()

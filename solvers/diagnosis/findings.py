@@ -120,7 +120,7 @@ def _latencies(
         measured = int(np.isfinite(cost[suspect.hosts[0]]).sum()) - 1
         evidence += f"; {format_us(min(second))} when measured again" if second else ""
         yield Finding("slow host", severity, [names[suspect.hosts[0]]], evidence, advice, measured)
-    noise = _noise_us(network)
+    noise = _noise_us(network.half_rtts_us, cost)
     slow_pairs = {}
     for suspect in slow_links(cost, alike, offsets, limits):
         i, j = suspect.hosts
@@ -149,12 +149,9 @@ def _is_slow(second_us: float, suspect: Suspect, limits: DiagnosisThresholds) ->
     return second_us >= suspect.usual_us * (1 + limits.share)
 
 
-def _noise_us(network: Network) -> Matrix:
-    """Return the standard error of each pair's round trip by the two halves of its samples, shape (N, N)."""
-    halves = network.half_rtts_us
-    if not halves:
-        return np.zeros_like(network.rtt_us)
-    return np.nan_to_num(np.abs(halves[0] - halves[1]) / 2)
+def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
+    """Return the standard error of round trips by the two halves of their samples, shape (N, N); 0 without halves."""
+    return np.nan_to_num(np.abs(halves[0] - halves[1]) / 2) if halves else np.zeros_like(latency_us)
 
 
 def _asymmetries(
@@ -162,11 +159,13 @@ def _asymmetries(
 ) -> Iterator[Finding]:
     names, latency = network.hosts.names, network.latency_us
     slow = {suspect.hosts[0] for suspect in slow_hosts(network.rtt_us, alike, limits)[0]}
-    directions = {}
+    noise, directions = _noise_us(network.halves() or (), latency), {}
+    noise = np.hypot(noise, noise.T)  # of the difference
     for i, j in asymmetric_pairs(latency, limits):
         again = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
         is_refuted = len(again) == 2 and again[0] - again[1] <= limits.asymmetry * again[1]
-        if not slow & {i, j} and not is_refuted:
+        is_noise = latency[i, j] - latency[j, i] <= _NOISE_SIGMAS * noise[i, j]
+        if not slow & {i, j} and not is_noise and not is_refuted:
             directions[min(i, j), max(i, j)] = (i, j)
     for location, pairs in _causes(list(directions), np.isfinite(network.rtt_us), groups):
         i, j = directions[pairs[len(pairs) // 2]]

@@ -162,14 +162,19 @@ def slow_links(
 def asymmetric_pairs(latency_us: Matrix, limits: DiagnosisThresholds) -> list[tuple[int, int]]:
     """Return pairs (slow direction first) whose directions differ by more than ``limits.asymmetry`` of the faster one.
 
-    The difference must also be an outlier among those of other pairs.
+    The difference must also be an outlier among those of other pairs, in microseconds and as a share of the faster
+    direction: noise grows with round trips.
     """
     difference = latency_us - latency_us.T
-    usual = np.abs(difference[np.isfinite(difference) & ~np.eye(len(difference), dtype=bool)])
-    spread = _MAD_TO_SIGMA * float(np.median(usual)) if len(usual) else 0.0
+    share = difference / np.maximum(np.minimum(latency_us, latency_us.T), _MIN_US)
+    measured = np.isfinite(difference) & ~np.eye(len(difference), dtype=bool)
+    spread, spread_share = (
+        _MAD_TO_SIGMA * float(np.median(np.abs(values[measured]))) if measured.any() else 0.0
+        for values in (difference, share)
+    )
     threshold_us = max(limits.sigmas * spread, limits.floor_us)
     with np.errstate(invalid="ignore"):
-        is_asymmetric = (difference > limits.asymmetry * latency_us.T) & (difference > threshold_us)
+        is_asymmetric = (share > max(limits.asymmetry, limits.sigmas * spread_share)) & (difference > threshold_us)
     return [(int(i), int(j)) for i, j in np.argwhere(is_asymmetric)]
 
 

@@ -1,6 +1,6 @@
 """Groups of a measured network: an embedding, balanced groups on it, what they are worth, and the natural tiers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ _MIN_EMBEDDABLE_HOSTS = 4  # hosts that can be embedded
 
 @dataclass(frozen=True)
 class Apart:
-    """Mean measured round trips in microseconds, ``within_us`` groups and ``across_us``; NaN without such a pair."""
+    """Mean round trips in microseconds, ``within_us`` groups and ``across_us``; NaN without such a pair."""
 
     within_us: float
     across_us: float
@@ -30,7 +30,8 @@ class Clustering:
     """Groups of hosts near each other.
 
     ``groups``: hosts by their number, in order of their first ones. ``rtt``: their round trips, ``random``: what is
-    expected of those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of
+    expected of those of balanced random groups; ``within_us``: mean and longest one in each group, NaN of a host alone.
+    Of these, ``predicted_pairs`` were not measured. ``agreement``: the mean adjusted mutual information of any two of
     ``runs`` clusterings. ``hierarchy``, innermost first: the natural tiers, whose labels are of the hosts that are not
     left out; ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in
     words.
@@ -41,6 +42,8 @@ class Clustering:
     elasticity: float
     rtt: Apart
     random: Apart
+    within_us: list[tuple[float, float]]
+    predicted_pairs: int
     agreement: float
     runs: int
     tiers: list[list[list[int]]]
@@ -90,14 +93,17 @@ def cluster(
         balanced = balanced_groups(fitted.coordinates[hosts], distances, sizes, seed, advance)
         label, agreement, runs = balanced.label, balanced.agreement, balanced.runs
         method = "constrained k-means on an embedding, then exchanges"
+    groups = _members(label, np.arange(len(hosts)))
     halves = [half[among] for half in network.half_rtts_us]
     hierarchy = tiers(complete, [np.where(np.isnan(half), complete, half) for half in halves], seed)
     return Clustering(
         _members(label, hosts),
         sizes,
         elasticity,
-        apart(near, label),
-        _random(near, sizes),
+        apart(complete, label),
+        _random(complete, sizes),
+        [_mean_and_longest(complete[np.ix_(members, members)]) for members in groups],
+        int(np.isnan(near).sum()) // 2,
         agreement,
         runs,
         [_members(tier.label, hosts) for tier in hierarchy],
@@ -114,18 +120,17 @@ def measured_hosts(rtt_us: Matrix) -> Labels:
 
 
 def apart(rtt_us: Matrix, label: Labels) -> Apart:
-    """Return mean round trips within and across groups, of pairs that were measured; shapes (N, N), (N,)."""
+    """Return mean round trips within and across groups, of the pairs there are; shapes (N, N), (N,)."""
     pairs = np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool)
     same = label[:, None] == label
     means = [float(rtt_us[pairs & side].mean()) if (pairs & side).any() else float("nan") for side in (same, ~same)]
     return Apart(*means)
 
 
-def longest_within(rtt_us: Matrix, members: Sequence[int]) -> tuple[float, float]:
-    """Return (mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
-    inside = rtt_us[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
-    finite = inside[np.isfinite(inside)]
-    return (float(finite.mean()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
+def _mean_and_longest(rtt_us: Matrix) -> tuple[float, float]:
+    """Return the mean and the longest round trip of shape (N, N) between different hosts; NaN for one host."""
+    values = rtt_us[~np.eye(len(rtt_us), dtype=bool)]
+    return (float(values.mean()), float(values.max())) if len(values) else (float("nan"), float("nan"))
 
 
 def _groups_of_few(rtt_us: Matrix, number: int) -> Labels:
@@ -136,7 +141,7 @@ def _groups_of_few(rtt_us: Matrix, number: int) -> Labels:
 
 
 def _random(rtt_us: Matrix, sizes: Sizes) -> Apart:
-    """Return the mean of all measured pairs: without looking each of them is as likely as any other in one group."""
+    """Return the mean of all pairs: without looking each of them is as likely as any other in one group."""
     mean_us = apart(rtt_us, np.zeros(len(rtt_us), dtype=np.intp)).within_us
     nothing = float("nan")
     return Apart(mean_us if sizes.hosts > sizes.number else nothing, mean_us if sizes.number > 1 else nothing)

@@ -6,7 +6,7 @@ associative and commutative operation. An all-reduce over N ranks takes N counts
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ from plink.model.schedule import Indices, Schedule, dependencies, expanded, over
 
 _BLOCK_BYTES = 1 << 26
 _MAX_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
+_ANCESTORS_BYTES = 1 << 28
 _MAX_REPORTED_ERRORS = 20
 
 Counts = npt.NDArray[np.uint16]
@@ -119,32 +120,48 @@ def _not_awaited(
     n = len(schedule)
     direct = np.repeat(np.arange(n), np.diff(offsets)) * n + needed
     edges = np.unique(later.astype(np.int64) * n + sooner)
+    edges = edges[~np.isin(edges, direct)]
+    if not len(edges):
+        return []
+    # Nearly always the transfers of the chunk that both move are the way from one to the other.
+    transfer, chunk = expanded(schedule)
+    transfer = transfer[np.argsort(chunk, kind="stable")]
+    begins = np.searchsorted(np.sort(chunk), np.arange(schedule.chunks + 1))
+    shared = np.maximum(schedule.first[edges // n], schedule.first[edges % n])
+    edges = edges[np.argsort(shared, kind="stable")]
+    ends = np.searchsorted(np.sort(shared), np.arange(schedule.chunks + 1))
+    rest: list[tuple[int, int]] = []
+    for k in np.flatnonzero(np.diff(ends)).tolist():
+        pairs = [divmod(edge, n) for edge in edges[ends[k] : ends[k + 1]].tolist()]
+        rest += _unreached(pairs, transfer[begins[k] : begins[k + 1]].tolist(), offsets, needed)
+    rest.sort()
     missing: list[tuple[int, int]] = []
-    indirect = edges[~np.isin(edges, direct)].tolist()
-    if not indirect:
-        return missing
-    awaited = _ancestors(offsets, needed)
-    for key in indirect:
-        transfer, dependency = divmod(key, n)
-        if not awaited[transfer] >> dependency & 1:
-            missing.append((transfer, dependency))
-            if len(missing) == _MAX_REPORTED_ERRORS:
-                break
-    return missing
+    batch = max(1, 8 * _ANCESTORS_BYTES // n)
+    for start in range(0, len(rest), batch):
+        pairs = rest[start : start + batch]
+        members = range(min(sooner for _, sooner in pairs), pairs[-1][0] + 1)
+        missing += _unreached(pairs, members, offsets, needed)
+        if len(missing) >= _MAX_REPORTED_ERRORS:
+            break
+    return missing[:_MAX_REPORTED_ERRORS]
 
 
-def _ancestors(offsets: npt.NDArray[np.int64], needed: Indices) -> list[int]:
-    """Return for every transfer the set of all its dependencies, direct and indirect: bit k stands for transfer k.
+def _unreached(
+    pairs: Sequence[tuple[int, int]], members: Sequence[int], offsets: Places, needed: Indices
+) -> list[tuple[int, int]]:
+    """Return the pairs (later, sooner) of which the later transfer does not depend on the sooner one by way of members.
 
-    Dependencies precede a transfer, so one pass finds them all; M transfers take M^2 / 8 bytes at most.
+    :param members: transfers in ascending order: dependencies precede a transfer, so one pass finds them all.
     """
-    sets: list[int] = []
-    for start, end in pairwise(offsets.tolist()):
-        awaited = 0
-        for k in needed[start:end].tolist():
-            awaited |= sets[k] | 1 << k
-        sets.append(awaited)
-    return sets
+    bits = {sooner: 1 << k for k, sooner in enumerate({sooner: None for _, sooner in pairs})}
+    ancestors: dict[int, int] = {}  # of every member: the union of the bits of those that it depends on
+    for member in members:
+        union = 0
+        for k in needed[offsets[member] : offsets[member + 1]].tolist():
+            union |= ancestors.get(k, 0) | bits.get(k, 0)
+        if union:
+            ancestors[member] = union
+    return [(later, sooner) for later, sooner in pairs if not ancestors.get(later, 0) & bits[sooner]]
 
 
 def _wrong_results(schedule: Schedule, starts: Places, describe: Describe) -> list[str]:

@@ -48,6 +48,14 @@ def test_groups_as_people_see_them(here: Path) -> None:
     assert json.loads((here / ".plink" / "groups.json").read_text())["groups"] == RACKS
 
 
+def test_predicted_pairs_are_counted(here: Path) -> None:
+    rows = [[None if {i, j} == {0, 1} else row[j] for j in range(8)] for i, row in enumerate(ROWS)]
+    write(here / "some.json", network(hosts=HOSTS, latency_us=rows))
+    assert "; 1 of 28 pairs predicted\n" in typed("cluster", "some.json", "--groups", "2", cwd=here).stdout
+    document = json.loads((here / ".plink" / "groups.json").read_text())
+    assert (document["predicted_pairs"], document["within"][0]) == (1, {"mean_us": 20.0, "longest_us": 20.0})
+
+
 def test_the_last_network_and_a_file_of_its_own(here: Path) -> None:
     (here / ".plink").mkdir()
     (here / "two.json").rename(here / ".plink" / "network.json")

@@ -70,6 +70,21 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(here: Path
     assert done.stderr == f"plink: {left_out} of 30 random orders use pairs that were not measured: left out\n"
 
 
+@pytest.mark.parametrize("words", ["cost", "plan", "advise", "reorder", "report --terminal"])
+def test_predicted_pairs_are_counted_once(words: str, here: Path) -> None:
+    """Of six pairs a - b is predicted; `cost` names it as the slowest."""
+    rows = network()["latency_us"]
+    rows[0][1] = rows[1][0] = None
+    predicted = [[300 if {i, j} == {0, 1} else None for j in range(4)] for i in range(4)]
+    write(here / "predicted.json", network(hosts=HOSTS, latency_us=rows, predicted_us=predicted))
+    for name, times in (("predicted", 1), ("n", 0)):
+        done = typed(*words.split(), f"{name}.json", cwd=here)
+        output = " ".join((done.stdout + done.stderr).split())
+        assert output.count("1 of 6 pairs were not measured; what they are predicted to take is used") == times
+        if words == "cost":
+            assert ("slowest pair used: a - b (predicted, not measured)" in output) == bool(times)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -12,7 +12,14 @@ import numpy as np
 
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
-from plink.features.order.algorithms import fabric_from, links_of, options_of, order_from, rank_groups
+from plink.features.order.algorithms import (
+    fabric_from,
+    links_of,
+    options_of,
+    order_from,
+    predictions_note,
+    rank_groups,
+)
 from plink.features.order.hubs import hubs_limited_by_cores, sizes_for, with_hubs
 from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, interface_topology, own_options
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
@@ -136,7 +143,9 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
-    if note := few_gaps_note(fabric, request.algorithms):
+    for note in filter(
+        None, (predictions_note(network, request.smooth_latencies), few_gaps_note(fabric, request.algorithms))
+    ):
         _log.info("%s", note)
     for line in hubs_limited_by_cores(network, fabric):
         _log.warning("%s", line)

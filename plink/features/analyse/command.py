@@ -60,7 +60,7 @@ def cluster(
     with progress("fitting", "clustering") as bars:
         result = plink.cluster(network, request, progress=lambda what, done, total: bars[what](done, total))
     if not write_result(result, "groups", workspace.GROUPS, output, as_json):
-        print_groups(network, result)
+        print_groups(result)
     _refuse_left_out(result.left_out)
 
 

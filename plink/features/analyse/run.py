@@ -8,7 +8,7 @@ import numpy as np
 from plink.features.analyse.request import ClusterRequest, EmbedRequest
 from plink.features.order.smoothing import RELATIVE, device_for, setting_json, verdict_on
 from plink.model.embedding import NetworkEmbedding
-from plink.model.groups import Agreement, Groups, GroupTier, Names, RandomGroups
+from plink.model.groups import Agreement, Groups, GroupTier, Names, RandomGroups, WithinGroup
 from plink.model.network import Network, to_rows
 from plink.transport.fleet import Progress
 from solvers.embedding.embed import embed as fit_embedding
@@ -85,6 +85,10 @@ def cluster(network: Network, request: ClusterRequest | None = None, *, progress
         random=RandomGroups(
             cohesion_us=_rounded(clustering.random.within_us), across_us=_rounded(clustering.random.across_us)
         ),
+        within=tuple(
+            WithinGroup(mean_us=_rounded(mean), longest_us=_rounded(longest)) for mean, longest in clustering.within_us
+        ),
+        predicted_pairs=clustering.predicted_pairs,
         agreement=Agreement(ami=round(clustering.agreement, 4), runs=clustering.runs),
         tiers=tuple(
             GroupTier(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from plink.model.embedding import NetworkEmbedding
 from plink.model.groups import Groups, GroupTier
 from plink.model.hostlist import fold_hostlist
-from plink.model.network import Network
 from plink.model.units import format_us, numbered
 from plink.terminal.screen import show_table
 
@@ -50,23 +49,23 @@ def _worst_pairs(embedding: NetworkEmbedding) -> list[tuple[int, int, float, flo
     return sorted(pairs, key=lambda pair: -abs(math.log(pair[3] / pair[2])))[:_WORST_PAIRS]
 
 
-def print_groups(network: Network, grouping: Groups) -> None:
+def print_groups(grouping: Groups) -> None:
     """Print a table of the groups, with round trips within each, and the lines below it."""
-    from solvers.grouping.cluster import longest_within
-
-    index, rows = {name: host for host, name in enumerate(network.hosts.names)}, []
-    for k, names in enumerate(grouping.groups, 1):
-        mean, longest = longest_within(network.rtt_us, [index[name] for name in names])
-        rows.append((k, len(names), _us(mean), _us(longest), fold_hostlist(names, " ")))
+    rows = [
+        (k, len(names), _us(within.mean_us), _us(within.longest_us), fold_hostlist(names, " "))
+        for k, (names, within) in enumerate(zip(grouping.groups, grouping.within, strict=True), 1)
+    ]
     show_table(("group", "hosts", "mean", "longest", "members"), rows, "balanced groups", boxed=True)
     print("\n".join(_lines(grouping)))
 
 
 def _lines(grouping: Groups) -> Iterator[str]:
     if grouping.cohesion_us is not None:
+        hosts, missing = sum(map(len, grouping.groups)), grouping.predicted_pairs
+        predicted = f"; {missing} of {hosts * (hosts - 1) // 2} pairs predicted" if missing else ""
         yield (
             f"mean round trip within groups {_us(grouping.cohesion_us)}, across {_us(grouping.across_us)}; "
-            f"within balanced random groups {_us(grouping.random.cohesion_us)}"
+            f"within balanced random groups {_us(grouping.random.cohesion_us)}{predicted}"
         )
     if grouping.agreement.runs > 1:
         ami = grouping.agreement.ami

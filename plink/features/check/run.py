@@ -214,16 +214,26 @@ def _check_distances(network: Network, request: CheckRequest, truth: Path, repor
     def share(distances: Matrix) -> float | None:
         return None if math.isnan(value := paia(distances, true_levels)) else round(value, 6)
 
+    fitted_us = None
     try:
         device = device_for("auto", len(names))
-        fitted = share(embed(network.latency_us, seed=request.seed, device=device, names=names).fitted_us)
+        fitted_us = embed(network.latency_us, seed=request.seed, device=device, names=names).fitted_us
     except NoAnswer as error:
         _log.info("no fitted distances: %s", error)
-        fitted = None
     measured, minimum = share(network.rtt_us), request.min_paia
-    report.affinity = Affinity(triplets=triplets(true_levels), measured=measured, fitted=fitted)
+    total, compared = triplets(true_levels), triplets(true_levels, network.rtt_us)
+    report.affinity = Affinity(
+        triplets=total,
+        measured_triplets=compared,
+        measured=measured,
+        fitted_triplets=None if fitted_us is None else triplets(true_levels, fitted_us),
+        fitted=None if fitted_us is None else share(fitted_us),
+    )
     if measured is None:
-        raise NoAnswer(f"{truth}: no two hosts are at different distances of a third; there is nothing to tell apart")
+        reason = "no two hosts are at different distances of a third; there is nothing to tell apart"
+        if total:
+            reason = f"both pairs of none of {total:,} triplets were measured; there is nothing to compare"
+        raise NoAnswer(f"{truth}: {reason}")
     ok = minimum is None or measured >= minimum
     limit = "" if minimum is None else f", --min-paia {minimum:g}" if ok else f" is below --min-paia {minimum:g}"
     report.distances.append(Case("truth", "paia", ok, f"PAIA {measured:.3f}{limit}"))

@@ -13,10 +13,19 @@ from plink.terminal.screen import print_lines, show_table
 def print_report(report: CheckReport) -> None:
     """Print the results of a check."""
     if report.affinity:
-        measured, fitted = report.affinity.measured or 0.0, report.affinity.fitted
-        print(f"measured distances have {measured:.1%} of {report.affinity.triplets:,} triplets right")
+        affinity, measured, fitted = report.affinity, report.affinity.measured, report.affinity.fitted
+        if measured is not None:
+            others = affinity.triplets - affinity.measured_triplets
+            rest = f"; {others:,} more have a pair that was not measured" if others else ""
+            print(f"measured distances have {measured:.1%} of {affinity.measured_triplets:,} triplets right{rest}")
         if fitted is not None:
-            print(f"fitted distances (--smooth-latencies) have {fitted:.1%} right")
+            fitted_triplets = affinity.fitted_triplets or 0
+            of = (
+                ""
+                if fitted_triplets == affinity.measured_triplets
+                else f" of {fitted_triplets:,}, with unmeasured pairs,"
+            )
+            print(f"fitted distances (--smooth-latencies) have {fitted:.1%}{of} right")
     for check, cases in report.checks:
         _show_orders(check)
         print_lines(*_lines(check), *(case.text for case in cases[1:]))  # the first one is that of the correlation

@@ -35,7 +35,7 @@ def cost(
     if as_json:
         print_json(price.to_json())
         return
-    print_lines(*lines(price, order is not None))
+    print_lines(*lines(price, network, order is not None))
     if order is None and workspace.ORDER.is_file():
         with contextlib.suppress(InputError):  # whoever uses it is told what is wrong with it
             if plink.read_order(workspace.ORDER).network == network.fingerprint():

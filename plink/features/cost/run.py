@@ -17,6 +17,7 @@ from plink.features.order.algorithms import (
     options_in,
     options_of,
     order_from,
+    predictions_note,
     rank_groups,
 )
 from plink.features.order.hubs import Ranks, with_hubs
@@ -67,7 +68,9 @@ def cost(
     if algo is not None:
         request = replace(request, algo=algo)
     fabric = fabric_from(network, request.smooth_latencies)
-    if note := few_gaps_note(fabric, [request.algo]):
+    for note in filter(
+        None, (predictions_note(network, request.smooth_latencies), few_gaps_note(fabric, [request.algo]))
+    ):
         _log.info("%s", note)
     fabric = fabric_of_algorithm(network, fabric, request.algo)
     workers = order_from(network, order, source)

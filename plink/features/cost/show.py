@@ -6,14 +6,16 @@ from itertools import groupby
 
 from plink.model.cost import CollectiveCost, CostPart
 from plink.model.document import UNSET
+from plink.model.network import Network
 from plink.model.network_file import format_host_costs
 from plink.model.units import format_bytes, format_least_time, format_prediction, format_us
 
 _ROUNDING_US = 1e-2  # what rounded parts may differ by from their sum
 
 
-def lines(cost: CollectiveCost, ordered: bool) -> Iterator[str]:
+def lines(cost: CollectiveCost, network: Network, ordered: bool) -> Iterator[str]:
     """Yield the lines; ``ordered``: by an order, not as the hosts stand."""
+    index = {name: host for host, name in enumerate(network.hosts.names)}
     of = f"the order of {cost.order}" if ordered else "hosts as they stand"
     stated = format_prediction(cost.cost_us, cost.interval_us)
     yield f"{cost.algo}, {cost.ranks} ranks, {format_bytes(cost.size_bytes)}, {of}, model {cost.model}: {stated}"
@@ -22,6 +24,9 @@ def lines(cost: CollectiveCost, ordered: bool) -> Iterator[str]:
     for part in cost.parts:
         if len(cost.parts) > 1:
             yield f"  {part.algo}, which counts {part.weight:.0%}: {format_us(part.cost_us)}"
+        first, second = part.slowest_pair
+        is_measured = cost.smoothed is not UNSET or not math.isnan(network.rtt_us[index[first], index[second]])
+        yield f"  slowest pair used: {first} - {second}{'' if is_measured else ' (predicted, not measured)'}"
         yield from _part(part)
     if (drawn := cost.random) is not None:
         yield (
@@ -34,7 +39,6 @@ def lines(cost: CollectiveCost, ordered: bool) -> Iterator[str]:
 
 def _part(part: CostPart) -> Iterator[str]:
     """Yield the rounds of one algorithm; equal consecutive rounds share a line."""
-    yield f"  slowest pair used: {part.slowest_pair[0]} - {part.slowest_pair[1]}"
     if part.busiest_share is not UNSET:
         yield f"  busiest link: {part.busiest_link}, in use {part.busiest_share:.0%} of the time"
     hops_us = math.fsum(each.latency_us for each in part.rounds)

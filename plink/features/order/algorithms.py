@@ -91,6 +91,14 @@ def fabric_from(network: Network, smooth_latencies: bool = False) -> Fabric:
     return fabric if costs is None else with_host_costs(fabric, costs.overhead_us, costs.byte_ns)
 
 
+def predictions_note(network: Network, smooth_latencies: bool = False) -> str | None:
+    """Return what to say of round trips that are predicted, not measured; None where none is, or all are smoothed."""
+    pairs, n = int((np.isnan(network.rtt_us) & np.isfinite(network.completed_us)).sum()) // 2, len(network.hosts)
+    if smooth_latencies or not pairs:
+        return None
+    return f"{pairs} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used"
+
+
 def order_from(network: Network, order: RankOrder | None, location: str = "order") -> Ranks:
     """Return the host (its index in the network) at each rank, by the order or as the network lists them. A host has
     as many ranks as slots. ``location`` names the order's file in errors.

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from plink.features.order.algorithms import fabric_from
+from plink.features.order.algorithms import fabric_from, predictions_note
 from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from plink.model.units import numbered
@@ -64,8 +64,8 @@ def prepare_search_data(
     fabric = fabric_from(network if smoothed is None else smoothed.network)
     n = len(network.hosts)
     missing = int(np.isnan(network.rtt_us).sum()) // 2
-    if missing and smoothed is None and network.details.predicted_us:
-        _log.info(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
+    if note := predictions_note(network, smooth_latencies):
+        _log.info("%s", note)
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
     if fabric.blocked is not None:
         rtt = np.where(fabric.blocked.pairs, np.nan, rtt)  # whatever a prior says

@@ -18,6 +18,7 @@ from plink.features.order.algorithms import (
     options_in,
     options_of,
     order_from,
+    predictions_note,
     rank_groups,
 )
 from plink.features.order.constraints import check_number, constraints_from, ranked_groups
@@ -72,7 +73,9 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     if algo is not None:
         request = replace(request, algo=algo)
     fabric = fabric_from(network, request.smooth_latencies)
-    if note := few_gaps_note(fabric, [request.algo]):
+    for note in filter(
+        None, (predictions_note(network, request.smooth_latencies), few_gaps_note(fabric, [request.algo]))
+    ):
         _log.info("%s", note)
     fabric = fabric_of_algorithm(network, fabric, request.algo)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)

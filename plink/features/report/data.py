@@ -202,8 +202,8 @@ class ReportData:
     """Data of a report on a network of N hosts.
 
     ``measured_us``, shape (N, N): round trips from row to column, NaN where unmeasured, 0 on the diagonal. ``no_map``,
-    ``no_route``: why there is none, a sentence. ``sources``: the files all this is from. ``interfaces``: what those of
-    the hosts form, empty where each uses one.
+    ``no_route``: why there is none, a sentence. ``sources``: the files all this is from. ``predictions``: what to say
+    of pairs with a predicted round trip. ``interfaces``: what those of the hosts form, empty where each uses one.
     """
 
     names: tuple[str, ...]
@@ -220,6 +220,7 @@ class ReportData:
     sources: tuple[str, ...] = field(default=())
     bandwidths: Bandwidths = field(default_factory=Bandwidths)
     probes: ProbeSummary = field(default_factory=ProbeSummary)
+    predictions: str = ""
     interfaces: str = ""
 
     @property

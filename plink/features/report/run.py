@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from plink.errors import InputError, NoAnswer, UsageError
+from plink.features.order.algorithms import predictions_note
 from plink.features.order.interfaces import interface_topology, most_hosts_relay
 from plink.features.report.blocks import Indices
 from plink.features.report.data import Gap, ReportData, TieredGroups, TierStatistics, TimedOrder
@@ -84,6 +85,7 @@ def report_data_of(network: Network, request: ReportRequest) -> ReportData:
         ),
         bandwidths=bandwidths_of(network, work),
         probes=probe_summary_of(network),
+        predictions=predictions_note(network) or "",
         interfaces="" if (topology := interface_topology(network)) is None else topology.text,
     )
 

@@ -40,6 +40,7 @@ def summary(data: ReportData) -> list[str]:
     return [
         _measured(data),
         *_probed(data.probes),
+        *([f"{data.predictions}."] if data.predictions else []),
         *([f"{data.interfaces}."] if data.interfaces else []),
         _tiers(data),
         *_links(data),

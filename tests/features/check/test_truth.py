@@ -26,7 +26,7 @@ def test_shares_by_hand(here: Path) -> None:
     """Of each host two triplets: its neighbour against either of the others. a - c too far spoils those of a and c."""
     for name, share in (("right", 1.0), ("wrong", 0.5)):
         document = json.loads(typed("check", f"{name}.json", "--truth", "truth", "--json", cwd=here).stdout)
-        assert document["affinity"]["triplets"] == 8
+        assert document["affinity"]["triplets"] == document["affinity"]["measured_triplets"] == 8
         assert document["affinity"]["measured"] == share
         assert (document["ok"], document["unknown_hosts"]) == (True, [])
 
@@ -56,6 +56,30 @@ def test_three_hosts_have_triplets_and_no_embedding(here: Path) -> None:
     assert done.returncode == 0
     assert done.stdout == "measured distances have 100.0% of 2 triplets right\n"
     assert "no fitted distances" in done.stderr
+
+
+def test_unmeasured_pairs_are_not_wrong(here: Path) -> None:
+    """Without a - b one triplet of a and one of b are lost; without any pair between the racks all are."""
+    rows = network()["latency_us"]
+    rows[0][1] = rows[1][0] = None
+    write(here / "some.json", network(latency_us=rows))
+    done = typed("check", "some.json", "--truth", "truth", "--min-paia", "0.9", "--json", cwd=here)
+    affinity = json.loads(done.stdout)["affinity"]
+    assert (done.returncode, affinity["triplets"], affinity["measured_triplets"], affinity["measured"]) == (
+        0,
+        8,
+        6,
+        1.0,
+    )
+    assert (
+        "have 100.0% of 6 triplets right; 2 more " in typed("check", "some.json", "--truth", "truth", cwd=here).stdout
+    )
+    for i, j in ((0, 3), (1, 2), (2, 3)):
+        rows[i][j] = rows[j][i] = None
+    write(here / "none.json", network(latency_us=rows))
+    done = typed("check", "none.json", "--truth", "truth", cwd=here)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "there is nothing to compare" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,35 @@ def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
     assert len(findings) == 2
 
 
+def sampled(seed: int, noise: float) -> tuple[Matrix, Matrix, Integers]:
+    """Two halves of the samples of eight racks, which are 25, 80 and 160 us apart, each direction with noise of its
+    own; and the rack of every host."""
+    rack_of = np.arange(64) // 8
+    cost = np.where(rack_of[:, None] // 4 == rack_of // 4, 80.0, 160.0)
+    cost[rack_of[:, None] == rack_of] = 25.0
+    np.fill_diagonal(cost, 0.0)
+    first, second = cost * np.exp(np.abs(np.random.default_rng(seed).normal(0, noise, (2, 64, 64))))
+    return first, second, rack_of
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.15, 0.2, 0.25])
+def test_noise_of_both_directions_is_no_asymmetry(noise: float) -> None:
+    for seed in range(3):
+        first, second, rack_of = sampled(seed, noise)
+        halves = [to_rows(first), to_rows(second)]
+        findings = diagnose(network((first + second) / 2, halves_us=halves), rack_of, {})
+        assert "asymmetric" not in [finding.kind for finding in findings]
+
+
+def test_an_asymmetry_stands_out_from_noise_but_not_from_that_of_its_own_samples() -> None:
+    for factors, kinds in (((3.0, 1.0), []), ((1.6, 1.6), ["asymmetric"])):
+        first, second, rack_of = sampled(0, 0.1)
+        first[3, 40] *= factors[0]
+        second[3, 40] *= factors[1]
+        findings = diagnose(network((first + second) / 2, halves_us=[to_rows(first), to_rows(second)]), rack_of, {})
+        assert [item.kind for item in findings if item.hosts == ["h3", "h40"] and item.kind != "slow link"] == kinds
+
+
 def test_worst_come_first() -> None:
     latency, rack_of = measured([8, 8], 3)
     latency = slow(slow(latency, 4, 50.0), 9, 300.0)

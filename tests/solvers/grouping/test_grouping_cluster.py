@@ -80,6 +80,19 @@ def test_pairs_may_be_missing() -> None:
     assert all(len(set(rack_of[group].tolist())) == 1 for group in result.groups)
 
 
+def test_far_pairs_that_are_rarely_measured_count_as_much() -> None:
+    """Random groups are as far apart as all pairs are, predicted ones too, and no nearer than the pairs measured."""
+    rtt, _ = racks([10] * 4, seed=4)
+    mean_us = rtt[np.triu_indices(40, 1)].mean()
+    far = np.triu((rtt > 60) & (np.random.default_rng(0).random(rtt.shape) < 0.8), 1)
+    result = cluster(of(np.where(far | far.T, np.nan, rtt)), 4)
+    assert result.predicted_pairs == far.sum()
+    assert result.random.within_us == pytest.approx(mean_us, rel=0.1)
+    for members, (mean, longest) in zip(result.groups, result.within_us, strict=True):
+        within = rtt[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
+        assert (mean, longest) == (pytest.approx(within.mean(), rel=0.02), pytest.approx(within.max(), rel=0.05))
+
+
 def test_measurements_that_fall_apart_have_no_answer() -> None:
     rtt = alike(8, 50.0)
     rtt[:4, 4:] = rtt[4:, :4] = np.nan

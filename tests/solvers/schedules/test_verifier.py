@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -288,6 +289,18 @@ def test_long_file_with_circuitous_waits_is_verified(algo: str, ranks: int) -> N
     cut = len(document["transfers"]) - 1
     document["transfers"][cut]["after"] = []
     assert verify(schedule_from_json(document, "f"))
+
+
+def test_memory_of_a_long_file_grows_with_its_transfers() -> None:
+    """Not with their square, though most waits are indirect."""
+    whole = schedule_for("ring", 120)
+    schedule = dataclasses.replace(whole, after=awaited(whole))
+    tracemalloc.start()
+    try:
+        assert verify(schedule) == []
+        assert tracemalloc.get_traced_memory()[1] < 1000 * len(schedule)
+    finally:
+        tracemalloc.stop()
 
 
 # Errors one by one.
