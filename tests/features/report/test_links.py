@@ -49,7 +49,7 @@ def test_tree_shows_every_link_and_its_load() -> None:
         "in ≥ 2 Gbit/s (limit: links below) · nothing",
         "out not measured, assumed 800 Mbit/s · 200 MB, 2 s",
         "in not measured · 200 MB",
-        "four hosts: host[0,4,8], host12",
+        "four hosts: host[0,4,8,12]",
     ):
         assert text in shown, text
     assert sum(text.startswith("</script>") for text in shown) == 1
