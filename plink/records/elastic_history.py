@@ -24,7 +24,6 @@ from plink.records.elastic_log import (
 
 Work = Mapping[str, tuple[float, float, int]]  # by host: seconds computed and waited by a mean worker, and steps
 _SLOW = 1.1  # times the median time of a step
-_LONG_WAIT = 0.5  # of the time of all
 _NAMED_HOSTS = 3
 TimelineEvent = HostEvent | RollBackLogEntry | ControllerEvent
 _DEPARTURES = ("left", "failed", "released")
@@ -75,12 +74,6 @@ class WorkShares:
     by_host: Mapping[str, float]
     slowest: tuple[str, ...]
 
-    @property
-    def for_messages(self) -> bool:
-        """Return whether most of a long wait is not explained by differences in what hosts computed."""
-        explained = self.bsp / (1 - self.bsp)  # seconds waited for each second computed
-        return self.waited > _LONG_WAIT and self.waited / (1 - self.waited) > 2 * explained
-
 
 def work_shares(work: Work) -> WorkShares | None:
     """Return shares; None where nothing was measured."""
@@ -100,7 +93,7 @@ def work_shares(work: Work) -> WorkShares | None:
 
 
 def work_sentence(work: Work, iteration: int) -> str | None:
-    """Return a line for a person; None where nobody is slow or waits long, and nobody did more steps than others."""
+    """Return a line for a person; None where nobody is slow, and nobody did more steps than others."""
     shares = work_shares(work)
     if shares is None:
         return None
@@ -113,8 +106,6 @@ def work_sentence(work: Work, iteration: int) -> str | None:
             f"iteration {iteration}: {fewest} steps of {', '.join(slow[:3])}{'...' * (len(slow) > 3)}, up to {most} of "
             f"others; waited {shares.waited:.0%} (bsp would {shares.bsp:.0%})"
         )
-    if shares.for_messages:
-        names = "messages more than for computing: the link of a host with partitions may be slow"
     return f"iteration {iteration}: waited {shares.waited:.0%}, for {names}" if names else None
 
 
