@@ -182,7 +182,8 @@ def restore_beside_a_lost_rank(folder: Path, lost: int) -> str:
     except PlinkError as refusal:
         error = str(refusal)
     store.set(f"ended-{rank}", "")
-    store.wait([f"ended-{other}" for other in range(REPLICATED.ranks) if other != lost])
+    if rank == 0:  # it has the store
+        store.wait([f"ended-{other}" for other in range(REPLICATED.ranks) if other != lost])
     return error
 
 
