@@ -23,7 +23,6 @@ from solvers.hierarchy.shared_tiers import HostGroups
 Levels = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
-UNKNOWN = -1
 MAX_HOSTS = 8192
 # Round trips of three tiers as they are usual between rented machines; each level above doubles the one below.
 _ASSUMED_US = (25.0, 60.0, 120.0)
@@ -36,8 +35,9 @@ def levels_apart(paths: Sequence[Path | None]) -> Levels:
     :param paths: of each host what it hangs under, top first; None for a level that is not named, and in place of the
         path of a host that nothing is said about.
 
-    -1 (``UNKNOWN``) where two hosts agree as far as both are named and one of them is not named from there on. Hosts
-    that differ above a gap are as far apart as the level says at which they differ.
+    Below 0, ``~level``, where two hosts agree as far as both are named and one of them is not named from there on: they
+    meet at that level or below (:func:`at_most`), and no farther up than any of which it is known. Hosts that differ above a gap are as far apart as the level says at
+    which they differ.
     """
     named_paths = [path if path is not None else (None,) for path in paths]
     n, deepest = len(named_paths), max((len(path) for path in named_paths), default=0)
@@ -59,28 +59,30 @@ def levels_apart(paths: Sequence[Path | None]) -> Levels:
     for at in code.T:
         unnamed, ended = at == _UNNAMED, at == _ENDED
         gap = (unnamed[:, None] | unnamed) & ~(ended[:, None] | ended)
-        levels[together & gap] = UNKNOWN
+        np.copyto(levels, ~levels, where=together & gap)
         together &= (at[:, None] == at) & (at >= 0)
         np.copyto(levels, height[at.clip(_UNNAMED)], where=together)
     np.fill_diagonal(levels, 0)
-    return levels
+    return np.where(levels < 0, np.maximum(levels, ~levels.max(initial=0)), levels)
+
+
+def at_most(levels: Levels) -> Levels:
+    """Return how many levels up from the leaf each two hosts meet at most, shape (N, N), given those of
+    :func:`levels_apart`."""
+    return np.maximum(levels, ~levels)
 
 
 def tiers_of(levels: Levels) -> list[HostGroups]:
     """Return the tiers of groups of hosts, the innermost first: each a partition of the N hosts into those that meet
-    below one more level. Hosts of unknown place are groups of their own. A tier of one group, or of hosts alone, or the
-    same as the one below, is none.
+    below one more level. Hosts of unknown place are groups of their own, as far as it is not known. A tier of one group,
+    or of hosts alone, or the same as the one below, is none.
 
     :param levels: as of :func:`levels_apart`.
     """
     tiers: list[HostGroups] = []
-    for height in range(int(levels.max(initial=0))):
-        near = (levels <= height) & (levels != UNKNOWN)
-        groups = [np.flatnonzero(row).tolist() for row in np.unique(near, axis=0)]
-        # Gaps in paths may leave some groups that overlap: whoever is in two is not known to be in either.
-        count = np.bincount([host for group in groups for host in group], minlength=len(levels))
-        certain = [[host for host in group if count[host] == 1] for group in groups]
-        partition = sorted([*filter(None, certain), *([host] for host in np.flatnonzero(count > 1).tolist())])
+    height_of_pair = at_most(levels)
+    for height in range(int(height_of_pair.max(initial=0))):
+        partition = sorted(np.flatnonzero(row).tolist() for row in np.unique(height_of_pair <= height, axis=0))
         if 1 < len(partition) < len(levels) and partition not in tiers[-1:]:
             tiers.append(partition)
     return tiers
@@ -90,10 +92,10 @@ def latencies_of(levels: Levels) -> Matrix:
     """Return round trips to assume where nothing was measured, shape (N, N), microseconds, 0 on the diagonal.
 
     25, 60 and 120 us for hosts 0, 1 and 2 levels apart and twice as much for each level above: only that farther is
-    longer can be relied on. Unknown pairs are taken to be as far as the farthest known one.
+    longer can be relied on. Unknown pairs are taken to be as far as they may be.
     """
-    farthest = max(int(levels.max(initial=0)), 0)
-    rtt_us = _assumed_us(farthest)[np.where(levels == UNKNOWN, farthest, levels)]
+    height = at_most(levels)
+    rtt_us = _assumed_us(int(height.max(initial=0)))[height]
     np.fill_diagonal(rtt_us, 0.0)
     return rtt_us
 
@@ -104,22 +106,21 @@ def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
     A pair measured in one direction has that time in the other. A pair without gets the median of the measured pairs
     (the worse of both directions) as many levels apart, made to grow with the level by weighted isotonic regression
     (pool adjacent violators). A level of which no pair was measured lies between its neighbours as the assumed times do
-    (:func:`latencies_of`), or as far beyond the last measured one. Unknown pairs get the median of the measured unknown
-    ones, and without any the time of the farthest level.
+    (:func:`latencies_of`), or as far beyond the last measured one. Unknown pairs get the median of the measured ones that
+    meet at the same level at most, and without any the time of that level.
     """
     pairs_us = np.fmax(rtt_us, rtt_us.T)
     above = np.triu(np.isfinite(pairs_us), 1)
     measured_us, apart = pairs_us[above], levels[above]
-    farthest = max(int(levels.max(initial=0)), 0)
-    assumed_us = _assumed_us(farthest)
-    levels_measured, count = np.unique(apart[apart != UNKNOWN], return_counts=True)
+    assumed_us = _assumed_us(int(at_most(levels).max(initial=0)))
+    levels_measured, count = np.unique(apart[apart >= 0], return_counts=True)
     by_level_us = assumed_us
     if len(levels_measured):
         medians_us = np.array([np.median(measured_us[apart == level]) for level in levels_measured])
         by_level_us = _through(assumed_us[levels_measured], _growing(medians_us, count), assumed_us)
-    unknown_us = measured_us[apart == UNKNOWN]
-    expected_us = by_level_us[levels.clip(0)]
-    expected_us[levels == UNKNOWN] = np.median(unknown_us) if len(unknown_us) else by_level_us[farthest]
+    expected_us = by_level_us[at_most(levels)]
+    for unknown in np.unique(apart[apart < 0]).tolist():
+        expected_us[levels == unknown] = np.median(measured_us[apart == unknown])
     expected_us = np.where(np.isfinite(pairs_us), pairs_us, expected_us)
     whole_us = np.where(np.isfinite(rtt_us), rtt_us, expected_us)
     np.fill_diagonal(whole_us, 0.0)
@@ -139,7 +140,7 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
     if n > MAX_HOSTS:
         raise InputError(topology.location, f"{n} hosts are more than the {MAX_HOSTS} that plink orders at once")
     levels = levels_apart(paths_for(topology, hosts_or_all) if hosts is not None else list(topology.paths.values()))
-    if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
+    if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] >= 0):
         advice = topology.hint or "; measure them: plink probe"
         raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are{advice}")
     names, reason = hosts_or_all.names, f"not measured; the group is from {topology.location}"

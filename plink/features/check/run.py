@@ -44,7 +44,7 @@ from solvers.costs.by_name import MIXED, model_for
 from solvers.costs.fabric import fabric_of
 from solvers.embedding.embed import embed
 from solvers.library_costs import LIBRARY_ALGORITHMS, fit_library_costs
-from solvers.prediction.topology import UNKNOWN, levels_apart
+from solvers.prediction.topology import levels_apart
 
 _log = logging.getLogger("plink.check")
 
@@ -209,7 +209,7 @@ def _check_distances(network: Network, request: CheckRequest, truth: Path, repor
     report.truth, names = str(truth), network.hosts.names
     report.unknown_hosts = tuple(name for name, path in zip(names, paths, strict=True) if path is None)
     levels = levels_apart(paths)
-    true_levels = np.where(levels == UNKNOWN, np.nan, levels.astype(float))
+    true_levels = np.where(levels < 0, np.nan, levels.astype(float))
 
     def share(distances: Matrix) -> float | None:
         return None if math.isnan(value := paia(distances, true_levels)) else round(value, 6)

@@ -193,6 +193,21 @@ def test_bids_that_come_to_the_same_are_shown_once(here: Path) -> None:
         spot(here, "advise", "market.toml", "--prices", "flat.csv")
 
 
+def test_price_that_begins_now_is_the_price(here: Path) -> None:
+    """At the last entry of a history, and later: quotes, bids and what is evicted go by it."""
+    rows = "".join(f"zone-a,c4.xlarge,{3600 * hour},{0.05 if hour < 99 else 0.09}\n" for hour in range(100))
+    (here / "jump.csv").write_text(f"zone,type,timestamp,price\n{rows}")
+    held = '[[held]]\nzone = "zone-a"\ntype = "c4.xlarge"\ncount = 40\nbid = 0.06\nheld_s = 3000\n'
+    (here / "jump.toml").write_text(MARKET_FILE + held)
+    for at in ((), ("--at", str(3600 * 99)), ("--at", str(3600 * 99 + 60))):
+        document = spot(here, "advise", "jump.toml", "--prices", "jump.csv", *at)
+        assert {row["price"] for row in document["candidates"]} == {0.09}
+        assert (document["held"], len(document["refused"])) == ([], 1)
+    document = spot(here, "advise", "jump.toml", "--prices", "jump.csv", "--at", str(3600 * 99 - 1))
+    assert {row["price"] for row in document["candidates"]} == {0.05}
+    assert len(document["held"]) == 1
+
+
 def limited_gain(here: Path, of: Callable[[int, float], dict[str, Any]]) -> bool:
     """Whether more workers are worth less after a run that did not get faster beyond few of them.
 

@@ -13,8 +13,8 @@ from plink.model.topology import Path, Topology
 from solvers.costs.fabric import OVERSUBSCRIPTION, fabric_of
 from solvers.prediction.topology import (
     MAX_HOSTS,
-    UNKNOWN,
     assumed_network,
+    at_most,
     filled,
     latencies_of,
     levels_apart,
@@ -37,26 +37,25 @@ def named(path: Path) -> Path:
 
 
 def met(paths: list[Path], item: Path, other: Path) -> int:
-    """How high the nearest common ancestor is above the deepest leaf below it; without one the longest path."""
+    """How high the nearest common ancestor is above the deepest leaf below it; without one the longest path. Below 0
+    where they may be nearer."""
     own, its = named(item), named(other)
     common = 0
     while common < min(len(own), len(its)) and own[common] == its[common]:
         common += 1
     gap_of_one = common == len(own) and len(own) < len(item) and common < len(other)
     gap_of_other = common == len(its) and len(its) < len(other) and common < len(item)
-    if gap_of_one or gap_of_other:
-        return UNKNOWN
-    if common == 0:
-        return max(len(path) for path in paths)
     below = [path for path in paths if named(path)[:common] == own[:common]]
-    return max(len(path) for path in below) - common
+    height = max(len(path) for path in below) - common
+    return ~height if gap_of_one or gap_of_other else height
 
 
 @given(st.lists(st.lists(st.none() | NAME, min_size=1, max_size=4).map(tuple), min_size=1, max_size=9))
 def test_hosts_are_as_far_apart_as_their_nearest_common_ancestor_is_high(paths: list[Path]) -> None:
-    """And unknown where one of them is not named just below it."""
+    """And so high at most where one of them is not named just below it, or as high as any of which it is known."""
     expected = [[0 if i == j else met(paths, a, b) for j, b in enumerate(paths)] for i, a in enumerate(paths)]
-    assert levels_apart(paths).tolist() == expected
+    farthest = max(max(row) for row in expected)
+    assert levels_apart(paths).tolist() == [[max(level, ~farthest) for level in row] for row in expected]
 
 
 def test_a_name_under_another_parent_is_another_thing() -> None:
@@ -65,15 +64,24 @@ def test_a_name_under_another_parent_is_another_thing() -> None:
 
 def test_what_is_not_named_is_unknown_only_as_far_as_it_matters() -> None:
     paths: list[Path | None] = [("z", "a"), ("z", None), ("z", None, "b"), ("y", None), ("z",), None]
-    u = UNKNOWN
+    z, u = ~2, ~3  # below one zone, or anywhere
     assert levels_apart(paths).tolist() == [
-        [0, u, u, 3, 2, u],
-        [u, 0, u, 3, 2, u],
-        [u, u, 0, 3, 2, u],
+        [0, z, z, 3, 2, u],
+        [z, 0, z, 3, 2, u],
+        [z, z, 0, 3, 2, u],
         [3, 3, 3, 0, 3, u],
         [2, 2, 2, 3, 0, u],
         [u, u, u, u, u, 0],
     ]
+
+
+def test_hosts_of_which_only_the_zone_is_known_are_grouped_by_it() -> None:
+    levels = levels_apart([("region", f"zone {host % 3}", None) for host in range(6)])
+    assert tiers_of(levels) == [[[0, 3], [1, 4], [2, 5]]]
+    assert latencies_of(levels)[0].tolist() == [0, 120, 120, 60, 120, 120]
+    rtt = gaps(6, (0, 3, 40), (1, 4, 50), (0, 1, 700))
+    assert filled(rtt, levels)[2, 5] == 45
+    assert filled(rtt, levels)[2, 4] == 700
 
 
 @given(FULL)
@@ -94,13 +102,12 @@ def test_gap_hides_a_level_and_never_invents_one(paths: list[Path], data: st.Dat
         tuple(n if k else None for n, k in zip(p, ks, strict=True)) for p, ks in zip(paths, remaining, strict=True)
     ]
     full, levels = levels_apart(paths), levels_apart(gapped)
-    cached = levels != UNKNOWN
     # Heights are those of what is named, so a hidden deep branch may lower them: never raise them.
-    assert (levels[cached] <= full[cached]).all()
+    assert (levels <= full).all()
 
 
-def test_assumed_times_grow_with_the_level_and_unknown_is_farthest() -> None:
-    levels = np.array([[0, 0, 1, -1], [0, 0, 3, 2], [1, 3, 0, 4], [-1, 2, 4, 0]], dtype=np.int16)
+def test_assumed_times_grow_with_the_level_and_unknown_is_as_far_as_it_may_be() -> None:
+    levels = np.array([[0, 0, 1, ~4], [0, 0, 3, 2], [1, 3, 0, 4], [~4, 2, 4, 0]], dtype=np.int16)
     assert latencies_of(levels).tolist() == [[0, 25, 60, 480], [25, 0, 240, 120], [60, 240, 0, 480], [480, 120, 480, 0]]
 
 
@@ -162,8 +169,9 @@ def test_what_was_measured_stays_and_no_gap_does(paths: list[Path | None], data:
     assert np.array_equal(rtt, before, equal_nan=True)
     gap = ~measured & ~measured.T
     assert (whole[gap] == whole.T[gap]).all()
-    order = np.argsort(levels[gap & (levels != UNKNOWN)])
-    assert (np.diff(whole[gap & (levels != UNKNOWN)][order]) >= -1e-6).all()
+    order = np.argsort(levels[gap & (levels >= 0)])
+    assert (np.diff(whole[gap & (levels >= 0)][order]) >= -1e-6).all()
+    assert (at_most(levels) >= levels).all()
     if not measured[~np.eye(n, dtype=bool)].any():
         assert (whole == latencies_of(levels)).all()
 
