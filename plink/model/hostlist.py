@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}")
 _LAB_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
 MAX_HOSTS = 65536  # that one file may name
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
-_NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})(\D*)")  # as many digits as a range may have
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 

@@ -130,7 +130,8 @@ class JobMonitor:
         """Record the failure that ends the job."""
         lines = tuple(self.output.last_lines(rank))
         assignment = self.assignments[rank]
-        self.failure = Failure(rank, assignment.host, code, lines, hub=assignment.hub)
+        ended = tuple(sorted(other for other, code in self.exits.items() if code == 0))
+        self.failure = Failure(rank, assignment.host, code, lines, hub=assignment.hub, ended=ended)
 
     def record_timeout(self, rank: int) -> None:
         """Record that the job ran out of time; ``rank`` still ran then."""

@@ -166,8 +166,8 @@ class Failure:
     """The rank that failed first.
 
     :param rank: None, as ``host``: the launcher failed, and does not say which rank did.
-    :param cause: root cause, where another one is known.
-    :param hub: number of the hub process that failed, None for a rank.
+    :param cause: root cause, where another one is known. :param hub: number of the hub process that failed, None for a
+        rank. :param ended: ranks that had ended before, with exit code 0: others may have failed for their absence.
     """
 
     rank: int | None
@@ -176,6 +176,7 @@ class Failure:
     last_lines: tuple[str, ...]
     cause: str | None = None
     hub: int | None = None
+    ended: tuple[int, ...] = ()
 
     @property
     def process(self) -> str:
@@ -222,12 +223,10 @@ class RunResult:
         text = f"{failure.process} on {failure.host} was the first to fail, with {_exit_code(failure.code)}"
         if failure.exception is not None:
             text += f": {failure.exception}"
-        # Also those that ended a moment later: their peers may notice closed connections before plink sees their end.
-        ended = [each.rank for each in self.locations if each.hub is None and self.exits.get(each.rank) == 0]
-        if ended:
-            more = f" and {len(ended) - _MAX_NAMED} more" if len(ended) > _MAX_NAMED else ""
-            ranks = f"rank{'s' * (len(ended) > 1)} {', '.join(map(str, ended[:_MAX_NAMED]))}"
-            text += f"; {ranks}{more} had ended with exit code 0"
+        if failure.ended:
+            more = f" and {len(failure.ended) - _MAX_NAMED} more" if len(failure.ended) > _MAX_NAMED else ""
+            ranks = f"rank{'s' * (len(failure.ended) > 1)} {', '.join(map(str, failure.ended[:_MAX_NAMED]))}"
+            text += f"; {ranks}{more} had ended before, with exit code 0"
         return text
 
     def record(self) -> RunRecord:

@@ -243,9 +243,11 @@ def job_numbers(text: str) -> list[str]:
     return [line for line in lines if line.isascii() and line.isdigit() and len(line) < 19 and int(line)]
 
 
-def batch_options(hosts: Hosts, options: Sequence[str]) -> list[str]:
-    """Return the options of a submission: those of sbatch among ``options``, then what plink's hosts need, for sbatch
-    takes the last of two.
+def batch_script(hosts: Hosts, options: Sequence[str], command: Sequence[str]) -> str:
+    """Return the script.
+
+    :param options: of sbatch, which takes the last of two; :func:`step_options` are left out. :param command: what it
+        runs on the first node.
 
     :raises UsageError: for an option of several lines, or to wait, and for hosts whose names are no node names.
     """
@@ -253,7 +255,7 @@ def batch_options(hosts: Hosts, options: Sequence[str]) -> list[str]:
     # For every node as many as for the one with most ranks: sbatch has no other way to say it in a script.
     tasks = max(host.slots for host in hosts)
     directives = [
-        *(() if "SBATCH_JOB_NAME" in os.environ else ("--job-name=plink",)),
+        "--job-name=plink",
         *(word for word in options if not _STEP_OPTIONS.fullmatch(word)),
         f"--nodes={len(hosts)}",
         f"--ntasks={tasks * len(hosts)}",
@@ -266,35 +268,25 @@ def batch_options(hosts: Hosts, options: Sequence[str]) -> list[str]:
         if _WAIT.fullmatch(directive):
             waiting = "`plink submit` does not wait for the job; `plink launch --runner slurm` does"
             raise UsageError(f"--launcher-args {directive}: {waiting}")
-    return directives
-
-
-def batch_script(options: Sequence[str], command: Sequence[str]) -> str:
-    """Return the script, which can also be submitted by itself.
-
-    :param options: of sbatch. :param command: what it runs on the first node.
-    """
-    lines = "".join(f"#SBATCH {shlex.quote(directive)}\n" for directive in options)
+    lines = "".join(f"#SBATCH {shlex.quote(directive)}\n" for directive in directives)
     # Steps do not take this one from their job (srun's manual, 22.05).
     cpus = '[ -z "$SLURM_CPUS_PER_TASK" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"\n'
     return f"#!/bin/sh\n{lines}{cpus}exec {shlex.join(command)}\n"
 
 
-def batch_command(script: Path, options: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that submits a script and prints the job's number.
-
-    Variables as ``SBATCH_TIMELIMIT`` win over the options in a script, but not over those of the command.
-    """
-    return "sbatch", "--parsable", *options, str(script)
+def batch_command(script: Path) -> tuple[str, ...]:
+    """Return the command that submits a script and prints the job's number."""
+    return "sbatch", "--parsable", str(script)
 
 
-def submit_batch(command: Sequence[str]) -> tuple[str, str]:
+def submit_batch(script: Path) -> tuple[str, str]:
     """Submit it with sbatch; return the job's number, and the cluster that has it where sbatch says one (else "").
 
     :raises PlinkError: when Slurm has no job then.
     """
     try:
-        done = run_to_end(command, _SUBMIT_TIMEOUT_S, env={k: v for k, v in os.environ.items() if k != "SBATCH_WAIT"})
+        env = {name: value for name, value in os.environ.items() if name != "SBATCH_WAIT"}
+        done = run_to_end(batch_command(script), _SUBMIT_TIMEOUT_S, env=env)
     except OSError as error:
         raise UsageError(f"cannot start sbatch: {error.strerror}; run plink where jobs are submitted from") from None
     except subprocess.SubprocessError as error:

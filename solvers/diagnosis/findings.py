@@ -39,7 +39,7 @@ Remeasured = dict[Pair, float]
 def diagnose(
     network: Network, groups: Groups, remeasured: Remeasured, limits: DiagnosisThresholds | None = None
 ) -> list[Finding]:
-    """Return the findings of the measurements, the most severe first.
+    """Return the findings of the measurements; those of several hosts with one cause may be :func:`merged`.
 
     :param groups: the group of every host, shape (N,).
     :param remeasured: a suspicion that these do not confirm is dropped.
@@ -48,6 +48,7 @@ def diagnose(
     alike = alike_pairs(network, groups)
     groups = groups if alike is groups else np.zeros_like(groups)
     comparable = of_one_method(network.latency_us, network.detail("method_used"))
+    comparable = np.where((comparable == 0) & ~np.eye(len(comparable), dtype=bool), np.nan, comparable)
     findings = [
         *_latencies(dataclasses.replace(network, latency_us=comparable), groups, alike, remeasured, limits),
         *lost_hosts(network),
@@ -59,7 +60,7 @@ def diagnose(
     ]
     partitions, cut = _partitions(network, groups)
     findings += [*partitions, *_unmeasured(network, cut)] if alike.ndim == 1 else _unmeasured(network, cut & False)
-    return merged(findings)
+    return findings
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:

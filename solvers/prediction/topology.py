@@ -36,8 +36,8 @@ def levels_apart(paths: Sequence[Path | None]) -> Levels:
         path of a host that nothing is said about.
 
     Below 0, ``~level``, where two hosts agree as far as both are named and one of them is not named from there on: they
-    meet at that level or below (:func:`at_most`), and no farther up than any of which it is known. Hosts that differ above a gap are as far apart as the level says at
-    which they differ.
+    meet at that level or below (:func:`at_most`), and no farther up than any of which it is known. Hosts that differ
+    above a gap are as far apart as the level says at which they differ.
     """
     named_paths = [path if path is not None else (None,) for path in paths]
     n, deepest = len(named_paths), max((len(path) for path in named_paths), default=0)
@@ -74,8 +74,8 @@ def at_most(levels: Levels) -> Levels:
 
 def tiers_of(levels: Levels) -> list[HostGroups]:
     """Return the tiers of groups of hosts, the innermost first: each a partition of the N hosts into those that meet
-    below one more level. Hosts of unknown place are groups of their own, as far as it is not known. A tier of one group,
-    or of hosts alone, or the same as the one below, is none.
+    below one more level. Hosts of unknown place are groups of their own, as far as it is not known. A tier of one
+    group, or of hosts alone, or the same as the one below, is none.
 
     :param levels: as of :func:`levels_apart`.
     """
@@ -106,8 +106,8 @@ def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
     A pair measured in one direction has that time in the other. A pair without gets the median of the measured pairs
     (the worse of both directions) as many levels apart, made to grow with the level by weighted isotonic regression
     (pool adjacent violators). A level of which no pair was measured lies between its neighbours as the assumed times do
-    (:func:`latencies_of`), or as far beyond the last measured one. Unknown pairs get the median of the measured ones that
-    meet at the same level at most, and without any the time of that level.
+    (:func:`latencies_of`), or as far beyond the last measured one. Unknown pairs get the median of the measured ones
+    that meet at the same level at most, and without any the time of that level.
     """
     pairs_us = np.fmax(rtt_us, rtt_us.T)
     above = np.triu(np.isfinite(pairs_us), 1)

@@ -161,6 +161,17 @@ def test_a_slow_pair_concerns_a_job_of_both() -> None:
         assert [finding.kind for finding in diagnose(few)] == kinds
 
 
+def test_like_findings_of_other_pairs_do_not_concern_a_job() -> None:
+    """The screen has them in one line, for their evidence is the same."""
+    slow = ({0, 5}, {2, 7})
+    rows = [[0.0 if i == j else 300.0 if {i, j} in slow else 30.0 for j in range(N)] for i in range(N)]
+    whole = network_from_json(document(latency_us=rows), "n")
+    assert len(diagnose(whole)) == 1
+    for names, named in ((("n0", "n1", "n2"), []), (("n0", "n2", "n7"), [["n2", "n7"]])):
+        few = subnetwork(whole, Hosts(tuple(Host(name, name) for name in names)))
+        assert [finding.hosts for finding in diagnose(few)] == named
+
+
 def rails(relays: list[list[int | None]]) -> dict[str, Any]:
     """Two interfaces a host, each on a switch with that of the others."""
     used = [[None if i == j else 0 for j in range(N)] for i in range(N)]

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 
 from plink.model.hosts import Host, Hosts
 from runners.job.messages import PlacementReport
-from runners.job.placement import Failure, Located, RankLocation, RunResult, assign_ranks, verify_placement
+from runners.job.placement import Located, RankLocation, assign_ranks, verify_placement
 
 Reports = dict[int, tuple[str | None, Located]]
 
@@ -138,13 +138,3 @@ def test_a_hub_may_be_on_the_machine_of_ranks_by_its_address_only() -> None:
             {0: ("a", report("ip-1", "10.0.0.1")), 1: ("fat-1", report("ip-1", "10.0.0.1"))},
         )
         assert [location.process for location in locations if location.problem] == ["hub-0"] * problems_of_hub
-
-
-def test_ranks_that_ended_well_are_named_beside_the_failure() -> None:
-    """Whether their end was seen before it or after; a hub ends with them."""
-    locations = [RankLocation(rank, "a", "a", (), rank, None, hub=0 if rank == 3 else None) for rank in range(4)]
-    failure = Failure(0, "a", 1, ("RuntimeError: Connection closed by peer",))
-    for exits, ended in (({0: 1, 2: 0, 3: 0}, "rank 2 had"), ({0: 1, 1: 0, 2: 0}, "ranks 1, 2 had"), ({0: 1}, None)):
-        reason = RunResult("run", 1, tuple(locations), 1.0, failure, exits=exits).reason or ""
-        assert reason.startswith("rank 0 on a")
-        assert ended in reason if ended else "had ended" not in reason

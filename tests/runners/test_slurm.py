@@ -16,7 +16,7 @@ from runners.job.placement import RankAssignment
 from runners.job.runner import Job, RunContext, RunObserver
 from runners.launchers.launcher import LauncherProcess
 from runners.launchers.monitor import LauncherMonitor
-from runners.launchers.slurm import Slurm, allocation_options, batch_options, batch_script
+from runners.launchers.slurm import Slurm, allocation_options, batch_script
 from tests.stand_ins import program
 
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
@@ -162,7 +162,7 @@ def test_refused_allocation_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_the_batch_script(tmp_path: Path) -> None:
     """A shell reads every word as it was; sbatch's options stand in lines of their own."""
     words = ["it's", "$(touch evil)", "two\nlines", "", '"', "*"]
-    script = batch_script(batch_options(HOSTS, ["--comment=a b", "--mpi=none"]), ["printf", "%s|", *words])
+    script = batch_script(HOSTS, ["--comment=a b", "--mpi=none"], ["printf", "%s|", *words])
     assert script.splitlines()[:7] == [
         "#!/bin/sh",
         "#SBATCH --job-name=plink",
@@ -175,7 +175,7 @@ def test_the_batch_script(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "".join(f"{word}|" for word in words)
     with pytest.raises(UsageError, match="one line"):
-        batch_options(HOSTS, ["--comment=a\nb"])
+        batch_script(HOSTS, ["--comment=a\nb"], ["true"])
 
 
 def test_lines_of_the_launcher_are_kept_in_part_and_its_failure_named() -> None:

@@ -70,12 +70,11 @@ def diagnose(network: Network, request: DoctorRequest | None = None) -> list[Fin
     """Return the findings of a network's measurements, the most severe first; of a part of one those of the whole that
     concern its hosts."""
     request = request or DoctorRequest()
-    if network.whole is not None:
-        names = set(network.hosts.names)
-        return [finding for finding in diagnose(network.whole, request) if finding.concerns(names)]
-    labels = label_groups(network.latency_us, network.details.plan == "adaptive")
-    findings = findings_of(network, labels, {}, DiagnosisThresholds(floor_us=request.floor_us))
-    return merged([*findings, *interface_findings(network)])
+    names, whole = set(network.hosts.names), network.whole or network
+    labels = label_groups(whole.latency_us, whole.details.plan == "adaptive")
+    findings = findings_of(whole, labels, {}, DiagnosisThresholds(floor_us=request.floor_us))
+    findings += interface_findings(whole)
+    return merged([finding for finding in findings if network is whole or finding.concerns(names)])
 
 
 def examine(

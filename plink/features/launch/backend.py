@@ -113,7 +113,8 @@ class _Job:
         has_hosts = network is not None and set(self.hosts.names) <= set(network.hosts.names)
         if not has_hosts and len({(host.address, host.port) for host in self.hosts}) == 1:
             raise NoAnswer(
-                f"{needs} goes by a measured network, and one machine has none; ring, flat and phub need none"
+                f"{needs} goes by a measured network, and one machine has none; ring and flat need none, nor does phub "
+                "with --runner local"
             )
         if network is None:
             raise NoAnswer(f"{needs} needs a measured network: run `plink probe` first, or give a plan: --order")

@@ -31,7 +31,7 @@ from runners.job.placement import new_id
 from runners.job.runner import RunContext, RunObserver
 from runners.kubernetes.objects import ObjectWriter
 from runners.kubernetes.settings import PodSettings, parse_resources
-from runners.launchers.slurm import batch_command, batch_options, batch_script, output_file, step_options, submit_batch
+from runners.launchers.slurm import batch_command, batch_script, output_file, step_options, submit_batch
 
 if TYPE_CHECKING:
     from runners.job.runner import Job
@@ -145,9 +145,7 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
         "launch",
         *_launch_arguments(job, options, folder),
     ]
-    submission_options = batch_options(hosts, job.launcher_args)
-    script = batch_script(submission_options, command)
-    submission = batch_command(folder / "job.sh", submission_options)
+    script = batch_script(hosts, job.launcher_args, command)
     files = {
         "hosts.txt": render_hosts(hosts),
         "order.txt": "".join(f"{name}\n" for name in hosts.names),
@@ -155,9 +153,12 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
         "job.sh": script,
     }
     _check_utf8(script)
+    inputs = sorted(name for name in os.environ if name.startswith("SBATCH_") and name != "SBATCH_WAIT")
+    if job.launcher_args and inputs:
+        say(f"sbatch takes {', '.join(inputs)} before the options of a script, --launcher-args among them")
     if options.dry_run:
         written = {str(folder / name): text for name, text in files.items()}
-        show_dry_run(DryRun("slurm", (LaunchCommand(submission),), written), options.as_json)
+        show_dry_run(DryRun("slurm", (LaunchCommand(batch_command(folder / "job.sh")),), written), options.as_json)
         return
     workspace.prepare()
     try:
@@ -168,7 +169,7 @@ def submit(options: JobRequest, program: Program, args: Arguments = None) -> Non
             (folder / name).chmod(0o700 if name == "job.sh" else 0o600)
     except OSError as error:
         raise PlinkError(f"cannot write {folder}: {error.strerror}") from None
-    job_id, cluster = submit_batch(submission)
+    job_id, cluster = submit_batch(folder / "job.sh")
     if options.as_json:
         print_json(Submission(job_id=job_id, script=str(folder / "job.sh")).to_json())
     else:

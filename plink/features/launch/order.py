@@ -150,7 +150,8 @@ def _computed_order(
         warned = interface_warnings(network)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
     if order is not None and set(order.hosts) != (names := set(baseline.ranked().names)):
-        if options.hosts_file is None and set(order.hosts) <= set(network.hosts.names):
+        is_newer = workspace.ORDER.stat().st_mtime >= workspace.NETWORK.stat().st_mtime  # else of other measurements
+        if options.hosts_file is None and is_newer and set(order.hosts) <= set(network.hosts.names):
             raise UsageError(
                 f"{workspace.ORDER} is for {len(order.hosts)} hosts of {workspace.NETWORK}, and not for the "
                 f"{len(names)} that take ranks there: --hosts FILE names the hosts of the job, or `plink reorder` "

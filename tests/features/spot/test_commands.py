@@ -199,11 +199,11 @@ def test_price_that_begins_now_is_the_price(here: Path) -> None:
     (here / "jump.csv").write_text(f"zone,type,timestamp,price\n{rows}")
     held = '[[held]]\nzone = "zone-a"\ntype = "c4.xlarge"\ncount = 40\nbid = 0.06\nheld_s = 3000\n'
     (here / "jump.toml").write_text(MARKET_FILE + held)
-    for at in ((), ("--at", str(3600 * 99)), ("--at", str(3600 * 99 + 60))):
+    for at in ((), ("--at", "1970-01-05T03:00Z"), ("--at", "1970-01-05T03:01Z")):
         document = spot(here, "advise", "jump.toml", "--prices", "jump.csv", *at)
         assert {row["price"] for row in document["candidates"]} == {0.09}
         assert (document["held"], len(document["refused"])) == ([], 1)
-    document = spot(here, "advise", "jump.toml", "--prices", "jump.csv", "--at", str(3600 * 99 - 1))
+    document = spot(here, "advise", "jump.toml", "--prices", "jump.csv", "--at", "1970-01-05T02:59Z")
     assert {row["price"] for row in document["candidates"]} == {0.05}
     assert len(document["held"]) == 1
 

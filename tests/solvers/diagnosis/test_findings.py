@@ -10,7 +10,7 @@ from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
-from solvers.diagnosis.findings import diagnose
+from solvers.diagnosis.findings import diagnose, merged
 from tests.networks import details_from
 
 N = 6
@@ -40,7 +40,7 @@ def network(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Networ
 
 
 def findings_of(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[Finding]:
-    return diagnose(network(rows, **details), np.zeros(len(rows), dtype=np.intp), again or {})
+    return merged(diagnose(network(rows, **details), np.zeros(len(rows), dtype=np.intp), again or {}))
 
 
 @pytest.mark.parametrize(("rows", "other"), [(slow_host(), (0, 2)), (slow_link(), (1, 4))])
@@ -199,6 +199,13 @@ def test_only_failed_pairs_of_a_sparse_file_are_missing() -> None:
     assert math.isnan(rows[0, 3])
 
 
+def test_round_trips_of_0_make_no_host_slow() -> None:
+    rows = np.where(np.eye(N, dtype=bool), 0.0, 60.0)
+    rows[0, 5] = rows[5, 0] = 0.0
+    groups = np.array([0 if host in (0, 5) else host + 1 for host in range(N)])
+    assert [item.kind for item in diagnose(network(rows), groups, {})] == ["zero"]
+
+
 def test_findings_come_in_the_order_of_what_they_are() -> None:
     rows = slow_host()
     rows[0, 1] = rows[1, 0] = 400.0
@@ -213,7 +220,7 @@ def test_findings_come_in_the_order_of_what_they_are() -> None:
     steps, loss = np.zeros((N, N)), np.zeros((N, N))
     steps[1, 0], loss[0, 1] = 1, 0.5
     details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": [{"groups": shared}]}
-    result = diagnose(network(rows, rates, **details), ONE_GROUP, {})
+    result = merged(diagnose(network(rows, rates, **details), ONE_GROUP, {}))
     assert [item.kind for item in result] == [
         "slow host (bandwidth)", "slow shared link", "loss", "slow host", "slow link", "slow link", "asymmetric",
         "tainted", "unmeasured",
