@@ -20,12 +20,20 @@ from solvers.costs.fabric import fabric_of
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.bandwidth import SlowHost, half_duplex, slow_by_flows, slow_rates, slow_shared_links
-from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
+from solvers.diagnosis.latency import (
+    MAD_TO_SIGMA,
+    DiagnosisThresholds,
+    Suspect,
+    asymmetric_pairs,
+    slow_hosts,
+    slow_links,
+)
 from solvers.hierarchy.tiers import of_one_method
 
 _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
+_CLASSES = 8  # of pairs by their round trips
 _NOISE_SIGMAS = 4.0  # of a pair's own samples
 _PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
@@ -121,9 +129,9 @@ def _latencies(
         measured = int(np.isfinite(cost[suspect.hosts[0]]).sum()) - 1
         evidence += f"; {format_us(min(second))} when measured again" if second else ""
         yield Finding("slow host", severity, [names[suspect.hosts[0]]], evidence, advice, measured)
-    noise = _noise_us(network.half_rtts_us, cost)
-    slow_pairs = {}
-    for suspect in slow_links(cost, alike, offsets, limits):
+    suspects = slow_links(cost, alike, offsets, limits)
+    noise, slow_pairs = _noise_us(network.half_rtts_us if suspects else (), cost), {}
+    for suspect in suspects:
         i, j = suspect.hosts
         second = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
         is_refuted = bool(second) and not _is_slow(max(second), suspect, limits)
@@ -151,8 +159,16 @@ def _is_slow(second_us: float, suspect: Suspect, limits: DiagnosisThresholds) ->
 
 
 def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
-    """Return the standard error of round trips by the two halves of their samples, shape (N, N); 0 without halves."""
-    return np.nan_to_num(np.abs(halves[0] - halves[1]) / 2) if halves else np.zeros_like(latency_us)
+    """Return the standard error of round trips by the two halves of their samples, shape (N, N), and at least as usual
+    for round trips of that length: two halves may agree by chance. 0 without halves."""
+    if not halves:
+        return np.zeros_like(latency_us)
+    noise = np.nan_to_num(np.abs(halves[0] - halves[1]) / 2)
+    pairs = np.argwhere(np.isfinite(latency_us) & ~np.eye(len(latency_us), dtype=bool))
+    for part in np.array_split(pairs[np.argsort(latency_us[*pairs.T], kind="stable")], _CLASSES):
+        if len(part):
+            noise[*part.T] = np.maximum(noise[*part.T], MAD_TO_SIGMA * np.median(noise[*part.T]))
+    return noise
 
 
 def _asymmetries(
@@ -160,15 +176,19 @@ def _asymmetries(
 ) -> Iterator[Finding]:
     names, latency = network.hosts.names, network.latency_us
     slow = {suspect.hosts[0] for suspect in slow_hosts(network.rtt_us, alike, limits)[0]}
-    noise, directions = _noise_us(network.halves() or (), latency), {}
+    suspects, directions, certain = asymmetric_pairs(latency, limits), {}, np.isfinite(network.rtt_us)
+    noise = _noise_us((network.halves() or ()) if suspects else (), latency)
     noise = np.hypot(noise, noise.T)  # of the difference
-    for i, j in asymmetric_pairs(latency, limits):
+    for i, j in suspects:
         again = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
         is_refuted = len(again) == 2 and again[0] - again[1] <= limits.asymmetry * again[1]
-        is_noise = latency[i, j] - latency[j, i] <= _NOISE_SIGMAS * noise[i, j]
-        if not slow & {i, j} and not is_noise and not is_refuted:
+        if slow & {i, j} or is_refuted:
+            continue
+        if latency[i, j] - latency[j, i] > _NOISE_SIGMAS * noise[i, j]:
             directions[min(i, j), max(i, j)] = (i, j)
-    for location, pairs in _causes(list(directions), np.isfinite(network.rtt_us), groups):
+        else:
+            certain[i, j] = certain[j, i] = False
+    for location, pairs in _causes(list(directions), certain, groups):
         i, j = directions[pairs[len(pairs) // 2]]
         evidence = f"{format_us(latency[i, j])} from {names[i]}, {format_us(latency[j, i])} from {names[j]}"
         hosts = [names[i], names[j]] if len(pairs) == 1 else _named(location, names)

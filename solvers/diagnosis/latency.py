@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 
-_MAD_TO_SIGMA = 1.4826  # of a normal distribution
+MAD_TO_SIGMA = 1.4826  # of a normal distribution
 _MIN_US = 1e-3  # of a round trip: the last digit of a file, which may say 0
 
 
@@ -126,7 +126,7 @@ def slow_hosts(
     excess = cost - usual
     np.fill_diagonal(excess, np.nan)
     offsets = np.array([np.nanmedian(row) if np.isfinite(row).any() else 0.0 for row in excess])
-    spread = _MAD_TO_SIGMA * float(np.median(np.abs(offsets - np.median(offsets))))
+    spread = MAD_TO_SIGMA * float(np.median(np.abs(offsets - np.median(offsets))))
     suspects = []
     for host, offset in enumerate(offsets):
         typical = np.nanmedian(usual[host]) if np.isfinite(usual[host]).any() else np.nan
@@ -149,7 +149,7 @@ def slow_links(
     if not measured.any():
         return []
     spread, share = (
-        _MAD_TO_SIGMA * float(np.median(np.abs(values[measured])))
+        MAD_TO_SIGMA * float(np.median(np.abs(values[measured])))
         for values in (excess, excess / np.maximum(usual, _MIN_US))
     )
     least = max(limits.share, limits.sigmas * share)
@@ -162,19 +162,14 @@ def slow_links(
 def asymmetric_pairs(latency_us: Matrix, limits: DiagnosisThresholds) -> list[tuple[int, int]]:
     """Return pairs (slow direction first) whose directions differ by more than ``limits.asymmetry`` of the faster one.
 
-    The difference must also be an outlier among those of other pairs, in microseconds and as a share of the faster
-    direction: noise grows with round trips.
+    The difference must also be an outlier among those of other pairs.
     """
     difference = latency_us - latency_us.T
-    share = difference / np.maximum(np.minimum(latency_us, latency_us.T), _MIN_US)
-    measured = np.isfinite(difference) & ~np.eye(len(difference), dtype=bool)
-    spread, spread_share = (
-        _MAD_TO_SIGMA * float(np.median(np.abs(values[measured]))) if measured.any() else 0.0
-        for values in (difference, share)
-    )
+    usual = np.abs(difference[np.isfinite(difference) & ~np.eye(len(difference), dtype=bool)])
+    spread = MAD_TO_SIGMA * float(np.median(usual)) if len(usual) else 0.0
     threshold_us = max(limits.sigmas * spread, limits.floor_us)
     with np.errstate(invalid="ignore"):
-        is_asymmetric = (share > max(limits.asymmetry, limits.sigmas * spread_share)) & (difference > threshold_us)
+        is_asymmetric = (difference > limits.asymmetry * latency_us.T) & (difference > threshold_us)
     return [(int(i), int(j)) for i, j in np.argwhere(is_asymmetric)]
 
 

@@ -6,7 +6,9 @@ associative and commutative operation. An all-reduce over N ranks takes N counts
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -134,34 +136,29 @@ def _not_awaited(
     for k in np.flatnonzero(np.diff(ends)).tolist():
         pairs = [divmod(edge, n) for edge in edges[ends[k] : ends[k + 1]].tolist()]
         rest += _unreached(pairs, transfer[begins[k] : begins[k + 1]].tolist(), offsets, needed)
-    rest.sort()
-    missing: list[tuple[int, int]] = []
-    batch = max(1, 8 * _ANCESTORS_BYTES // n)
-    for start in range(0, len(rest), batch):
-        pairs = rest[start : start + batch]
-        members = range(min(sooner for _, sooner in pairs), pairs[-1][0] + 1)
-        missing += _unreached(pairs, members, offsets, needed)
-        if len(missing) >= _MAX_REPORTED_ERRORS:
-            break
-    return missing[:_MAX_REPORTED_ERRORS]
+    return [*itertools.islice(_unreached(sorted(rest), range(n), offsets, needed), _MAX_REPORTED_ERRORS)]
 
 
 def _unreached(
     pairs: Sequence[tuple[int, int]], members: Sequence[int], offsets: Places, needed: Indices
-) -> list[tuple[int, int]]:
-    """Return the pairs (later, sooner) of which the later transfer does not depend on the sooner one by way of members.
+) -> Iterator[tuple[int, int]]:
+    """Yield the pairs (later, sooner) of which the later transfer does not depend on the sooner one by way of members.
 
-    :param members: transfers in ascending order: dependencies precede a transfer, so one pass finds them all.
+    :param pairs: in ascending order. :param members: transfers, likewise: dependencies precede a transfer, so one pass
+        finds them all for as many pairs as fit.
     """
-    bits = {sooner: 1 << k for k, sooner in enumerate({sooner: None for _, sooner in pairs})}
-    ancestors: dict[int, int] = {}  # of every member: the union of the bits of those that it depends on
-    for member in members:
-        union = 0
-        for k in needed[offsets[member] : offsets[member + 1]].tolist():
-            union |= ancestors.get(k, 0) | bits.get(k, 0)
-        if union:
-            ancestors[member] = union
-    return [(later, sooner) for later, sooner in pairs if not ancestors.get(later, 0) & bits[sooner]]
+    batch = max(1, 8 * _ANCESTORS_BYTES // len(members))
+    for start in range(0, len(pairs), batch):
+        some = pairs[start : start + batch]
+        bits = {sooner: 1 << k for k, sooner in enumerate({sooner: None for _, sooner in some})}
+        ancestors: dict[int, int] = {}  # of every member: the union of the bits of those that it depends on
+        for member in members[bisect_left(members, min(bits)) : bisect_right(members, some[-1][0])]:
+            union = 0
+            for k in needed[offsets[member] : offsets[member + 1]].tolist():
+                union |= ancestors.get(k, 0) | bits.get(k, 0)
+            if union:
+                ancestors[member] = union
+        yield from ((later, sooner) for later, sooner in some if not ancestors.get(later, 0) & bits[sooner])
 
 
 def _wrong_results(schedule: Schedule, starts: Places, describe: Describe) -> list[str]:

@@ -46,6 +46,7 @@ from solvers.embedding.embed import embed
 from solvers.library_costs import LIBRARY_ALGORITHMS, fit_library_costs
 from solvers.prediction.topology import levels_apart
 
+_MIN_TRIPLETS = 100  # that a limit of their share goes by, or half of all
 _log = logging.getLogger("plink.check")
 
 
@@ -234,6 +235,8 @@ def _check_distances(network: Network, request: CheckRequest, truth: Path, repor
         if total:
             reason = f"both pairs of none of {total:,} triplets were measured; there is nothing to compare"
         raise NoAnswer(f"{truth}: {reason}")
+    if minimum is not None and compared < min(total / 2, _MIN_TRIPLETS):
+        raise NoAnswer(f"{truth}: --min-paia: too few pairs were measured, {compared:,} of {total:,} triplets")
     ok = minimum is None or measured >= minimum
     limit = "" if minimum is None else f", --min-paia {minimum:g}" if ok else f" is below --min-paia {minimum:g}"
-    report.distances.append(Case("truth", "paia", ok, f"PAIA {measured:.3f}{limit}"))
+    report.distances.append(Case("truth", "paia", ok, f"PAIA {measured:.3f} of {compared:,} triplets{limit}"))

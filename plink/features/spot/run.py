@@ -174,10 +174,10 @@ def advise_spot(
     :raises UsageError: for a time before all prices. :raises InputError: for what is held in a market without prices.
     :raises NoAnswer: where odds cannot be had.
     """
-    known = market_file.select(histories.prices)
+    selected = market_file.select(histories.prices)
     at_s = request.at_s if request else None
-    now = max(trace.until for trace in known.values()) if at_s is None else at_s
-    prices = _before(known, now)
+    now = max(trace.until for trace in selected.values()) if at_s is None else at_s
+    prices = _before(selected, now)
     if not prices and at_s is None:
         raise NoAnswer("each market has a single price; odds need two hours of prices")
     if not prices:
@@ -186,8 +186,8 @@ def advise_spot(
     if history is not None:
         application = measured_application(history, application.start_s)
     book = market_book(market_file, prices, histories.availability, application)
-    footprint, evicted = _held(market_file, book, known, now)
-    present = [known[offer.market].price_at(now) for offer in book.offers]  # also one that begins now
+    footprint, evicted = _held(market_file, book, selected, now)
+    present = [selected[offer.market].price_at(now) for offer in book.offers]  # also one that begins now
     ages = [now - prices[offer.market].until for offer in book.offers]
     quotes = [Quote(price, age) for price, age in zip(present, ages, strict=True)]
     decision = decide(footprint, book, quotes, market_file.limits, now)

@@ -45,7 +45,7 @@ def test_the_lab_s_truth_is_read_and_words_are_printed(here: Path) -> None:
 def test_too_few_right_is_a_failure(here: Path) -> None:
     assert typed("check", "wrong.json", "--truth", "truth", "--min-paia", "0.5", cwd=here).returncode == 0
     done = typed("check", "wrong.json", "--truth", "truth", "--min-paia", "0.51", "--json", cwd=here)
-    assert (done.returncode, done.stderr) == (1, "plink: error: PAIA 0.500 is below --min-paia 0.51\n")
+    assert (done.returncode, done.stderr) == (1, "plink: error: PAIA 0.500 of 8 triplets is below --min-paia 0.51\n")
     assert json.loads(done.stdout)["ok"] is False
 
 
