@@ -16,7 +16,7 @@ from plink.errors import ProtocolError
 from plink.model.elastic.reports import MESSAGES, NodeMessage, OtherVersion
 from plink.model.elastic.requests import REQUESTS, Request, method_of
 
-VERSION = 17  # one more wherever a controller or a node sends or understands something else
+VERSION = 18  # one more wherever a controller or a node sends or understands something else
 
 _MAX_SHOWN = 60
 
