@@ -61,7 +61,8 @@ def decode_message(body: Any) -> NodeMessage:
         raise ProtocolError("a message is an object")
     kind = body.get("type")
     if kind == "hello" and body.get("version") != VERSION:
-        return OtherVersion(plink=str(body.get("plink", "an older version"))[:40])
+        plink, protocol = body.get("plink", "an older version"), body.get("version", "unknown")
+        return OtherVersion(str(plink)[:40], str(protocol)[:40])
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise ProtocolError(f"there is no type {_short(kind)}")
     message: NodeMessage = _convert(body, MESSAGES[kind], kind)
