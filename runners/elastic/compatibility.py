@@ -8,6 +8,7 @@ from plink import __version__
 from plink.errors import PlinkError
 from plink.model.consistency import check_optimisers, parse_rule
 from plink.model.divergence import check_divergence
+from plink.model.elastic.codec import VERSION
 from plink.model.elastic.reports import OtherVersion
 from plink.model.units import format_bytes
 from plink.runtime.elastic.arrays.array_pool import MAX_POOLED_BYTES
@@ -33,8 +34,8 @@ def refuse(members: Sequence[Member], rule: str = "bsp", divergence: str = "") -
     for member in members:
         if isinstance(member.hello, OtherVersion):
             return (
-                f"{member.name} has plink {member.hello.plink}, here it is {__version__}, and these do not understand "
-                f"each other: install the same on all hosts"
+                f"{member.name} has plink {member.hello.plink} (protocol {member.hello.protocol}), here it is "
+                f"{__version__} (protocol {VERSION}): install the same on all hosts"
             )
     first = members[0].program
     for other in members[1:]:

@@ -26,7 +26,7 @@ from runners.job.monitor import Sink
 from runners.job.placement import RankLocation, assign_ranks, check_placement, verify_placement
 from runners.job.runner import Job
 from runners.job.setup import set_up_hosts
-from solvers.elastic.failures import ENDED
+from solvers.elastic.failures import CAUSE, ENDED, KILLED, own_exit_code
 from solvers.elastic.member import Member
 
 _POLL_INTERVAL_S = 0.5
@@ -297,4 +297,6 @@ def last_word(lines: list[str], reason: str) -> str:
     if reason == f"{ENDED} 0":  # as with --help: the last line of that would explain nothing
         return "the program ended of its own accord before the job began, with exit code 0, after what it printed"
     errors = [line for line in lines if "error: " in line] or lines[-1:]
-    return errors[-1].partition("error: ")[2] or errors[-1] if errors else "its node ended before the job began"
+    if (code := own_exit_code(reason)) in (None, KILLED) or not errors:  # what it printed last is not why
+        return f"{reason} before the job began" + (f": {CAUSE}" if code == KILLED else "")
+    return errors[-1].partition("error: ")[2] or errors[-1]

@@ -17,7 +17,9 @@ from plink.errors import HostError, PlinkError, UsageError
 from plink.model.elastic.codec import Envelope, encode_request
 from plink.model.elastic.reports import Failed, Hello, Log, NodeMessage, Notice, OtherVersion
 from plink.model.elastic.requests import Bye
+from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Host, Hosts, hosts_from_json
+from plink.model.units import format_duration
 from plink.runtime.elastic.transport.keys import RunKeys
 from plink.transport.fleet import Connector
 from runners.elastic.compatibility import refuse, warning
@@ -29,7 +31,7 @@ from runners.job.monitor import Sink
 from runners.job.placement import TIMED_OUT, RankLocation
 from runners.job.runner import Job
 from solvers.elastic import commands, events
-from solvers.elastic.failures import own_exit_code
+from solvers.elastic.failures import KILLED, own_exit_code
 from solvers.elastic.member import Member
 from solvers.elastic.placement.partitions import partition_count
 from solvers.elastic.settings import Settings
@@ -217,10 +219,13 @@ class Supervisor:
                 raise PlinkError(f"{', '.join(member.name for member in waiting)}: {LATE}")
             self._run_next()
         lost = [member.number for member in members if self._hello[member.number] is None]
-        for number in lost:
-            if len(lost) == len(members) or own_exit_code(self._lost[number]) is not None:
-                error = last_word(group.last_lines(number), self._lost[number])
-                raise HostError(self._hosts[number].name, error)
+        codes = {number: code for number in lost if (code := own_exit_code(self._lost[number])) is not None}
+        if codes or len(lost) == len(members):
+            number = min(codes or lost, key=lambda number: codes.get(number) == KILLED)  # a program's error says more
+            error = last_word(group.last_lines(number), self._lost[number])
+            all_lost = len(lost) == len(members) > 1 and codes.get(number) in (None, KILLED)
+            also = f"; all {len(members)} hosts were lost" if all_lost else ""
+            raise HostError(self._hosts[number].name, error + also)
         return [
             replace(member, hello=self._hello[member.number], at=group.addresses[member.number]) for member in members
         ]
@@ -484,6 +489,13 @@ class Supervisor:
     def _start_lost(self) -> None:
         """Start lost reliable hosts again, each by itself."""
         hosts, self._lost_reliable = self._lost_reliable, {}
+        if hosts:
+            limit = self._job.timeout_s
+            until = "for as long as it takes" if limit is None else f"until its --timeout of {format_duration(limit)}"
+            self._callbacks.say(
+                f"the job waits for a reliable host, {until}: {fold_hostlist(list(hosts))} will be tried again and "
+                "again; or add another (plink elastic add last HOST --hosts FILE)"
+            )
         for host in hosts.values():
             self._adding.until_it_comes(host)
 

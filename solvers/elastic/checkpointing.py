@@ -21,11 +21,12 @@ _MAX_WAIT_AT_END_S = 30.0  # until one can be begun
 
 
 def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
-    """Take note of one that was there before, and return the last."""
-    if saved is not None:
+    """Take note of one that a host has found, and return the latest."""
+    last = ctx.state.checkpointing.last
+    if saved is not None and (last is None or saved.clock > last.clock):
         last = Checkpoint(f"{folder}/{saved.folder}", saved.clock)
         ctx.state.checkpointing = replace(ctx.state.checkpointing, last=last)
-    return ctx.state.checkpointing.last
+    return last
 
 
 def request(ctx: Context, request_id: int) -> None:
@@ -124,7 +125,7 @@ def advance(ctx: Context, left_s: float | None = None) -> None:
     for index, partition in enumerate(cluster.partitions):
         by_host.setdefault(partition.replica, []).append(index)
     checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(current.clock, settings.job)}", current.clock)
-    attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
+    attempt = CheckpointAttempt(checkpoint, urgent, frozenset(by_host))
     ctx.state.checkpointing = replace(current, urgent=False, attempt=attempt)
     for host, partitions in by_host.items():
         request = r.WriteCheckpoint(checkpoint.folder, tuple(partitions), checkpoint.clock, settings.job)
@@ -191,8 +192,11 @@ def announced(ctx: Context, host: int, answer: Answer, result: r.Result | None) 
 
 
 def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
-    """Remove the files of a failed checkpoint, which would fill the disk for nothing."""
-    waiting = frozenset(host for host in attempt.hosts if host in ctx.state.members)
+    """Remove the files of a failed checkpoint, which would fill the disk for nothing.
+
+    It may count all the same, where the answer to its naming was lost: hosts say which is the latest.
+    """
+    waiting = frozenset(host for host, member in ctx.state.members.items() if member.reliable)
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, waiting=waiting))
     request = r.DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
     for host in waiting:
@@ -202,10 +206,12 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
 
 
 def discarded(ctx: Context, host: int, answer: Answer, result: r.Result | None) -> None:
-    """Note that a host has removed its part, as far as it can."""
+    """Note that a host has removed its part, as far as it can, and which checkpoint is the latest."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or host not in attempt.waiting:
         return
+    if isinstance(result, r.CheckpointDiscarded):
+        note_saved(ctx, result.latest, ctx.state.settings.checkpoints)
     attempt = replace(attempt, waiting=attempt.waiting - {host})
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
     if not attempt.waiting:
@@ -216,6 +222,7 @@ def _failed(ctx: Context) -> None:
     attempt = ctx.state.checkpointing.attempt
     assert attempt is not None
     _over(ctx)
+    _answer_requests(ctx)
     current = ctx.state.checkpointing
     if attempt.abandoned or attempt.error is None:
         return

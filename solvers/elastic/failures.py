@@ -77,9 +77,9 @@ def _may_grow(silences: Mapping[int, float], timeout_s: float) -> bool:
 ENDED = "its node ended with exit code"
 _MAX_DEATHS = 3
 _MAX_KILLED = 6  # of which one was killed: by the kernel when memory was out, but somebody else may have done it
-_KILLED = 137
+KILLED = 137
 _TERMINATED = (129, 130, 143)  # SIGHUP, SIGINT, SIGTERM
-_CAUSE = "the program may end its own process, or run out of memory"
+CAUSE = "the program may end its own process, or run out of memory"
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,18 @@ def died(
 
 def blame(deaths: CrashLoop) -> str | None:
     """Return why the job is to end; None where it may go on."""
-    if len(deaths.codes) < (_MAX_KILLED if _KILLED in deaths.codes else _MAX_DEATHS):
+    if len(deaths.codes) < (_MAX_KILLED if KILLED in deaths.codes else _MAX_DEATHS):
         return None
     count, clock = len(deaths.codes), deaths.clock + 1
-    return f"{count} hosts died one after another while clock {clock} was worked on (last: {deaths.last}): {_CAUSE}"
+    return f"{count} hosts died one after another while clock {clock} was worked on (last: {deaths.last}): {CAUSE}"
 
 
 def suspicion(deaths: CrashLoop) -> str | None:
     """Return what may be behind it where no host is left; None where nothing speaks for it."""
-    if not deaths.all or _KILLED in deaths.codes:
+    if not deaths.all or KILLED in deaths.codes:
         return None
     hosts = f"{deaths.all} host{'s' if deaths.all > 1 else ''}"
-    return f"{hosts} died while clock {deaths.clock + 1} was worked on (last: {deaths.last}): {_CAUSE}"
+    return f"{hosts} died while clock {deaths.clock + 1} was worked on (last: {deaths.last}): {CAUSE}"
 
 
 def own_exit_code(reason: str) -> int | None:

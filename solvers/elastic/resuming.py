@@ -324,7 +324,7 @@ def restart(ctx: Context) -> None:
     if not ctx.state.any_reliable:
         ctx.command(StartReliableHosts())
         return
-    saved = ctx.state.checkpointing.last or _saved(ctx)
+    saved = _saved(ctx)
     if saved is None:
         if ctx.state.resuming.lost:
             _no_checkpoint(ctx)

@@ -247,11 +247,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class CheckpointAttempt:
-    """One that is being written by ``hosts``, or removed; ``waiting``: those that have not answered."""
+    """One that is being written or removed; ``waiting``: those that have not answered."""
 
     checkpoint: Checkpoint
     urgent: bool
-    hosts: tuple[int, ...]
     waiting: frozenset[int]
     seconds: float = 0.0
     bytes: int = 0

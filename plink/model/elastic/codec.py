@@ -16,7 +16,7 @@ from plink.errors import ProtocolError
 from plink.model.elastic.reports import MESSAGES, NodeMessage, OtherVersion
 from plink.model.elastic.requests import REQUESTS, Request, method_of
 
-VERSION = 17  # one more wherever a controller or a node sends or understands something else
+VERSION = 18  # one more wherever a controller or a node sends or understands something else
 
 _MAX_SHOWN = 60
 
@@ -61,7 +61,8 @@ def decode_message(body: Any) -> NodeMessage:
         raise ProtocolError("a message is an object")
     kind = body.get("type")
     if kind == "hello" and body.get("version") != VERSION:
-        return OtherVersion(plink=str(body.get("plink", "an older version"))[:40])
+        plink, protocol = body.get("plink", "an older version"), body.get("version", "unknown")
+        return OtherVersion(str(plink)[:40], str(protocol)[:40])
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise ProtocolError(f"there is no type {_short(kind)}")
     message: NodeMessage = _convert(body, MESSAGES[kind], kind)

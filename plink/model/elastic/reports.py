@@ -37,6 +37,7 @@ class OtherVersion(NodeMessage, frozen=True, tag="other_version"):
     """Never sent: what the first message of a node of another version is decoded to."""
 
     plink: str
+    protocol: str
 
 
 class Alive(NodeMessage, frozen=True, tag="alive"):

@@ -329,6 +329,12 @@ class CheckpointWritten(Result, frozen=True):
     bytes: Int
 
 
+class CheckpointDiscarded(Result, frozen=True):
+    """``latest``: of the job; None: it has none, or the host cannot read which."""
+
+    latest: SavedCheckpoint | None = None
+
+
 class Cancelled(Result, frozen=True):
     """``off``: whether there was a move to call off."""
 
@@ -368,6 +374,7 @@ RESULTS: dict[type[Request], type[Result]] = {
     Pause: Paused,
     SetParticipants: ParticipantsSet,
     WriteCheckpoint: CheckpointWritten,
+    DiscardCheckpoint: CheckpointDiscarded,
     Cancel: Cancelled,
     Report: HostReport,
 }

@@ -84,7 +84,7 @@ def _checkpoint(server: Server, request: r.WriteCheckpoint) -> r.Result:
             folder.mkdir(parents=True, exist_ok=True)
             server.checkpoint(partition, path, request.clock)
 
-        with_room(folder.parent, request.job, write)
+        with_room(folder, request.job, write)
         size += path.stat().st_size
     return r.CheckpointWritten(time.monotonic() - began, size)
 
@@ -132,7 +132,7 @@ SHORT_HANDLERS: dict[type[r.Request], _Handler] = {
 LONG_HANDLERS: dict[type[r.Request], _Handler] = {
     **{kind: _by_server(does) for kind, does in LONG.items()},
     r.KeepCheckpoint: lambda host, q: keep(Path(q.folder), q.saved, q.job),
-    r.DiscardCheckpoint: lambda host, q: discard(Path(q.folder), q.job),
+    r.DiscardCheckpoint: lambda host, q: r.CheckpointDiscarded(discard(Path(q.folder), q.job)),
 }
 # Sent to those that have not joined yet, too, or to all: it does not mean that they are waited for.
 LOW_PRIORITY_REQUESTS = (

@@ -25,13 +25,15 @@ from tests.runners.elastic.test_small_parts import hello_of
 @dataclass
 class Paper:
     """``unreachable``: hosts that cannot be started. ``hello``: what some say first that others do not, by name.
-    ``short_lived``: hosts whose nodes end after their first message. ``taken``: those that are lost then.
-    ``tries``: to start some, in order. ``told``: what each controller was, in order. ``said``: to the user."""
+    ``short_lived``: hosts whose nodes end after their first message. ``taken``: those that are lost then,
+    for a ``reason``. ``tries``: to start some, in order. ``told``: what each controller was, in order. ``said``: to the
+    user."""
 
     unreachable: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     short_lived: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
+    reason: str = "no power"
     hello: dict[str, dict[str, Any]] = field(default_factory=dict)
     tries: list[list[str]] = field(default_factory=list)
     sent: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -118,7 +120,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
                 if name in paper.short_lived:
                     self._hear(number, None, "its node ended with exit code 1")
                 if name in paper.taken:
-                    self._hear(number, None, "no power")
+                    self._hear(number, None, paper.reason)
 
         def last_lines(self, number: int) -> list[str]:
             return []

@@ -11,6 +11,7 @@ from runners.elastic import control_socket, group
 from runners.elastic.control_socket import Answer, ControlSocket, ask
 from runners.elastic.supervisor import Supervisor
 from solvers.elastic import commands
+from solvers.elastic.failures import ENDED
 from tests.runners.elastic.paper_supervisor import Paper, host, hosts, lose, paper
 
 __all__ = ["paper"]
@@ -88,7 +89,10 @@ def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
 
 @pytest.mark.parametrize(
     ("hello", "error"),
-    [({"version": 1, "plink": "0.9"}, "h0 has plink 0.9, here it is"), ({}, "its node ended before the job began")],
+    [
+        ({"version": 1, "plink": "0.9"}, r"h0 has plink 0.9 \(protocol 1\), here it is"),
+        ({}, "exit code 1 before the job"),
+    ],
 )
 def test_hosts_that_end_after_their_first_message(paper: Paper, hello: dict[str, Any], error: str) -> None:
     names = hosts("rttt").names
@@ -110,8 +114,27 @@ def test_hosts_lost_before_the_start_are_logged_and_the_others_begin(paper: Pape
 
 def test_job_whose_hosts_are_all_lost_before_the_start(paper: Paper) -> None:
     paper.taken = paper.silent = set(hosts("rtt").names)
-    with pytest.raises(PlinkError, match="h0: no power"):
+    with pytest.raises(PlinkError, match="h0: no power; all 3 hosts were lost"):
         paper.run("rtt")
+
+
+@pytest.mark.parametrize("names", [["h1"], ["h0", "h1", "h2"]])
+def test_host_killed_before_the_start(paper: Paper, names: list[str]) -> None:
+    """Its program may have taken all memory: with its code, and with how many others."""
+    paper.taken, paper.silent, paper.reason = set(names), set(names), f"{ENDED} 137"
+    with pytest.raises(PlinkError, match=rf"{names[0]}: .*exit code 137 .* out of memory") as error:
+        paper.run("rtt")
+    assert ("all 3 hosts" in str(error.value)) == (len(names) == 3)
+
+
+def test_a_job_that_waits_for_a_reliable_host_says_so_once(paper: Paper) -> None:
+    paper.unreachable = {"h0"}
+    lose(paper.supervisor("rt"), 0, "no power")
+    for _ in range(2):
+        paper.says(commands.StartReliableHosts())
+    (line,) = (text for text in paper.shown if "waits for a reliable host" in text)
+    assert "h0" in line
+    assert "plink elastic add" in line
 
 
 def test_late_answer_is_reported_missing_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,29 @@ def test_failed_checkpoint_is_abandoned(kind: str, notes: list[str]) -> None:
     assert not desk.words("keep_checkpoint")
 
 
+@pytest.mark.parametrize(("named", "last"), [(7, 7), (3, 5), (None, 5)])
+def test_the_answer_to_the_naming_is_lost(named: int | None, last: int) -> None:
+    """Any reliable host knows whether it was named, also one that wrote no part."""
+    desk = Desk()
+    desk.job.checkpointing = replace(desk.saving, clock=5)
+    desk.advance()
+    desk.confirm()
+    desk.consistent(7)
+    desk.job.checkpointing = replace(desk.saving, requests=((6, 1),))
+    desk.advance()
+    for word in desk.words("write_checkpoint")[2:]:
+        desk.answer(word, seconds=0.5, bytes=10)
+    desk.job.members = {1: desk.job.members[1], 2: Member(2, "h2", "reliable", 1), 3: Member(3, "h3", "transient", 1)}
+    desk.answer(desk.words("keep_checkpoint")[-1], "the host is gone", "Gone")
+    removals = desk.words("discard_checkpoint")
+    assert [word["to"] for word in removals] == [1, 2]
+    desk.answer(removals[0])
+    desk.answer(removals[1], latest=named and {"clock": named, "partitions": 3, "folder": name_of(named, JOB)})
+    assert desk.saving.last == Checkpoint(f"/c/{name_of(last, JOB)}", last)
+    assert desk.answers == ([{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}] if named == 7 else [])
+    assert not desk.saving.attempt
+
+
 def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
     desk = Desk()
     desk.consistent(7)

@@ -131,6 +131,14 @@ def test_then_from_its_own() -> None:
     assert job.restored(of_another_job=False) == {f"/shared/c/clock-8-{OWN}"}
 
 
+@pytest.mark.parametrize(("clock", "latest"), [(9, 9), (7, 8)])
+def test_newer_of_what_is_known_and_what_the_folder_has(clock: int, latest: int) -> None:
+    """A checkpoint may have been named by a host that was lost before it said so."""
+    job = Resumed(AT_WORK | {"own": on_disk(8, OWN)}, checkpoints="/shared/c", checkpoint_every_s=1e9)
+    job.lose_and_return(own=on_disk(clock, OWN))
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-{latest}-{OWN}"}
+
+
 def test_the_reliable_host_is_lost_with_the_controller() -> None:
     """Who is left may not see the folder: the reliable host that comes back does, and all go on from what it finds."""
     job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")

@@ -200,7 +200,7 @@ assert isinstance(OLDER, OtherVersion)
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0), member(1, grains=2)], "other grains of a mini-batch"),
         ([member(0), member(1, optimisers=["w"])], "other tables with an optimiser"),
-        ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
+        ([member(0), member(1, version=0)], "h1 has plink 1.2 (protocol 0), here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
     ],
 )

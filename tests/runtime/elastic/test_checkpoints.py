@@ -4,7 +4,10 @@ import errno
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,15 +113,19 @@ class Disk:
     def __init__(self, folder: Path, room: int) -> None:
         self.folder, self.room = folder, room
 
+    def take(self, checkpoints: int) -> None:
+        """Room for so many more, if there is any."""
+        if len(names(self.folder)) + checkpoints > self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
     def write(self, clock: int) -> None:
         """One more, which counts."""
 
         def write() -> None:
-            if len(names(self.folder)) >= self.room:
-                raise OSError(errno.ENOSPC, "No space left on device")
+            self.take(1)
             written(self.folder, clock)
 
-        with_room(self.folder, "a1", write)
+        with_room(self.folder / name_of(clock, "a1"), "a1", write)
         keep(self.folder, saved(clock), "a1")
 
 
@@ -135,6 +142,102 @@ def test_on_a_full_disk_the_latest_makes_room_for_the_next(tmp_path: Path) -> No
         disk.write(9)
     assert latest(tmp_path) == saved(8)
     assert names(tmp_path) == ["clock-1-b2", "clock-8-a1"]
+
+
+def test_what_killed_controllers_left_makes_room_too(tmp_path: Path) -> None:
+    """Also of clocks above the latest; not the part that another host writes of the same checkpoint."""
+    written(tmp_path, 5, 6, 9)
+    keep(tmp_path, saved(6), "a1")
+    written(tmp_path, 8)
+    disk = Disk(tmp_path, room=2)
+    with pytest.raises(OSError, match="No space left"):  # both hosts have a part, and there is no room for both
+        with_room(tmp_path / name_of(8, "a1"), "a1", lambda: disk.take(1))
+    assert names(tmp_path) == ["clock-6-a1", "clock-8-a1"]
+    discard(tmp_path / name_of(8, "a1"), "a1")
+    written(tmp_path, 7, 30)
+    disk.write(10)
+    assert names(tmp_path) == ["clock-10-a1", "clock-6-a1"]
+
+
+def test_nothing_is_removed_where_a_name_cannot_be_read(tmp_path: Path) -> None:
+    written(tmp_path, 5, 6)
+    (tmp_path / "latest-a1.json").mkdir()
+    with pytest.raises(OSError, match="No space left"):
+        Disk(tmp_path, room=3).write(7)
+    discard(tmp_path / name_of(6, "a1"), "a1")
+    assert names(tmp_path) == ["clock-5-a1", "clock-6-a1", "latest-a1.json"]
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@contextmanager
+def failing(at: int, error: BaseException, lasting: bool, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The writing call of that number fails, with ``lasting`` all from then on; gives the names of those made."""
+    calls: list[str] = []
+
+    def counted(name: str, call: Any) -> Any:
+        def does(*arguments: Any, **options: Any) -> Any:
+            if name != "open" or arguments[1] & os.O_CREAT:
+                calls.append(name)
+                if len(calls) == at + 1 or (lasting and len(calls) > at):
+                    raise error
+            return call(*arguments, **options)
+
+        return does
+
+    with monkeypatch.context() as patch:
+        for name in ("open", "fsync", "rename"):
+            patch.setattr(os, name, counted(name, getattr(os, name)))
+        yield calls
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), OSError(errno.EIO, "broken"), Killed()], ids=str)
+def test_what_a_job_goes_on_from_is_there_wherever_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, lasting: bool, shared: bool
+) -> None:
+    """With room for two checkpoints, and once the disk is whole again there is a later one."""
+    for at in range(100):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        disk, last = Disk(folder, room=2), 0
+
+        def attempt(clock: int, disk: Disk = disk, folder: Path = folder) -> int:
+            """As a controller does it; what it goes on from then."""
+            try:
+                disk.write(clock)
+                return clock
+            except (OSError, Killed):
+                with suppress(Killed):
+                    discard(folder / name_of(clock, "a1"), "a1")
+                own = latest(folder, "a1")
+                return own.clock if own else 0
+
+        def missing(clock: int, folder: Path = folder) -> set[str]:
+            named = {file.folder for file in (latest(folder), latest(folder, "a1")) if file}
+            return {name_of(clock, "a1"), *named} - {*names(folder)}
+
+        for clock in (5, 6):
+            last = attempt(clock)
+        if shared:
+            disk.room += 1
+            written(folder, 1, job="b2")
+            keep(folder, saved(1, "b2"), "b2")
+        with failing(at, error, lasting, monkeypatch) as calls:
+            for clock in (7, 8):
+                last = attempt(clock)
+                assert not missing(last)
+        for clock in (9, 10, 11):
+            last = attempt(clock)
+            assert not missing(last)
+        assert latest(folder) == latest(folder, "a1") == saved(11)
+        assert last == 11
+        if len(calls) <= at:
+            break
+    assert at > 10
 
 
 def test_old_marks_of_killed_jobs_are_removed(tmp_path: Path) -> None:

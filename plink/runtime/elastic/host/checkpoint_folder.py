@@ -1,7 +1,10 @@
 """Checkpoints in a folder that a job's reliable hosts share, and perhaps other jobs: ``clock-K-JOB/partition-P``.
 
 Which is the latest stands in ``latest.json`` for whoever goes on from any, and in ``latest-JOB.json`` for the job
-itself. A checkpoint counts when it is named there. ``.shared-JOB`` shows the hosts of a job that they see one folder.
+itself. A checkpoint counts for the job when the latter names it, which is written first: whoever finds the two at odds,
+after a crash, completes the former. What either names is not removed.
+
+``.shared-JOB`` shows the hosts of a job that they see one folder.
 """
 
 import contextlib
@@ -11,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -52,12 +54,12 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
         )
     content = json.dumps({**structs.asdict(saved), "job": job}).encode()
 
-    def write(name: str) -> None:
-        with whole_file(folder / name, 0o644) as file:
-            file.write(content)
+    def write() -> None:
+        with whole_file(folder / _LATEST, 0o644) as for_anybody, whole_file(folder / _own(job), 0o644) as for_job:
+            for_anybody.write(content)
+            for_job.write(content)
 
-    for name in (_own(job), _LATEST):
-        with_room(folder, job, partial(write, name))
+    with_room(folder / saved.folder, job, write)
     clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
     older = [path for clock, path in clocks if clock <= saved.clock]
     names = [partition_file(number) for number in range(saved.partitions)]
@@ -66,20 +68,22 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def with_room(folder: Path, job: str, write: Callable[[], None]) -> None:
-    """Write; where there is no room, once more without the checkpoints of the job that are older than its latest.
+def with_room(checkpoint: Path, job: str, write: Callable[[], None]) -> None:
+    """Write; where there is no room, once more without the other checkpoints of the job that are not named.
 
+    :param checkpoint: the folder that is being written, by other hosts, too.
     :raises OSError: it cannot be written, or there is no room then either.
     """
+    folder = checkpoint.parent
+    retained = {checkpoint.name, *_named(folder, job)}
     try:
         write()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
-        saved = latest(folder, job)
+        retained |= _named(folder, job)
         for path in folder.iterdir():
-            clock = _clock(path.name, job)
-            if saved is not None and clock is not None and clock < saved.clock:
+            if path.name not in retained and _clock(path.name, job) is not None:
                 shutil.rmtree(path, ignore_errors=True)  # another host may do so, too
         write()
 
@@ -90,21 +94,40 @@ def latest(folder: Path, job: str | None = None) -> SavedCheckpoint | None:
     :param job: the last of this very job, whatever others have written in its folder since. None: anybody's last.
     """
     try:
+        named = _read(folder, job)
+    except OSError:
+        return None
+    return None if named is None else SavedCheckpoint(named.clock, named.partitions, named.folder)
+
+
+def discard(folder: Path, job: str) -> SavedCheckpoint | None:
+    """Remove a checkpoint of a job that failed, unless it is named; return the job's latest."""
+    if _clock(folder.name, job) is not None and folder.name not in _named(folder.parent, job):
+        shutil.rmtree(folder, ignore_errors=True)
+    return latest(folder.parent, job)
+
+
+def _read(folder: Path, job: str | None) -> _Named | None:
+    try:
         text = (folder / (_LATEST if job is None else _own(job))).read_text()
         named = msgspec.json.decode(text, type=_Named)
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     if (job is not None and named.job != job) or "/" in named.folder:
         return None
-    is_its = named.folder.startswith(name_of(named.clock, ""))
-    return SavedCheckpoint(named.clock, named.partitions, named.folder) if is_its else None
+    return named if named.folder.startswith(name_of(named.clock, "")) else None
 
 
-def discard(folder: Path, job: str) -> None:
-    """Remove a checkpoint of a job that failed, unless it counts."""
-    named = [latest(folder.parent), latest(folder.parent, job)]
-    if _clock(folder.name, job) is not None and all(saved is None or saved.folder != folder.name for saved in named):
-        shutil.rmtree(folder, ignore_errors=True)
+def _named(folder: Path, job: str) -> set[str]:
+    """Return the folders that are named, all where a file cannot be read; complete a naming that was interrupted."""
+    try:
+        own, last = _read(folder, job), _read(folder, None)
+    except OSError:
+        return {path.name for path in folder.iterdir()}
+    if own and last and last.job == job and last.folder != own.folder:
+        with contextlib.suppress(OSError), whole_file(folder / _LATEST, 0o644) as file:
+            file.write(msgspec.json.encode(own))
+    return {named.folder for named in (own, last) if named}
 
 
 def _missing(files: Sequence[Path]) -> list[Path]:
