@@ -124,7 +124,8 @@ def _named(folder: Path, job: str) -> set[str]:
         own, last = _read(folder, job), _read(folder, None)
     except OSError:
         return {path.name for path in folder.iterdir()}
-    if own and last and last.job == job and last.folder != own.folder:
+    # Another host may name a checkpoint between the two readings: the earlier one is no interrupted naming.
+    if own and last and last.job == job and last.clock < own.clock:
         with contextlib.suppress(OSError), whole_file(folder / _LATEST, 0o644) as file:
             file.write(msgspec.json.encode(own))
     return {named.folder for named in (own, last) if named}
