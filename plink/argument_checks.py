@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import signature
 from numbers import Real
 from pathlib import Path, PurePath
-from types import NoneType, UnionType
+from types import GeneratorType, NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from plink.errors import UsageError
@@ -20,6 +20,7 @@ _READERS = {
 }  # fmt: skip
 _MAX_SHOWN_CHARACTERS = 60
 _SINGLE = (str, bytes, PurePath, Real, NoneType)
+_PLAIN = (list, tuple, dict, set, frozenset, GeneratorType)  # never what an own class is needed for
 _PACKAGES = {"plink", "runners", "solvers"}  # whose classes are checked: others may be anything
 
 
@@ -80,7 +81,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin in (Mapping, dict, Sequence, tuple, list):
         return not isinstance(value, _SINGLE)
     classes = {"None" if value is None else each.__name__ for each in type(value).__mro__}
-    if not isinstance(value, _SINGLE) and type(value) not in (list, tuple, dict) and "FeatureRequest" not in classes:
+    if not isinstance(value, _SINGLE) and type(value) not in _PLAIN and "FeatureRequest" not in classes:
         return True
     if isinstance(kind, str):  # in quotes, so that its module is not imported for it
         names = {*kind.split(" | ")}

@@ -138,6 +138,8 @@ class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):
     """Algorithms without a cost, each with the reason."""
     smoothed: bool | Unset = UNSET
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
+    predicted_pairs: PositiveInt | Unset = UNSET
+    """How many pairs of hosts were not measured, and go by predicted round trips; absent where none."""
     balance: StepBalance | Unset = UNSET
     """Present with `--parameters` and `--step`, or `--run`."""
     money: Annotated[str, Meta(extra_json_schema={"enum": ["rented", "bought"]})] | Unset = UNSET

@@ -97,6 +97,8 @@ class CollectiveCost(Document, frozen=True, kw_only=True, tag="plink.cost/1"):
     """Fingerprint of the network."""
     smoothed: bool | Unset = UNSET
     """Present where round trips are fitted ones (`--smooth-latencies`)."""
+    predicted_pairs: PositiveInt | Unset = UNSET
+    """How many pairs of hosts were not measured, and go by predicted round trips; absent where none."""
     random: RandomOrders | None
     """What random orders cost; null when none was drawn, or none has a cost."""
     parts: tuple[CostPart, ...]

@@ -96,6 +96,11 @@ class Network:
             return self.rtt_us
         return _read_only(np.where(np.isnan(self.rtt_us), symmetrised(predicted), self.rtt_us))
 
+    @property
+    def predicted_pairs(self) -> int:
+        """How many pairs have a predicted round trip and no measured one."""
+        return int((np.isnan(self.rtt_us) & np.isfinite(self.completed_us)).sum()) // 2
+
     @cached_property
     def half_rtts_us(self) -> tuple[Matrix, ...]:
         """:func:`symmetrised` :meth:`halves`; empty where the file has none.

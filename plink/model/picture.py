@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from plink.model.document import Document, Part
+from plink.model.document import UNSET, Document, Part, Unset
 from plink.model.network_file import HostCostsEntry
 from plink.model.types import Count, NonNegative, PositiveInt, Share
 
@@ -64,6 +64,8 @@ class NetworkPicture(Document, frozen=True, kw_only=True, tag="plink.show/1"):
     """Round trips that were measured, each direction by itself."""
     possible: Annotated[int, Meta(ge=2)]
     """Round trips there are: hosts * (hosts - 1)."""
+    predicted_pairs: PositiveInt | Unset = UNSET
+    """How many pairs of hosts were not measured, and go by predicted round trips; absent where none."""
     groups: Annotated[tuple[Annotated[tuple[str, ...], Meta(min_length=1)], ...], Meta(min_length=1)]
     """Names of the hosts of each group: as the groups file lists them, else by the round trips; one group of all where
     none stands out."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
+from inspect import Signature, signature
 from numbers import Real
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -137,12 +138,28 @@ class Field:
         return f"{name} [x>={_plain(least)}]" if most is None else f"{name} [{self._show(least)}-{self._show(most)}]"
 
 
+class _PlainSignature:
+    """Signature of a request's class without the options, as ``help`` and notebooks show it."""
+
+    def __get__(self, request: Any, kind: type[Any]) -> Signature:
+        declared = signature(kind.__init__)
+        plain = [
+            each.replace(annotation=getattr(each.annotation, "__origin__", each.annotation))
+            if hasattr(each.annotation, "__metadata__")
+            else each
+            for each in declared.parameters.values()
+        ]
+        return declared.replace(parameters=plain[1:], return_annotation=Signature.empty)
+
+
 @dataclass(frozen=True)
 class FeatureRequest:
     """Request to a feature, checked as it is made.
 
     :raises UsageError: for a value that is out of range, no choice or of another type than the field's annotation.
     """
+
+    __signature__ = _PlainSignature()
 
     def __post_init__(self) -> None:
         options = _options_of(type(self))  # type: ignore[arg-type]

@@ -83,6 +83,9 @@ def test_predicted_pairs_are_counted_once(words: str, here: Path) -> None:
         assert output.count("1 of 6 pairs were not measured; what they are predicted to take is used") == times
         if words == "cost":
             assert ("slowest pair used: a - b (predicted, not measured)" in output) == bool(times)
+        if words not in ("plan", "reorder"):
+            document = json.loads(typed(*words.split(), f"{name}.json", "--json", cwd=here).stdout)
+            assert document.get("predicted_pairs", 0) == times
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 import ast
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import json
 import logging
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -58,6 +60,19 @@ def test_every_name_is_there_and_in_the_stub() -> None:
     assert documented == set(plink.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         plink.nothing  # noqa: B018
+
+
+def test_python_page_has_every_name() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    assert not [name for name in plink.__all__ if not re.search(rf"\b{name}\b", page)]
+
+
+def test_signatures_of_requests_have_plain_types() -> None:
+    requests = [kind for name in plink.__all__ if name.endswith("Request") and (kind := getattr(plink, name))]
+    for kind in requests:
+        shown = inspect.signature(kind)
+        assert "Annotated" not in str(shown)
+        assert [*shown.parameters] == [field.name for field in dataclasses.fields(kind) if field.init]
 
 
 def test_importing_it_imports_nothing_heavy() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from plink.argument_checks import check_argument
 from plink.errors import NoAnswer, UsageError
 from plink.features.advise.request import ALL_ALGORITHMS, AdviseRequest
 from plink.features.order.algorithms import (
@@ -17,11 +18,10 @@ from plink.features.order.algorithms import (
     links_of,
     options_of,
     order_from,
-    predictions_note,
     rank_groups,
 )
 from plink.features.order.hubs import hubs_limited_by_cores, sizes_for, with_hubs
-from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, interface_topology, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, interface_topology, own_options, unmeasured_notes
 from plink.model.advice import AdvisedRange, LineInSize, SizeChoice, StatedAdvice
 from plink.model.document import UNSET
 from plink.model.network import Network
@@ -91,7 +91,13 @@ class Advice:
     least: LeastTime | None = None
 
     def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
-        """Return the fastest line at this size; of one algorithm, in the best of its orders."""
+        """Return the fastest line at this size; of one algorithm, in the best of its orders.
+
+        :raises UsageError: for a size that is no number, or an algorithm without a line.
+        """
+        check_argument("size_bytes", size_bytes, float)
+        if algo is not None and all(line.algo != algo for line in self.lines):
+            raise UsageError(f"algorithm {algo!r}: {self.left_out.get(algo, 'it is none of those compared')}")
         return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
 
     def interval_us(self, line: CostLine, size_bytes: float) -> tuple[float, float] | None:
@@ -128,6 +134,7 @@ class Advice:
             limited_by=UNSET if self.least is None else self.least.limited_by,
             left_out=self.left_out,
             smoothed=self.request.smooth_latencies or UNSET,
+            predicted_pairs=self.network.predicted_pairs or UNSET,
         )
 
 
@@ -143,9 +150,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if network.hosts.hubs and not set(HUB_ALGORITHMS) & set(request.algorithms):
         request = replace(request, algorithms=(*request.algorithms, *HUB_ALGORITHMS))
     fabric = fabric_from(network, request.smooth_latencies)
-    for note in filter(
-        None, (predictions_note(network, request.smooth_latencies), few_gaps_note(fabric, request.algorithms))
-    ):
+    for note in unmeasured_notes(network, fabric, request.algorithms, request.smooth_latencies):
         _log.info("%s", note)
     for line in hubs_limited_by_cores(network, fabric):
         _log.warning("%s", line)

@@ -17,11 +17,10 @@ from plink.features.order.algorithms import (
     options_in,
     options_of,
     order_from,
-    predictions_note,
     rank_groups,
 )
 from plink.features.order.hubs import Ranks, with_hubs
-from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, own_options, unmeasured_notes
 from plink.model.cost import CollectiveCost, CostPart, CostRound, RandomOrders
 from plink.model.document import UNSET
 from plink.model.network import Network
@@ -68,14 +67,13 @@ def cost(
     if algo is not None:
         request = replace(request, algo=algo)
     fabric = fabric_from(network, request.smooth_latencies)
-    for note in filter(
-        None, (predictions_note(network, request.smooth_latencies), few_gaps_note(fabric, [request.algo]))
-    ):
-        _log.info("%s", note)
+    notes = unmeasured_notes(network, fabric, [request.algo], request.smooth_latencies)
     fabric = fabric_of_algorithm(network, fabric, request.algo)
     workers = order_from(network, order, source)
     ranks, options = _ranks_and_options(network, fabric, order, workers, request, source)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
+    for note in notes:
+        _log.info("%s", note)
     has_hubs = request.algo in HUB_ALGORITHMS
     if warning := misranking_warning(request.algo, model if has_hubs else request.model):
         _log.warning("%s", warning)
@@ -118,6 +116,7 @@ def cost(
         host_costs=UNSET if network.host_costs is None else network.host_costs,
         network=network.fingerprint(),
         smoothed=request.smooth_latencies or UNSET,
+        predicted_pairs=network.predicted_pairs or UNSET,
         random=_random_orders(cost_of, workers, ranks[len(workers) :], total, model, request),
         parts=tuple(_part(name, weight, part) for weight, name, part in parts),
     )

@@ -93,7 +93,7 @@ def fabric_from(network: Network, smooth_latencies: bool = False) -> Fabric:
 
 def predictions_note(network: Network, smooth_latencies: bool = False) -> str | None:
     """Return what to say of round trips that are predicted, not measured; None where none is, or all are smoothed."""
-    pairs, n = int((np.isnan(network.rtt_us) & np.isfinite(network.completed_us)).sum()) // 2, len(network.hosts)
+    pairs, n = network.predicted_pairs, len(network.hosts)
     if smooth_latencies or not pairs:
         return None
     return f"{pairs} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used"

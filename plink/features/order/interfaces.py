@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plink.features.order.algorithms import predictions_note
 from plink.model.diagnosis import Finding, Severity
 from plink.model.network import Network
 from plink.model.network_file import InterfacesEntry
@@ -106,17 +107,20 @@ def own_options(network: Network, algo: str, ranks: int) -> dict[str, int]:
     return {"base": ranks} if isinstance(shape, Rails) and algo == "multi-ring" else {}
 
 
-def few_gaps_note(fabric: Fabric, algorithms: Sequence[str]) -> str | None:
-    """Return what to say of pairs that :func:`fabric_of_algorithm` fills for some of the algorithms; None where for
-    none."""
+def unmeasured_notes(
+    network: Network, fabric: Fabric, algorithms: Sequence[str], smooth_latencies: bool = False
+) -> list[str]:
+    """Return what to say of pairs that were not measured: those with predictions, and those that
+    :func:`fabric_of_algorithm` fills for some of the algorithms."""
+    notes = [note] if (note := predictions_note(network, smooth_latencies)) else []
     filled = [algo for algo in algorithms if algo not in _FEW_PARTNERS]
-    if not fabric.few_gaps or not filled:
-        return None
-    pairs = numbered(fabric.few_gaps, "pair was", "pairs were")
-    return (
-        f"{pairs} not measured; those that {', '.join(filled)} would use are taken to be as far "
-        "as the farthest one, but a pair that is dead carries nothing"
-    )
+    if fabric.few_gaps and filled:
+        pairs = numbered(fabric.few_gaps, "pair was", "pairs were")
+        notes.append(
+            f"{pairs} not measured; those that {', '.join(filled)} would use are taken to be as far "
+            "as the farthest one, but a pair that is dead carries nothing"
+        )
+    return notes
 
 
 def fabric_of_algorithm(network: Network, fabric: Fabric, algo: str) -> Fabric:

@@ -18,11 +18,10 @@ from plink.features.order.algorithms import (
     options_in,
     options_of,
     order_from,
-    predictions_note,
     rank_groups,
 )
 from plink.features.order.constraints import check_number, constraints_from, ranked_groups
-from plink.features.order.interfaces import fabric_of_algorithm, few_gaps_note, own_options
+from plink.features.order.interfaces import fabric_of_algorithm, own_options, unmeasured_notes
 from plink.features.plan.request import PlanRequest
 from plink.model.document import UNSET
 from plink.model.network import Network
@@ -73,10 +72,7 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     if algo is not None:
         request = replace(request, algo=algo)
     fabric = fabric_from(network, request.smooth_latencies)
-    for note in filter(
-        None, (predictions_note(network, request.smooth_latencies), few_gaps_note(fabric, [request.algo]))
-    ):
-        _log.info("%s", note)
+    notes = unmeasured_notes(network, fabric, [request.algo], request.smooth_latencies)
     fabric = fabric_of_algorithm(network, fabric, request.algo)
     model = model_for(request.model, fabric, timed=True, algo=request.algo)
     order = request.order or RankOrder(
@@ -88,6 +84,8 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
         pattern = masters_pattern(result.groups or (), *masters_of(result))
     else:
         result, pattern = _one_level(network, request, fabric, model, ranks, order)
+    for note in notes:
+        _log.info("%s", note)
     if request.order is None:
         ranks_text = "ranks as the network lists the hosts" if result.groups is None else "groups one after the other"
         _log.info("no order was given: %s", ranks_text)

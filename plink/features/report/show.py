@@ -15,6 +15,7 @@ from plink.features.report.colours import MAGNITUDE, Scale, scale_of
 from plink.features.report.data import ReportData
 from plink.features.report.figures import order_caption
 from plink.features.report.words import date, heading, summary, tier_table
+from plink.model.document import UNSET
 from plink.model.network import Matrix, Network
 from plink.model.network_file import format_host_costs
 from plink.model.picture import NetworkPicture, OrderBottleneck, SharedTierSummary, TierSpread
@@ -69,6 +70,7 @@ def picture_of(network: Network, data: ReportData) -> NetworkPicture:
         hosts=len(names),
         measured=data.measured,
         possible=data.possible,
+        predicted_pairs=network.predicted_pairs or UNSET,
         groups=tuple(tuple(names[host] for host in members) for members in data.measured_groups),
         tiers=tuple(
             TierSpread(

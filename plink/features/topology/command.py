@@ -7,7 +7,7 @@ import typer
 
 import plink
 from plink.errors import UsageError
-from plink.features.order.interfaces import few_gaps_note
+from plink.features.order.interfaces import unmeasured_notes
 from plink.model.storage import STANDARD, write_text
 from plink.model.topology.export import WRITERS, switches_of
 from plink.records import workspace
@@ -72,7 +72,7 @@ def export(
         if order is not None:
             names = plink.read_order(order).arrange(network.hosts, str(order)).names
         fabric = fabric_of(network)
-        if note := few_gaps_note(fabric, [_SIMGRID]):
+        for note in unmeasured_notes(network, fabric, [_SIMGRID]):
             say(note)
         text = platform_xml(fabric.with_few_gaps_filled)
         contents = f"{len(names)} hosts"
