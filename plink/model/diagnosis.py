@@ -72,6 +72,11 @@ class Finding(Part, frozen=True):
     pairs: Count = 0
     """Pairs of hosts whose measurements it explains; 0 where it does not rest on pairs."""
 
+    @property
+    def is_of_pair(self) -> bool:
+        """Return whether it is of what is between two hosts."""
+        return self.pairs == 1 and len(self.hosts) == 2
+
     def concerns(self, names: set[str]) -> bool:
         """Return whether a job of these hosts may meet it: it has one of the hosts to look at, or both of a pair."""
         return names.issuperset(self.hosts) if self.pairs == 1 else not names.isdisjoint(self.hosts)

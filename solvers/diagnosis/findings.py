@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
+from scipy.stats import norm
 
 from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import shortened_hostlist
@@ -34,7 +35,8 @@ _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
 _CLASSES = 8  # of pairs by their round trips
-_NOISE_SIGMAS = 4.0  # of a pair's own samples
+_NOISE_SIGMAS = 4.0  # of a pair's own samples, at least
+_MAX_BY_CHANCE = 0.05  # findings in a network that noise alone would make
 _PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
 _SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
 
@@ -72,10 +74,12 @@ def diagnose(
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings that differ in nothing but their hosts as one, the most severe first."""
+    """Return findings that differ in nothing but their hosts as one, but each of a single pair, the most severe
+    first."""
     by_cause: dict[tuple[object, ...], Finding] = {}
     for finding in findings:
-        key = (finding.kind, finding.severity, finding.evidence, finding.advice)
+        pair = finding.hosts if finding.is_of_pair else ()
+        key = (finding.kind, finding.severity, finding.evidence, finding.advice, *pair)
         first = by_cause.get(key)
         hosts = finding.hosts if first is None else list(dict.fromkeys([*first.hosts, *finding.hosts]))
         by_cause[key] = finding if first is None else replace(first, hosts=hosts, pairs=first.pairs + finding.pairs)
@@ -135,7 +139,7 @@ def _latencies(
         i, j = suspect.hosts
         second = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
         is_refuted = bool(second) and not _is_slow(max(second), suspect, limits)
-        if not slow & {i, j} and suspect.excess_us > _NOISE_SIGMAS * noise[i, j] and not is_refuted:
+        if not slow & {i, j} and suspect.excess_us > noise[i, j] and not is_refuted:
             slow_pairs[i, j] = suspect
     for location, pairs in _causes(list(slow_pairs), np.isfinite(cost), groups):
         middle = sorted((slow_pairs[pair] for pair in pairs), key=lambda suspect: suspect.excess_us)[len(pairs) // 2]
@@ -159,8 +163,9 @@ def _is_slow(second_us: float, suspect: Suspect, limits: DiagnosisThresholds) ->
 
 
 def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
-    """Return the standard error of round trips by the two halves of their samples, shape (N, N), and at least as usual
-    for round trips of that length: two halves may agree by chance. 0 without halves."""
+    """Return how much of a round trip may be noise, shape (N, N), 0 without halves: the standard error by the two
+    halves of the samples, at least as usual for round trips of that length (two halves may agree by chance), so many
+    times that hardly any of all pairs exceeds it by chance."""
     if not halves:
         return np.zeros_like(latency_us)
     noise = np.nan_to_num(np.abs(halves[0] - halves[1]) / 2)
@@ -168,7 +173,8 @@ def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
     for part in np.array_split(pairs[np.argsort(latency_us[*pairs.T], kind="stable")], _CLASSES):
         if len(part):
             noise[*part.T] = np.maximum(noise[*part.T], MAD_TO_SIGMA * np.median(noise[*part.T]))
-    return noise
+    sigmas: float = norm.isf(_MAX_BY_CHANCE / max(1, len(pairs)))
+    return noise * max(_NOISE_SIGMAS, sigmas)
 
 
 def _asymmetries(
@@ -184,7 +190,7 @@ def _asymmetries(
         is_refuted = len(again) == 2 and again[0] - again[1] <= limits.asymmetry * again[1]
         if slow & {i, j} or is_refuted:
             continue
-        if latency[i, j] - latency[j, i] > _NOISE_SIGMAS * noise[i, j]:
+        if latency[i, j] - latency[j, i] > noise[i, j]:
             directions[min(i, j), max(i, j)] = (i, j)
         else:
             certain[i, j] = certain[j, i] = False
@@ -197,7 +203,8 @@ def _asymmetries(
 
 
 def _causes(pairs: Sequence[Pair], measured: Matrix, groups: Groups) -> Iterator[tuple[tuple[int, ...], list[Pair]]]:
-    """Yield hosts to blame with the pairs they explain: a host, two groups, a group, all hosts, or the two of a pair.
+    """Yield hosts to blame with the pairs they explain: a host, two groups, a group, all hosts, or the two of a pair,
+    in the order of ``pairs`` (i < j).
 
     :param measured: which pairs were measured, shape (N, N).
     """
@@ -210,8 +217,7 @@ def _causes(pairs: Sequence[Pair], measured: Matrix, groups: Groups) -> Iterator
         members = [(i, j) for i, j in zip(*(part.tolist() for part in cause.pairs), strict=True) if affected[i, j]]
         if members:
             yield (*cause.near, *cause.far), members
-    for i, j in np.argwhere(np.triu(unexplained & affected, 1)).tolist():
-        yield (i, j), [(i, j)]
+    yield from ((pair, [pair]) for pair in pairs if unexplained[pair])
 
 
 def _named(hosts: Sequence[int], names: Sequence[str]) -> list[str]:

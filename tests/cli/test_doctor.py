@@ -48,6 +48,19 @@ def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
     assert all(set(finding) >= {"kind", "hosts", "evidence", "advice"} for finding in as_json["findings"])
 
 
+def test_of_many_pairs_some_are_named(tmp_path: Path) -> None:
+    rows = [[0 if i == j else 100 for j in range(60)] for i in range(60)]
+    for k in range(14):
+        rows[k][k + 20] = rows[k + 20][k] = 200 + k
+    write(tmp_path / "n.json", network(hosts=[{"name": f"h{i}"} for i in range(60)], latency_us=rows))
+    done = typed("doctor", "n.json", cwd=tmp_path)
+    *named, rest = done.stdout.splitlines()
+    assert [line.split(": ")[2] for line in named] == [f"h[{k},{k + 20}]" for k in range(13, 3, -1)]
+    assert "4 pairs more" in rest
+    assert done.stderr == "plink: error: problems found: 14 warnings\n"
+    assert len(json.loads(typed("doctor", "n.json", "--json", cwd=tmp_path).stdout)["findings"]) == 14
+
+
 def test_one_host_has_no_network(tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text("alone\n")
     assert "one host (alone) has no network to diagnose" in refusal(typed("doctor", "hosts.txt", cwd=tmp_path))

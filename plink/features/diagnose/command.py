@@ -8,7 +8,7 @@ import typer
 import plink
 from plink.errors import PlinkError, UsageError
 from plink.features.diagnose.request import DiffRequest, DoctorRequest
-from plink.features.diagnose.show import cases, failing_count, print_comparison
+from plink.features.diagnose.show import cases, failing_count, finding_lines, print_comparison
 from plink.model.diagnosis import Examination
 from plink.model.storage import file_and_fragment
 from plink.records import workspace
@@ -54,7 +54,7 @@ def doctor(
     if as_json:
         print_json(examination.to_json())
     else:
-        print_lines(*(f"{finding.severity}: {finding.line}" for finding in examination.findings))
+        print_lines(*finding_lines(examination.findings))
         if not examination.findings:
             print("no problems found")
     if failing := failing_count(examination.findings, request.fail_on):

@@ -14,6 +14,7 @@ from plink.terminal.screen import print_lines, show_table
 _TableRow = tuple[str, str, str, str, str, str, str]
 _MAX_ROWS = 16
 _MAX_SEPARATE_ROWS = 3  # findings of a kind that get a line each
+_MAX_PAIRS = 10  # findings of single pairs of a kind that get a line each
 _MAX_NAMES_CHARS = 60  # characters for the names of hosts
 _VERDICTS = ("worse", "changed", "better")
 _SEVERITIES = list(Severity)
@@ -25,6 +26,18 @@ _KINDS = {
     "capacity": "what groups share",
     "unmeasured": "pairs that were measured before",
 }
+
+
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """Return a line for each finding, but of single pairs for a few of each kind."""
+    kinds = Counter[str]()
+    lines = []
+    for finding in findings:
+        kinds[finding.kind] += finding.is_of_pair
+        if not finding.is_of_pair or kinds[finding.kind] <= _MAX_PAIRS:
+            lines.append(f"{finding.severity}: {finding.line}")
+    more = {kind: number - _MAX_PAIRS for kind, number in kinds.items() if number > _MAX_PAIRS}
+    return lines + [f"{kind}: {numbered(number, 'pair')} more: --json names all" for kind, number in more.items()]
 
 
 def failing_count(findings: Iterable[Finding | NetworkChange], fail_on: str) -> str:

@@ -52,6 +52,13 @@ def test_second_measurement_confirms_above_a_quarter(rows: Matrix, other: tuple[
     assert "again" not in item.evidence, "of another pair"
 
 
+def test_pairs_that_are_alike_are_findings_of_their_own() -> None:
+    rows = slow_link()
+    rows[0, 3] = rows[3, 0] = 181.0
+    rows[2, 5] = rows[5, 2] = rows[1, 4]
+    assert [item.hosts for item in findings_of(rows)] == [["h0", "h3"], ["h1", "h4"], ["h2", "h5"]]
+
+
 def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
     (item,) = findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
     assert item.evidence.endswith("; 130 us when measured again")
