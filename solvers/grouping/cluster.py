@@ -64,15 +64,16 @@ def cluster(
 
     Fewer than four hosts cannot be embedded; their groups are the leaves of their hierarchy, cut.
 
-    :param network: where it has halves of the samples, tiers have to stand out in both.
+    :param network: where it has halves of the samples, tiers have to stand out in both. Its predictions stand for
+        pairs that were not measured; the embedding's, where it has none.
     :param number: of groups; None: round(sqrt(N)) of the hosts that something was measured of.
     :param keep_going: for the embedding; ``advance`` for what follows, (done, total).
     :raises UsageError: when there cannot be so many groups, or elasticity is out of range.
     :raises NoAnswer: when nothing was measured, or the measurements fall apart.
     """
     check_elasticity(elasticity)
-    rtt = network.rtt_us
-    hosts = measured_hosts(rtt)
+    rtt = network.completed_us
+    hosts = measured_hosts(network.rtt_us)
     if not len(hosts):
         raise NoAnswer("nothing was measured between any two hosts; measure them: plink probe")
     sizes = sizes_for(len(hosts), number, elasticity)
@@ -103,7 +104,7 @@ def cluster(
         apart(complete, label),
         _random(complete, sizes),
         [_mean_and_longest(complete[np.ix_(members, members)]) for members in groups],
-        int(np.isnan(near).sum()) // 2,
+        int(np.isnan(network.rtt_us[among]).sum()) // 2,
         agreement,
         runs,
         [_members(tier.label, hosts) for tier in hierarchy],

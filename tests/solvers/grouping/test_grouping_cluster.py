@@ -1,5 +1,7 @@
 """From round trips to groups and tiers: few hosts, hosts all alike, hosts that nobody measured, racks in noise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,18 @@ def test_far_pairs_that_are_rarely_measured_count_as_much() -> None:
     for members, (mean, longest) in zip(result.groups, result.within_us, strict=True):
         within = rtt[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
         assert (mean, longest) == (pytest.approx(within.mean(), rel=0.02), pytest.approx(within.max(), rel=0.05))
+
+
+def test_predictions_of_the_file_stand_for_what_was_not_measured() -> None:
+    rtt, rack_of = racks([5, 5, 5], seed=3)
+    ring = np.abs(np.subtract.outer(np.arange(15), np.arange(15)))
+    measured = np.where((ring <= 1) | (ring == 14), rtt, np.nan)
+    network = replace(of(measured), details=details_from({"predicted_us": to_rows(rtt)}))
+    result = cluster(network, 3)
+    assert all(len(set(rack_of[group].tolist())) == 1 for group in result.groups)
+    assert result.predicted_pairs == 15 * 14 // 2 - 15
+    within = rtt[(rack_of[:, None] == rack_of) & ~np.eye(15, dtype=bool)]
+    assert result.rtt.within_us == pytest.approx(within.mean())
 
 
 def test_measurements_that_fall_apart_have_no_answer() -> None:
