@@ -5,11 +5,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
-from scipy.stats import norm
 
 from plink.model.diagnosis import Finding, Severity
 from plink.model.hostlist import shortened_hostlist
@@ -173,8 +173,7 @@ def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
     for part in np.array_split(pairs[np.argsort(latency_us[*pairs.T], kind="stable")], _CLASSES):
         if len(part):
             noise[*part.T] = np.maximum(noise[*part.T], MAD_TO_SIGMA * np.median(noise[*part.T]))
-    sigmas: float = norm.isf(_MAX_BY_CHANCE / max(1, len(pairs)))
-    return noise * max(_NOISE_SIGMAS, sigmas)
+    return noise * max(_NOISE_SIGMAS, -NormalDist().inv_cdf(_MAX_BY_CHANCE / max(1, len(pairs))))
 
 
 def _asymmetries(

@@ -142,8 +142,7 @@ def _two_level(
     local, global_group = masters
     cost = two_level_cost(groups, masters, all_reduce)
     random_chunks = min(chunks, len(ranks) * CHUNKS_PER_RANK)  # finer ones change the cost by next to nothing
-    is_slow = model == SIMULATED or (model == CONTENTION and fabric.measured)
-    draws = _SIMULATED_DRAWS if is_slow else _RANDOM_DRAWS
+    draws = _SIMULATED_DRAWS if model in (CONTENTION, SIMULATED) else _RANDOM_DRAWS
     random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed, draws)
     baseline = _available_costs({"flat": _other("flat", network, ranks, request, model)})
     if by != "sizes":
