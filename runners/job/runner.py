@@ -45,7 +45,7 @@ class Job:
     :param launcher_args: added to the command of an external launcher.
     :param hubs: the host of each hub process (``--backend phub``); they are started beside the ranks, and numbered
         after them.
-    :raises UsageError: when ``env`` would tell a rank that it is another one.
+    :raises UsageError: when ``program`` is empty, or ``env`` would tell a rank that it is another one.
     """
 
     program: str
@@ -64,6 +64,8 @@ class Job:
     def __post_init__(self) -> None:
         check_fields(self, {})
         object.__setattr__(self, "sync", self.sync and Path(self.sync))
+        if not self.program.strip():
+            raise UsageError("program '': name a .py file or a command")
         for name in _RESERVED_VARIABLES:
             if name in self.env:
                 raise UsageError(f"--env {name}={self.env[name]}: the rank order sets it; omit it")

@@ -29,6 +29,13 @@ def test_objects_on_standard_output_and_what_to_do_with_them_beside_it(tmp_path:
     assert not (tmp_path / ".plink" / "runs").exists()  # nothing was run
 
 
+def test_hubs_that_no_pod_is_for_are_named(tmp_path: Path) -> None:
+    done = launch(tmp_path, "--image", "i", "train.py", hosts=f"{HOSTS}adder-7 role=hub\n")
+    assert done.returncode == 0
+    assert "adder-7: role=hub takes no ranks" in done.stderr
+    assert "adder-7" not in done.stdout
+
+
 def test_no_host_is_contacted_for_an_order(tmp_path: Path) -> None:
     """Without one, and without a measurement: refused before a host is."""
     (tmp_path / "hosts.txt").write_text("".join(f"node-{k} address=127.0.0.1 port={k}\n" for k in (1, 2, 3)))

@@ -11,11 +11,13 @@ from plink.features.launch.pipeline_job import check_options, pipeline_order, pi
 from plink.features.launch.request import HUB_RUNNERS, JobRequest, misplaced
 from plink.features.launch.run import AutotuneRequest, LaunchRequest, PreflightRequest, RecordRequest
 from plink.features.launch.session import JobSetup, dry_run_shown
+from plink.model.hostlist import shortened_hostlist
 from plink.model.hosts import HUB, Host, Hosts
 from plink.records.pipeline_log import PipelineLog
 from plink.terminal.screen import say
 from runners.choice import KUBERNETES
 from runners.job.runner import Job
+from solvers.schedules.catalogue import HUB_ALGORITHMS
 
 # Pods have folders of their own, and Slurm may give nodes only when their turn comes.
 _UNCHECKED = (KUBERNETES, "slurm")
@@ -100,6 +102,10 @@ def set_up(job: Job, order: JobOrder, request: LaunchRequest, options: JobReques
         autotune = None if backend.masters is None else AutotuneRequest(backend.masters, threshold)
     if autotune is not None and settings.autotune_threshold is not None:
         autotune = replace(autotune, threshold=settings.autotune_threshold)
+    if order.hubs and not job.hubs and request.runner != "local":  # which may start one
+        names = shortened_hostlist([host.name for host in order.hubs], " ")
+        backends = " or ".join(HUB_ALGORITHMS)
+        say(f"{names}: role=hub takes no ranks, and this job uses no hubs (--runner ssh --backend {backends})")
     preflight = None
     if order.network is not None and settings.preflight != "off":
         preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")
