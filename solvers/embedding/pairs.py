@@ -136,9 +136,11 @@ def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
     fold_count = int(np.clip(_TARGET_HELD_OUT_PAIRS // each, 1, _MAX_FOLDS))
     result: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
     free = np.ones(len(pairs), dtype=bool)
+    ends = pairs.i.astype(np.int32), pairs.j.astype(np.int32)  # SciPy's trees have no others before 1.17
     for _ in range(fold_count):
         weight = rng.random(len(pairs)) + 1.0
-        tree = minimum_spanning_tree(coo_array((weight, (pairs.i, pairs.j)), shape=(pairs.n, pairs.n))).tocoo()
+        graph = coo_array((weight, ends), shape=(pairs.n, pairs.n))
+        tree = minimum_spanning_tree(graph).tocoo()
         remaining = np.isin(pairs.i * pairs.n + pairs.j, tree.row.astype(np.intp) * pairs.n + tree.col)
         drawn = rng.permutation(np.nonzero(free & ~remaining)[0])[:each]
         if len(drawn) < each:
