@@ -187,8 +187,6 @@ def announced(ctx: Context, host: int, answer: Answer, result: r.Result | None) 
         return
     ctx.state.checkpointing = replace(ctx.state.checkpointing, last=attempt.checkpoint)
     _over(ctx)
-    ctx.log(what="checkpoint", clock=attempt.checkpoint.clock, seconds=attempt.seconds, bytes=attempt.bytes)
-    _answer_requests(ctx)
 
 
 def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
@@ -222,7 +220,6 @@ def _failed(ctx: Context) -> None:
     attempt = ctx.state.checkpointing.attempt
     assert attempt is not None
     _over(ctx)
-    _answer_requests(ctx)
     current = ctx.state.checkpointing
     if attempt.abandoned or attempt.error is None:
         return
@@ -257,7 +254,10 @@ def _answer_requests(ctx: Context) -> None:
 
 
 def _over(ctx: Context) -> None:
-    current = ctx.state.checkpointing
+    current, attempt = ctx.state.checkpointing, ctx.state.checkpointing.attempt
+    if attempt is not None and attempt.checkpoint == current.last:
+        ctx.log(what="checkpoint", clock=attempt.checkpoint.clock, seconds=attempt.seconds, bytes=attempt.bytes)
     next_s = ctx.now + ctx.state.settings.checkpoint_every_s
     ctx.state.checkpointing = replace(current, attempt=None, over_s=ctx.now, next_s=next_s)
     ctx.send_all(r.Truncate(current.clock))
+    _answer_requests(ctx)

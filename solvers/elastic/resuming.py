@@ -313,7 +313,9 @@ def halted(ctx: Context, reason: str) -> None:
     ctx.note(reason)
     lost = reason if suspicion is None else f"{suspicion}; {reason}"
     ctx.state.resuming = replace(ctx.state.resuming, lost=lost)
-    if ctx.state.checkpointing.last is None and (ctx.state.resuming.searched or not _folders(ctx)):
+    attempt = ctx.state.checkpointing.attempt
+    named = attempt is not None and not attempt.waiting  # perhaps, by a host that was lost before it said so
+    if ctx.state.checkpointing.last is None and not named and (ctx.state.resuming.searched or not _folders(ctx)):
         _no_checkpoint(ctx)
     else:
         restart(ctx)
@@ -423,6 +425,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> str | None:
     state.sizes = rebalancing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
+    state.joining = replace(state.joining, folder_marked=True)  # by the controller that began the job
     clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.replicas.items()}
     logged = sum(report.traffic.replicated for report in reports.values())  # by the controller before
     state.replication = replace(state.replication, clocks=clocks, logged=(0, logged))

@@ -180,6 +180,8 @@ def test_the_answer_to_the_naming_is_lost(named: int | None, last: int) -> None:
     desk.answer(removals[1], latest=named and {"clock": named, "partitions": 3, "folder": name_of(named, JOB)})
     assert desk.saving.last == Checkpoint(f"/c/{name_of(last, JOB)}", last)
     assert desk.answers == ([{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}] if named == 7 else [])
+    logged = [line for line in desk.lines if line["what"] == "checkpoint" and line["clock"] == 7]
+    assert [(line["seconds"], line["bytes"]) for line in logged] == ([(0.5, 20)] if named == 7 else [])
     assert not desk.saving.attempt
 
 

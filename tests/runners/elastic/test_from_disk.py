@@ -1,6 +1,7 @@
 """Which checkpoint a controller goes on from that takes over from another: the job's own, before that the one which it
 was told to go on from, never one that some other job left in the folder."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from runners.elastic.controller import Controller
 from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import Checkpoint
+from solvers.elastic.state import Checkpoint, CheckpointAttempt
 from solvers.elastic.step import status
 
 NOBODY_WORKS: dict[str, Any] = {
@@ -72,8 +73,9 @@ class RecordedController:
         """A reliable host, which begins and finds this."""
         self.controller.handle(events.HostsJoined((member(number, "reliable"),), True))
         self.answer(number, "begin", {**BEGUN, **result})
-        for word in self.words("mark_folder"):
-            self.answer(word["to"], "mark_folder", {})
+        for do in ("mark_folder", "check_folder"):
+            for word in self.words(do):
+                self.answer(word["to"], do, {})
 
     def restored(self, of_another_job: bool) -> set[str]:
         """The folders that partitions were asked for from, all of another job or of this one."""
@@ -137,6 +139,34 @@ def test_newer_of_what_is_known_and_what_the_folder_has(clock: int, latest: int)
     job = Resumed(AT_WORK | {"own": on_disk(8, OWN)}, checkpoints="/shared/c", checkpoint_every_s=1e9)
     job.lose_and_return(own=on_disk(clock, OWN))
     assert job.restored(of_another_job=False) == {f"/shared/c/clock-{latest}-{OWN}"}
+
+
+@pytest.mark.parametrize("own", [None, on_disk(9, OWN)])
+def test_the_only_reliable_host_is_lost_as_it_names_the_first(own: dict[str, Any] | None) -> None:
+    """It may have been named: the host says so when it returns."""
+    job = Resumed(AT_WORK, checkpoints="/shared/c", checkpoint_every_s=1e9)
+    state = job.controller.state
+    attempt = CheckpointAttempt(Checkpoint(f"/shared/c/{on_disk(9, OWN)['folder']}", 9), False, frozenset())
+    job.controller.state = replace(state, checkpointing=replace(state.checkpointing, attempt=attempt))
+    job.lose(0)
+    assert not job.says("end")
+    job.comes(1, own=own)
+    assert job.restored(of_another_job=False) == ({f"/shared/c/clock-9-{OWN}"} if own else set())
+    assert bool(job.says("end")) == (own is None)
+
+
+def test_a_host_that_comes_to_the_next_controller_without_the_folder_is_refused() -> None:
+    """Its disk may not be mounted yet: it does not mark an empty folder, and the job waits on."""
+    job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
+    job.controller.handle(events.HostsJoined((member(1, "reliable"),), True))
+    job.answer(1, "begin", BEGUN)
+    assert not job.words("mark_folder")
+    (word,) = job.words("check_folder")
+    job.controller.handle(events.HostMessage(1, Answer(word["id"], "another folder", "InputError")))
+    job.controller.tick()
+    assert not job.says("end")
+    job.comes(2, own=on_disk(8, OWN))
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-8-{OWN}"}
 
 
 def test_the_reliable_host_is_lost_with_the_controller() -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -238,6 +239,53 @@ def test_what_a_job_goes_on_from_is_there_wherever_writing_fails(
         if len(calls) <= at:
             break
     assert at > 10
+
+
+def test_the_first_name_that_was_interrupted_is_completed(tmp_path: Path) -> None:
+    written(tmp_path, 5)
+    keep(tmp_path, saved(5), "a1")
+    (tmp_path / "latest.json").unlink()
+    discard(tmp_path / name_of(6, "a1"), "a1")
+    assert latest(tmp_path) == saved(5)
+
+
+def test_a_report_waits_for_a_checkpoint_that_is_being_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a controller that was killed has requested it: the next one is to know of it."""
+    written(tmp_path, 5)
+    begun, go_on, rename = threading.Event(), threading.Event(), os.rename
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        begun.set()
+        go_on.wait(10)
+        rename(*arguments, **options)
+
+    monkeypatch.setattr(os, "rename", slow)
+    naming = threading.Thread(target=keep, args=(tmp_path, saved(5), "a1"))
+    naming.start()
+    assert begun.wait(10)
+    threading.Timer(0.2, go_on.set).start()
+    assert JobCheckpoints(str(tmp_path), job="a1").on_disk() == (None, saved(5))
+    naming.join()
+
+
+def test_the_folder_of_a_job_whose_mark_another_removed(tmp_path: Path) -> None:
+    job = JobCheckpoints(str(tmp_path), job="a1")
+    written(tmp_path, 5)
+    keep(tmp_path, saved(5), "a1")
+    job.check_mark()
+
+
+def test_a_folder_that_is_mounted_while_it_is_checked(tmp_path: Path) -> None:
+    """The host began without its checkpoints, and is to begin again."""
+    job = JobCheckpoints(str(tmp_path / "c"), job="a1")
+    (tmp_path / "real").mkdir()
+    written(tmp_path / "real", 5)
+    keep(tmp_path / "real", saved(5), "a1")
+    (tmp_path / "real" / ".shared-a1").touch()
+    threading.Timer(0.2, lambda: (tmp_path / "real").rename(tmp_path / "c")).start()
+    with pytest.raises(InputError, match="must share one"):
+        job.check_mark()
+    job.check_mark()
 
 
 def test_old_marks_of_killed_jobs_are_removed(tmp_path: Path) -> None:

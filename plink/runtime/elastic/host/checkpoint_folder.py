@@ -11,6 +11,7 @@ import contextlib
 import json
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _LATEST = "latest.json"
 _VISIBLE_S = 3.0  # after which a network file system shows what another host has written
 _POLL_S = 0.1
 _MARK_EXPIRY_S = 86400.0
+_NAMING = threading.Lock()  # held while this host names a checkpoint
 _RETAINED_CHECKPOINTS = 2  # the latest and the one before, should somebody be reading that; where a disk is full, one
 
 
@@ -46,6 +48,17 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
     :param job: whose it is.
     :raises InputError: a partition's file is not there, because the hosts that wrote them do not share the folder, say.
     """
+    with _NAMING:
+        _name(folder, saved, job)
+    clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
+    older = [path for clock, path in clocks if clock <= saved.clock]
+    names = [partition_file(number) for number in range(saved.partitions)]
+    whole = [path for path in older if all((path / name).is_file() for name in names)]
+    for path in set(older) - set(whole[-_RETAINED_CHECKPOINTS:]):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _name(folder: Path, saved: SavedCheckpoint, job: str) -> None:
     files = [folder / saved.folder / partition_file(number) for number in range(saved.partitions)]
     if missing := _missing(files):
         raise InputError(
@@ -60,12 +73,6 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
             for_job.write(content)
 
     with_room(folder / saved.folder, job, write)
-    clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
-    older = [path for clock, path in clocks if clock <= saved.clock]
-    names = [partition_file(number) for number in range(saved.partitions)]
-    whole = [path for path in older if all((path / name).is_file() for name in names)]
-    for path in set(older) - set(whole[-_RETAINED_CHECKPOINTS:]):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def with_room(checkpoint: Path, job: str, write: Callable[[], None]) -> None:
@@ -125,7 +132,7 @@ def _named(folder: Path, job: str) -> set[str]:
     except OSError:
         return {path.name for path in folder.iterdir()}
     # Another host may name a checkpoint between the two readings: the earlier one is no interrupted naming.
-    if own and last and last.job == job and last.clock < own.clock:
+    if own and (last is None or (last.job == job and last.clock < own.clock)):
         with contextlib.suppress(OSError), whole_file(folder / _LATEST, 0o644) as file:
             file.write(msgspec.json.encode(own))
     return {named.folder for named in (own, last) if named}
@@ -164,9 +171,13 @@ class JobCheckpoints:
     job: str = ""
 
     def on_disk(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
-        """Return checkpoints that can be read here: the one that the job restores, and its own latest."""
-        saved = latest(Path(self.restore)) if self.restore else None
-        return saved, latest(Path(self.folder), self.job) if self.folder else None
+        """Return checkpoints that can be read here: the one that the job restores, and its own latest.
+
+        What a controller that was killed has had named here is waited for.
+        """
+        with _NAMING:
+            saved = latest(Path(self.restore)) if self.restore else None
+            return saved, latest(Path(self.folder), self.job) if self.folder else None
 
     def unwritable(self) -> str | None:
         """Return why this host cannot write any, for a person; None: it can, or there are to be none."""
@@ -183,7 +194,7 @@ class JobCheckpoints:
     def mark(self) -> None:
         """Leave a file by which other hosts of the job know the folder, and remove those of jobs that were killed.
 
-        A job marks the folder again whenever a reliable host joins, so that it misses no file that another job removed.
+        Other jobs may remove it after a day: then a checkpoint of the job shows the folder.
 
         :raises OSError: it cannot be written.
         """
@@ -196,8 +207,14 @@ class JobCheckpoints:
                     path.unlink()
 
     def check_mark(self) -> None:
-        """Wait some seconds for another host's mark to be seen here. :raises InputError: it is not."""
-        if _missing([Path(self.folder) / _mark(self.job)]):
+        """Find the job's checkpoint here, or wait some seconds for another host's mark.
+
+        :raises InputError: neither is seen, or the folder was only mounted meanwhile: this host began without it.
+        """
+        folder = Path(self.folder)
+        if latest(folder, self.job):
+            return
+        if _missing([folder / _mark(self.job)]) or latest(folder, self.job):
             raise InputError(self.folder, "it is not the folder of the other reliable hosts, which must share one")
 
     def unmark(self) -> None:
