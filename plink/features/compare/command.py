@@ -104,9 +104,11 @@ def _compare(setup: JobSetup, request: CompareRequest, by_traffic: ByTraffic | N
 
 
 def _keep(document: OrderComparison, as_json: bool) -> None:
-    workspace.prepare()
-    document.write(workspace.FOLDER / "compare.json")
-    print_result(document, as_json, lambda: show_comparison(document))
+    try:  # what took long is shown, even where the disk is full
+        print_result(document, as_json, lambda: show_comparison(document))
+    finally:
+        workspace.prepare()
+        document.write(workspace.FOLDER / "compare.json")
 
 
 def _only_ring(options: JobRequest) -> str | None:
