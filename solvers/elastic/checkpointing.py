@@ -13,6 +13,7 @@ from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
+from solvers.elastic.events import StateLost
 from solvers.elastic.state import GONE, REFUSED, Checkpoint, CheckpointAttempt, Checkpointing, State
 
 _DUE_SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
@@ -167,6 +168,7 @@ def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
     """Name a checkpoint whose files are all written, by a host that sees them all."""
     settings, folder = ctx.state.settings, PurePosixPath(attempt.checkpoint.folder).name
     saved = SavedCheckpoint(attempt.checkpoint.clock, settings.partitions, folder)
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, named=True))
     ctx.request(host, r.KeepCheckpoint(settings.checkpoints, saved, settings.job), announced, host)
 
 
@@ -183,6 +185,7 @@ def announced(ctx: Context, host: int, answer: Answer, result: r.Result | None) 
     if answer.error is not None:
         attempt = _with_error(ctx, attempt, host, answer)
         ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
+        ctx.state.resuming = replace(ctx.state.resuming, searched=False)
         _discard(ctx, attempt)
         return
     ctx.state.checkpointing = replace(ctx.state.checkpointing, last=attempt.checkpoint)
@@ -210,6 +213,7 @@ def discarded(ctx: Context, host: int, answer: Answer, result: r.Result | None) 
         return
     if isinstance(result, r.CheckpointDiscarded):
         note_saved(ctx, result.latest, ctx.state.settings.checkpoints)
+        ctx.state.resuming = replace(ctx.state.resuming, searched=True)
     attempt = replace(attempt, waiting=attempt.waiting - {host})
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
     if not attempt.waiting:
@@ -221,12 +225,15 @@ def _failed(ctx: Context) -> None:
     assert attempt is not None
     _over(ctx)
     current = ctx.state.checkpointing
-    if attempt.abandoned or attempt.error is None:
+    if attempt.abandoned or attempt.error is None or attempt.kind == GONE:
+        return
+    if attempt.checkpoint == current.last:
+        ctx.say(f"the checkpoint of clock {current.last.clock} is the latest, but {attempt.error}")
         return
     if attempt.kind == REFUSED:  # a partition has moved meanwhile
         urgent = current.urgent or attempt.urgent
         ctx.state.checkpointing = replace(current, retry_s=ctx.now + _MIN_INTERVAL_S, urgent=urgent)
-    elif attempt.kind != GONE:
+    else:
         text = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
         ctx.state.checkpointing = replace(current, failures=current.failures + 1, requests=())
         ctx.say(text)
@@ -261,3 +268,5 @@ def _over(ctx: Context) -> None:
     ctx.state.checkpointing = replace(current, attempt=None, over_s=ctx.now, next_s=next_s)
     ctx.send_all(r.Truncate(current.clock))
     _answer_requests(ctx)
+    if attempt is not None and attempt.lost:
+        ctx.emit(StateLost(attempt.lost))

@@ -308,14 +308,19 @@ def advance(ctx: Context) -> None:
 
 
 def halted(ctx: Context, reason: str) -> None:
-    """Restore from a checkpoint after state is lost, if there is one."""
+    """Restore from a checkpoint after state is lost, if there is one.
+
+    Where a host was told to name one, and may have been lost before it said so, other hosts are asked first.
+    """
+    attempt = ctx.state.checkpointing.attempt
+    if attempt is not None and attempt.named:
+        ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, lost=reason))
+        return
     suspicion = failures.suspicion(ctx.state.crash_loop)
     ctx.note(reason)
     lost = reason if suspicion is None else f"{suspicion}; {reason}"
     ctx.state.resuming = replace(ctx.state.resuming, lost=lost)
-    attempt = ctx.state.checkpointing.attempt
-    named = attempt is not None and not attempt.waiting  # perhaps, by a host that was lost before it said so
-    if ctx.state.checkpointing.last is None and not named and (ctx.state.resuming.searched or not _folders(ctx)):
+    if ctx.state.checkpointing.last is None and (ctx.state.resuming.searched or not _folders(ctx)):
         _no_checkpoint(ctx)
     else:
         restart(ctx)
@@ -323,6 +328,9 @@ def halted(ctx: Context, reason: str) -> None:
 
 def restart(ctx: Context) -> None:
     """Begin from the last checkpoint, with the hosts that are left; without a reliable one it is waited for."""
+    attempt = ctx.state.checkpointing.attempt
+    if attempt is not None and attempt.lost:  # StateLost follows
+        return
     if not ctx.state.any_reliable:
         ctx.command(StartReliableHosts())
         return

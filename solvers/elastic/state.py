@@ -247,7 +247,9 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class CheckpointAttempt:
-    """One that is being written or removed; ``waiting``: those that have not answered."""
+    """One that is being written, named or removed; ``waiting``: those that have not answered. ``named``: a host was
+    told to name it, and may have done so. ``lost``: state that was lost meanwhile, which waits for what hosts say of it.
+    """
 
     checkpoint: Checkpoint
     urgent: bool
@@ -257,6 +259,8 @@ class CheckpointAttempt:
     error: str | None = None
     kind: str = ""
     abandoned: bool = False
+    named: bool = False
+    lost: str = ""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ def folds(pairs: ObservedPairs, rng: np.random.Generator) -> list[Integers]:
     fold_count = int(np.clip(_TARGET_HELD_OUT_PAIRS // each, 1, _MAX_FOLDS))
     result: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
     free = np.ones(len(pairs), dtype=bool)
-    ends = pairs.i.astype(np.int32), pairs.j.astype(np.int32)  # SciPy's trees have no others before 1.17
+    ends = pairs.i.astype(np.int32), pairs.j.astype(np.int32)  # SciPy's trees have no others before 1.17.1
     for _ in range(fold_count):
         weight = rng.random(len(pairs)) + 1.0
         graph = coo_array((weight, ends), shape=(pairs.n, pairs.n))

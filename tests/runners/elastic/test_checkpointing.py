@@ -160,6 +160,26 @@ def test_failed_checkpoint_is_abandoned(kind: str, notes: list[str]) -> None:
     assert not desk.words("keep_checkpoint")
 
 
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_checkpoint_whose_naming_failed_may_count(counts: bool) -> None:
+    """Where the job's own file names it, and that for other jobs could not be replaced."""
+    desk = Desk()
+    desk.consistent(7)
+    desk.job.checkpointing = replace(desk.saving, requests=((6, 1),))
+    desk.advance()
+    for word in desk.words("write_checkpoint"):
+        desk.answer(word, seconds=0.5, bytes=10)
+    desk.answer(desk.words("keep_checkpoint")[-1], "latest.json: not permitted", "OSError")
+    latest = {"clock": 7, "partitions": 3, "folder": name_of(7, JOB)} if counts else None
+    for word in desk.words("discard_checkpoint"):
+        desk.answer(word, latest=latest)
+    (note,) = desk.notes
+    assert "latest.json: not permitted" in note
+    assert ("no checkpoint could be written" in note) == (not counts)
+    assert [answer.get("clock") for answer in desk.answers] == [7 if counts else None]
+    assert desk.saving.failures == (0 if counts else 1)
+
+
 @pytest.mark.parametrize(("named", "last"), [(7, 7), (3, 5), (None, 5)])
 def test_the_answer_to_the_naming_is_lost(named: int | None, last: int) -> None:
     """Any reliable host knows whether it was named, also one that wrote no part."""

@@ -1,17 +1,16 @@
 """Which checkpoint a controller goes on from that takes over from another: the job's own, before that the one which it
 was told to go on from, never one that some other job left in the folder."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from plink.model.elastic.reports import Answer
+from plink.model.elastic.reports import Answer, PartitionsChanged
 from runners.elastic.controller import Controller
 from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
-from solvers.elastic.state import Checkpoint, CheckpointAttempt
+from solvers.elastic.state import Checkpoint
 from solvers.elastic.step import status
 
 NOBODY_WORKS: dict[str, Any] = {
@@ -46,8 +45,8 @@ class RecordedController:
 
     def __init__(self, **settings: Any) -> None:
         self.out: list[dict[str, Any]] = []
-        request = Settings(keys="", partitions=2, shards=2, shapes=((8, 125),), started=0.0, began=0.0, **settings)
-        self.controller = Controller(self.out.append, request, 2, lambda: 0.0)
+        settings = {"partitions": 2, "shards": 2, "shapes": ((8, 125),), "started": 0.0, "began": 0.0, **settings}
+        self.controller = Controller(self.out.append, Settings(keys="", **settings), 2, lambda: 0.0)
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """To hosts, of a kind."""
@@ -141,18 +140,69 @@ def test_newer_of_what_is_known_and_what_the_folder_has(clock: int, latest: int)
     assert job.restored(of_another_job=False) == {f"/shared/c/clock-{latest}-{OWN}"}
 
 
-@pytest.mark.parametrize("own", [None, on_disk(9, OWN)])
+class Naming(RecordedController):
+    """The second controller of a job with so many reliable hosts, with one partition each, and what it says once host 0
+    was told to name the checkpoint of clock 10."""
+
+    def __init__(self, hosts: int, own: dict[str, Any] | None = None) -> None:
+        super().__init__(partitions=hosts, checkpoints="/shared/c", checkpoint_every_s=0.0)
+        self.controller.handle(events.ControllerRestarted(tuple(member(number, "reliable") for number in range(hosts))))
+        for number in range(hosts):
+            part = {"serves": {str(number): 1 + number}, "replicas": {str(number): [8, 9]}, "workers": {}}
+            work = {"workers": AT_WORK["workers"]} if number == 0 else {}
+            self.answer(number, "report", AT_WORK | part | work | {"own": own})
+        for number in range(hosts):
+            changed = PartitionsChanged({number: ("serving", AT_WORK["generation"], 1 + number, 10, 10)})
+            self.controller.handle(events.HostMessage(number, changed))
+        self.controller.tick()
+        written = {"seconds": 0.1, "bytes": 10}
+        for number in (*range(1, hosts), 0):
+            self.answer(number, "write_checkpoint", written)
+        assert [word["to"] for word in self.words("keep_checkpoint")] == [0]
+
+
+@pytest.mark.parametrize("own", [None, on_disk(10, OWN)])
 def test_the_only_reliable_host_is_lost_as_it_names_the_first(own: dict[str, Any] | None) -> None:
     """It may have been named: the host says so when it returns."""
-    job = Resumed(AT_WORK, checkpoints="/shared/c", checkpoint_every_s=1e9)
-    state = job.controller.state
-    attempt = CheckpointAttempt(Checkpoint(f"/shared/c/{on_disk(9, OWN)['folder']}", 9), False, frozenset())
-    job.controller.state = replace(state, checkpointing=replace(state.checkpointing, attempt=attempt))
+    job = Naming(1)
     job.lose(0)
     assert not job.says("end")
     job.comes(1, own=own)
-    assert job.restored(of_another_job=False) == ({f"/shared/c/clock-9-{OWN}"} if own else set())
+    assert job.restored(of_another_job=False) == ({f"/shared/c/clock-10-{OWN}"} if own else set())
     assert bool(job.says("end")) == (own is None)
+
+
+@pytest.mark.parametrize("before", [None, on_disk(5, OWN)])
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("loses", [(0,), (0, 1)])
+def test_another_host_says_whether_a_checkpoint_was_named(
+    before: dict[str, Any] | None, named: bool, loses: tuple[int, ...]
+) -> None:
+    """The host that was told to name it is lost, and state with it: the latest is the one that was named, if it was.
+    The other may be lost as it is asked: then the next that comes says so."""
+    job = Naming(2, own=before)
+    job.lose(0)
+    assert not job.says("end")
+    assert not job.words("restore")
+    latest = on_disk(10, OWN) if named else before
+    if loses == (0,):
+        job.answer(1, "discard_checkpoint", {"latest": latest})
+    else:
+        job.lose(1)
+        assert not job.says("end")
+        assert job.says("start_reliable_hosts")
+        job.comes(2, own=latest)
+    assert job.restored(of_another_job=False) == ({f"/shared/c/{latest['folder']}"} if latest else set())
+    assert bool(job.says("end")) == (latest is None)
+
+
+def test_hosts_that_come_wait_for_what_is_said_of_a_checkpoint() -> None:
+    job = Naming(2, own=on_disk(5, OWN))
+    job.lose(0)
+    job.comes(2, own=on_disk(5, OWN))
+    assert not job.words("restore")
+    job.answer(1, "discard_checkpoint", {"latest": on_disk(10, OWN)})
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-10-{OWN}"}
 
 
 def test_a_host_that_comes_to_the_next_controller_without_the_folder_is_refused() -> None:

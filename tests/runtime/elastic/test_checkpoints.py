@@ -49,6 +49,26 @@ def test_the_latest_and_the_one_before_are_kept(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["latest-a1.json", "latest.json"]
 
 
+def test_older_ones_are_removed_where_only_the_job_can_name_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That which the file for other jobs names is left."""
+    written(tmp_path, 1, 2, 3, 4)
+    keep(tmp_path, saved(1), "a1")
+    rename = os.rename
+
+    def refuse(source: Any, target: Any, **options: Any) -> None:
+        if Path(target).name == "latest.json":
+            raise PermissionError(errno.EPERM, "not permitted", str(target))
+        rename(source, target, **options)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(PermissionError):
+        keep(tmp_path, saved(4), "a1")
+    assert (latest(tmp_path), latest(tmp_path, "a1")) == (saved(1), saved(4))
+    assert names(tmp_path) == ["clock-1-a1", "clock-3-a1", "clock-4-a1"]
+
+
 def test_one_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, 1, 2, 3, 8)
     (tmp_path / "clock-x-a1").mkdir()
@@ -266,6 +286,16 @@ def test_a_report_waits_for_a_checkpoint_that_is_being_named(tmp_path: Path, mon
     threading.Timer(0.2, go_on.set).start()
     assert JobCheckpoints(str(tmp_path), job="a1").on_disk() == (None, saved(5))
     naming.join()
+
+
+def test_the_checkpoint_that_is_restored_stays_the_same(tmp_path: Path) -> None:
+    """Another job may write a later one there before the next controller asks."""
+    written(tmp_path, 5, 9)
+    keep(tmp_path, saved(5), "a1")
+    job = JobCheckpoints(restore=str(tmp_path), job="b2")
+    assert job.on_disk() == (saved(5), None)
+    keep(tmp_path, saved(9), "a1")
+    assert job.on_disk() == (saved(5), None)
 
 
 def test_the_folder_of_a_job_whose_mark_another_removed(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_second_measurement_confirms_above_a_quarter(rows: Matrix, other: tuple[
     assert "again" not in item.evidence, "of another pair"
 
 
-def test_pairs_that_are_alike_are_findings_of_their_own() -> None:
+def test_equal_pairs_are_separate_findings() -> None:
     rows = slow_link()
     rows[0, 3] = rows[3, 0] = 181.0
     rows[2, 5] = rows[5, 2] = rows[1, 4]

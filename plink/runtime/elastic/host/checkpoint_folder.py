@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -47,14 +48,23 @@ def keep(folder: Path, saved: SavedCheckpoint, job: str) -> None:
 
     :param job: whose it is.
     :raises InputError: a partition's file is not there, because the hosts that wrote them do not share the folder, say.
+    :raises OSError: it cannot be named, or for the job alone.
     """
-    with _NAMING:
-        _name(folder, saved, job)
+    try:
+        with _NAMING:
+            _name(folder, saved, job)
+    finally:
+        if latest(folder, job) == saved:
+            _remove_older(folder, saved, job)
+
+
+def _remove_older(folder: Path, saved: SavedCheckpoint, job: str) -> None:
+    retained = {folder / name for name in _named(folder, job)}
     clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
     older = [path for clock, path in clocks if clock <= saved.clock]
     names = [partition_file(number) for number in range(saved.partitions)]
     whole = [path for path in older if all((path / name).is_file() for name in names)]
-    for path in set(older) - set(whole[-_RETAINED_CHECKPOINTS:]):
+    for path in set(older) - set(whole[-_RETAINED_CHECKPOINTS:]) - retained:
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -170,14 +180,18 @@ class JobCheckpoints:
     restore: str = ""
     job: str = ""
 
+    @cached_property
+    def _restored(self) -> SavedCheckpoint | None:
+        """The checkpoint that the job began from, whatever other jobs have written there since."""
+        return latest(Path(self.restore)) if self.restore else None
+
     def on_disk(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
         """Return checkpoints that can be read here: the one that the job restores, and its own latest.
 
         What a controller that was killed has had named here is waited for.
         """
         with _NAMING:
-            saved = latest(Path(self.restore)) if self.restore else None
-            return saved, latest(Path(self.folder), self.job) if self.folder else None
+            return self._restored, latest(Path(self.folder), self.job) if self.folder else None
 
     def unwritable(self) -> str | None:
         """Return why this host cannot write any, for a person; None: it can, or there are to be none."""
