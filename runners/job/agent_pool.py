@@ -18,19 +18,15 @@ from runners.job.messages import (
     RanksStopped,
     StacksShown,
 )
-from runners.job.monitor import STOP_TIMEOUT_S, JobMonitor, RankOutput, Sink
+from runners.job.monitor import SAME_FAILURE_S, STOP_TIMEOUT_S, JobMonitor, RankOutput, Sink
 from runners.job.placement import Failure, RankAssignment, RunResult, check_placement, verify_placement
 from runners.job.runner import Job, RunContext
 
 _ANSWER_TIMEOUT_S = 30.0
 _MAX_NAMED_HOSTS = 4
-Answer = TypeVar("Answer")
-
-
-# Ranks that fail for the same reason do so together: others are ended a moment later, and may report their own code.
-_SAME_FAILURE_S = 0.3
 _STACKS_TIMEOUT_S = 15.0
 _LAST_OUTPUT_S = 1.0
+Answer = TypeVar("Answer")
 
 
 class AgentPool:
@@ -243,7 +239,7 @@ class FleetMonitor(JobMonitor):
     def _on_failure(self) -> None:
         fleet = self._pool.fleet
         self._pause = fleet.pause_message if fleet.pause_s else ""
-        self._end_ranks_at = self.clock() + _SAME_FAILURE_S
+        self._end_ranks_at = self.clock() + SAME_FAILURE_S
         self._failed_at = time.monotonic()
         fleet.send_all(method="alive")  # hosts that do not answer until the end are lost
 

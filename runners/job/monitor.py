@@ -1,6 +1,7 @@
 """Monitor of a running job, for any runner: the first rank that fails, exit codes, and the time limit."""
 
 import math
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,6 +19,11 @@ _NCCL_TIMEOUT = "Watchdog caught collective operation timeout"  # PyTorch's Proc
 # (rank, stream, line); rank None: the launcher itself.
 Sink = Callable[[int | None, str, str], None]
 
+
+# Ranks that fail for the same reason do so together: others are ended a moment later, and may report their own code.
+SAME_FAILURE_S = 0.3
+# Exit codes of ranks that a signal ended which is no consequence of another rank's end.
+_KILLED = frozenset(128 + number for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL))
 
 STOP_TIMEOUT_S = 5.0  # for ranks, or a launcher, to end after they were told to
 
@@ -107,6 +113,7 @@ class JobMonitor:
         self.failure: Failure | None = None
         self.timed_out = False
         self.exits: dict[int, int] = {}
+        self._replaceable_until = -math.inf  # whom the failure is blamed on
 
     @property
     def is_stopping(self) -> bool:
@@ -116,15 +123,24 @@ class JobMonitor:
     def record_exit(self, rank: int, code: int, by_itself: bool) -> bool:
         """Record the exit of a rank; return whether it is the first failure.
 
+        Of ranks that end at nearly the same time one that was killed is blamed: others fail as its connections close.
+
         :param by_itself: the rank was not told to end.
         """
         self.output.finish(rank)
         if by_itself:
             self.exits[rank] = code
-        if code == 0 or self.is_stopping or not by_itself:
+        if code == 0 or not by_itself:
             return False
+        first = not self.is_stopping
+        if first:
+            self._replaceable_until = self.clock() + SAME_FAILURE_S if code not in _KILLED else -math.inf
+        elif code not in _KILLED or self.timed_out or self.clock() > self._replaceable_until:
+            return False
+        else:
+            self._replaceable_until = -math.inf
         self.record_failure(rank, code)
-        return True
+        return first
 
     def record_failure(self, rank: int, code: int) -> None:
         """Record the failure that ends the job."""

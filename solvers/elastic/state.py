@@ -248,7 +248,7 @@ class Checkpoint:
 @dataclass(frozen=True)
 class CheckpointAttempt:
     """One that is being written, named or removed; ``waiting``: those that have not answered. ``named``: a host was
-    told to name it, and may have done so. ``lost``: state that was lost meanwhile, which waits for what hosts say of it.
+    told to name it, and may have done so. ``lost``: state that was lost meanwhile, and waits for what hosts say of it.
     """
 
     checkpoint: Checkpoint

@@ -270,7 +270,8 @@ class _Writer:
                 with contextlib.suppress(Exception):
                     if self._has_failed(minibatch):  # its folder may have been removed meanwhile
                         return False
-                self._warn(path, error, "; one checkpoint is kept instead of two" if is_full else "")
+                follows = is_full and self._latest() in checkpoints_in(self._folder)
+                self._warn(path, error, "; one checkpoint is kept instead of two" if follows else "")
                 if not is_full:
                     return False
                 with contextlib.suppress(Exception):
