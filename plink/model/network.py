@@ -87,14 +87,16 @@ class Network:
 
     @cached_property
     def completed_us(self) -> Matrix:
-        """``rtt_us``, with the file's predictions where nothing was measured either way.
+        """``rtt_us``, with the file's predictions where nothing was measured either way, but of hosts without any.
 
         :raises InputError: when ``predicted_us`` is no such matrix.
         """
         predicted = self.detail("predicted_us")
         if predicted is None:
             return self.rtt_us
-        return _read_only(np.where(np.isnan(self.rtt_us), symmetrised(predicted), self.rtt_us))
+        has_any = np.isfinite(self.rtt_us).sum(axis=0) > 1  # its own is one
+        known = has_any & has_any[:, None]
+        return _read_only(np.where(np.isnan(self.rtt_us) & known, symmetrised(predicted), self.rtt_us))
 
     @property
     def predicted_pairs(self) -> int:

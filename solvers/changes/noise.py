@@ -254,13 +254,16 @@ def _own(measured: Mask, level: Matrix, sides: tuple[Side, ...]) -> Matrix:
     if not upper.any():
         return own
     pooled = np.zeros((n, n))
-    pooled[upper] = _pooled_variance(level[upper], own[upper])
+    pooled[upper] = pooled_variance(level[upper], own[upper])
     pooled += pooled.T
     return np.asarray(np.sqrt(np.maximum(pooled, (pooled + own) / 2)))
 
 
-def _pooled_variance(level: npt.NDArray[np.float64], variance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the mean variance of the pairs nearest in round trip, shape (P,)."""
+def pooled_variance(level: npt.NDArray[np.float64], variance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the mean variance of the pairs nearest in round trip, shape (P,).
+
+    :param level: round trips, any unit, of shape (P,), and ``variance`` of each.
+    """
     order = np.argsort(level, kind="stable")
     sums = np.concatenate([[0.0], np.cumsum(variance[order])])
     width = min(len(order), max(_MIN_SIMILAR_PAIRS, len(order) // _SIMILAR_FRACTION))

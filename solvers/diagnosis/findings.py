@@ -17,12 +17,12 @@ from plink.model.network import Matrix, Network
 from plink.model.units import format_gbps, format_us, numbered
 from solvers.changes.causes import explain
 from solvers.changes.failures import is_by_chance, log_choices, scattered
+from solvers.changes.noise import pooled_variance
 from solvers.costs.fabric import fabric_of
 from solvers.costs.host_flows import failed_flows_of, flows_of, unreached_hosts
 from solvers.costs.shared_rows import is_uncertain
 from solvers.diagnosis.bandwidth import SlowHost, half_duplex, slow_by_flows, slow_rates, slow_shared_links
 from solvers.diagnosis.latency import (
-    MAD_TO_SIGMA,
     DiagnosisThresholds,
     Suspect,
     asymmetric_pairs,
@@ -34,7 +34,6 @@ from solvers.hierarchy.tiers import of_one_method
 _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
-_CLASSES = 8  # of pairs by their round trips
 _NOISE_SIGMAS = 4.0  # of a pair's own samples, at least
 _MAX_BY_CHANCE = 0.05  # findings in a network that noise alone would make
 _PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
@@ -138,8 +137,9 @@ def _latencies(
     for suspect in suspects:
         i, j = suspect.hosts
         second = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
-        is_refuted = bool(second) and not _is_slow(max(second), suspect, limits)
-        if not slow & {i, j} and suspect.excess_us > noise[i, j] and not is_refuted:
+        # A second measurement, of far more probes, decides; else the noise of the first.
+        is_certain = _is_slow(max(second), suspect, limits) if second else suspect.excess_us > noise[i, j]
+        if not slow & {i, j} and is_certain:
             slow_pairs[i, j] = suspect
     for location, pairs in _causes(list(slow_pairs), np.isfinite(cost), groups):
         middle = sorted((slow_pairs[pair] for pair in pairs), key=lambda suspect: suspect.excess_us)[len(pairs) // 2]
@@ -163,17 +163,16 @@ def _is_slow(second_us: float, suspect: Suspect, limits: DiagnosisThresholds) ->
 
 
 def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
-    """Return how much of a round trip may be noise, shape (N, N), 0 without halves: the standard error by the two
-    halves of the samples, at least as usual for round trips of that length (two halves may agree by chance), so many
-    times that hardly any of all pairs exceeds it by chance."""
-    if not halves:
-        return np.zeros_like(latency_us)
-    noise = np.nan_to_num(np.abs(halves[0] - halves[1]) / 2)
-    pairs = np.argwhere(np.isfinite(latency_us) & ~np.eye(len(latency_us), dtype=bool))
-    for part in np.array_split(pairs[np.argsort(latency_us[*pairs.T], kind="stable")], _CLASSES):
-        if len(part):
-            noise[*part.T] = np.maximum(noise[*part.T], MAD_TO_SIGMA * np.median(noise[*part.T]))
-    return noise * max(_NOISE_SIGMAS, -NormalDist().inv_cdf(_MAX_BY_CHANCE / max(1, len(pairs))))
+    """Return how much of a round trip may be noise, shape (N, N), 0 without halves: its standard error by the two
+    halves of the samples and by those of pairs with like round trips, so many times that hardly any of all pairs
+    exceeds it by chance, where noise is normal."""
+    noise = np.zeros_like(latency_us)
+    pairs = np.isfinite(latency_us) & ~np.eye(len(latency_us), dtype=bool)
+    if halves and pairs.any():
+        own = np.nan_to_num((halves[0] - halves[1])[pairs] / 2) ** 2
+        pooled = pooled_variance(latency_us[pairs], own)  # two halves may agree by chance
+        noise[pairs] = np.sqrt(np.maximum(pooled, (pooled + own) / 2))
+    return noise * max(_NOISE_SIGMAS, -NormalDist().inv_cdf(_MAX_BY_CHANCE / max(1, pairs.sum())))
 
 
 def _asymmetries(
@@ -184,12 +183,12 @@ def _asymmetries(
     suspects, directions, certain = asymmetric_pairs(latency, limits), {}, np.isfinite(network.rtt_us)
     noise = _noise_us((network.halves() or ()) if suspects else (), latency)
     noise = np.hypot(noise, noise.T)  # of the difference
-    for i, j in suspects:
+    for i, j in sorted(suspects, key=lambda pair: latency[pair[::-1]] - latency[pair]):
         again = [remeasured[pair] for pair in ((i, j), (j, i)) if pair in remeasured]
-        is_refuted = len(again) == 2 and again[0] - again[1] <= limits.asymmetry * again[1]
-        if slow & {i, j} or is_refuted:
+        is_confirmed = len(again) == 2 and again[0] - again[1] > limits.asymmetry * again[1]
+        if slow & {i, j} or (len(again) == 2 and not is_confirmed):
             continue
-        if latency[i, j] - latency[j, i] > noise[i, j]:
+        if is_confirmed or latency[i, j] - latency[j, i] > noise[i, j]:
             directions[min(i, j), max(i, j)] = (i, j)
         else:
             certain[i, j] = certain[j, i] = False
@@ -337,7 +336,8 @@ def _losses(network: Network, groups: Groups) -> Iterator[Finding]:
             path = (i, j) if key == "loss_forward" else (j, i)
             losses[path] = max(float(share[i, j]), losses.get(path, 0.0))
     pairs = list({(min(path), max(path)) for path in losses})
-    for location, members in _causes(sorted(pairs), np.isfinite(network.rtt_us), groups):
+    worst_first = sorted(pairs, key=lambda pair: (-max(losses.get(pair, 0.0), losses.get(pair[::-1], 0.0)), pair))
+    for location, members in _causes(worst_first, np.isfinite(network.rtt_us), groups):
         paths = [path for a, b in members for path in ((a, b), (b, a)) if path in losses]
         worst = max(paths, key=lambda path: losses[path])
         evidence = f"{100 * losses[worst]:.2f} % of the probes are lost from {names[worst[0]]} to {names[worst[1]]}"

@@ -72,7 +72,8 @@ def cluster(
     :raises NoAnswer: when nothing was measured, or the measurements fall apart.
     """
     check_elasticity(elasticity)
-    rtt = network.completed_us
+    # What a file's embedding predicts says no more than the one made here.
+    rtt = network.rtt_us if network.details.predicted_by == "embedding" else network.completed_us
     hosts = measured_hosts(network.rtt_us)
     if not len(hosts):
         raise NoAnswer("nothing was measured between any two hosts; measure them: plink probe")
@@ -88,7 +89,7 @@ def cluster(
 
         # The other settings lose nearly every time (docs/results/embedding.md) and take three quarters of it.
         constraints = EmbeddingConstraints(alpha=1.0, relative=True)
-        fitted = embed(rtt, constraints, seed, keep_going=keep_going, names=network.hosts.names)
+        fitted = embed(network.rtt_us, constraints, seed, keep_going=keep_going, names=network.hosts.names)
         distances = evidence_us(near, fitted.fitted_us[among])
         complete = np.where(np.isnan(near), fitted.fitted_us[among], near)
         balanced = balanced_groups(fitted.coordinates[hosts], distances, sizes, seed, advance)

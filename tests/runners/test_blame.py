@@ -39,7 +39,7 @@ def test_a_killed_rank_is_blamed_before_its_peers(exits: list[tuple[int, int, fl
     assert firsts.count(True) == 1
 
 
-def test_a_rank_that_was_told_to_end_is_not_blamed() -> None:
+def test_a_stopped_rank_is_not_blamed() -> None:
     ranks = [RankAssignment(rank, 0, "here", None, None) for rank in range(2)]
     monitor = JobMonitor(ranks, RankOutput(lambda rank, stream, line: None), lambda: 0.0)
     monitor.record_exit(0, 1, by_itself=True)

@@ -134,7 +134,7 @@ class Advice:
             limited_by=UNSET if self.least is None else self.least.limited_by,
             left_out=self.left_out,
             smoothed=self.request.smooth_latencies or UNSET,
-            predicted_pairs=self.network.predicted_pairs or UNSET,
+            predicted_pairs=UNSET if self.request.smooth_latencies else self.network.predicted_pairs or UNSET,
         )
 
 

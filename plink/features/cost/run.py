@@ -116,7 +116,7 @@ def cost(
         host_costs=UNSET if network.host_costs is None else network.host_costs,
         network=network.fingerprint(),
         smoothed=request.smooth_latencies or UNSET,
-        predicted_pairs=network.predicted_pairs or UNSET,
+        predicted_pairs=UNSET if request.smooth_latencies else network.predicted_pairs or UNSET,
         random=_random_orders(cost_of, workers, ranks[len(workers) :], total, model, request),
         parts=tuple(_part(name, weight, part) for weight, name, part in parts),
     )

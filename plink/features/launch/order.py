@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink.errors import InputError, NoAnswer, PartlyDone, UsageError
+from plink.errors import InputError, NoAnswer, PartlyDone, PlinkError, UsageError
 from plink.features.launch.request import KEEP_HOSTS_ORDER, JobRequest
 from plink.features.measure.request import ProbeRequest
 from plink.features.measure.session import measure_into
@@ -120,7 +120,7 @@ def _computed_order(
     """Return the network of these hosts, which is probed where it is missing or too old, the last order for them or a
     new one, and whether they were probed."""
     stored, reason = network, None  # to measure
-    if network is None or not _has_hosts(network, baseline):
+    if network is None or not _has_hosts(network, baseline) or _is_empty(network):
         reason = f"nothing was measured of these {len(baseline)} hosts here yet"
     elif options.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if workspace.age_s(workspace.NETWORK, network.measured_at) > options.settings.max_network_age_s:
@@ -144,7 +144,7 @@ def _computed_order(
             )
         check(baseline)
         say(f"{reason}: probing them (--order given starts without)")
-        if stored is not None and _has_more(stored, baseline):
+        if stored is not None and not _is_empty(stored) and _has_more(stored, baseline):
             _keep(stored)
         network = _probe(options, baseline)
         warned = interface_warnings(network)
@@ -169,6 +169,12 @@ def _computed_order(
         # Roles and slots of the file are from when it was measured.
         order = _search_order(subnetwork(network, baseline), options.algo or "ring", warned)
     return network, order, is_new
+
+
+def _is_empty(network: Network) -> bool:
+    """Return whether no round trip is known."""
+    known = network.completed_us == network.completed_us  # with each host's to itself
+    return int(known.sum()) <= len(network.hosts)
 
 
 def _lacks_hosts(network: Network) -> bool:
@@ -198,6 +204,8 @@ def _probe(options: JobRequest, baseline: Hosts) -> Network:
     try:
         measure_into(workspace.NETWORK, measurements, request)
     except PartlyDone as error:
+        if not measurements.any():
+            raise PlinkError(str(error)) from None
         say(str(error))
     return measurements.network()
 

@@ -146,11 +146,10 @@ def restartable(setup: JobSetup, restarts: int) -> JobSetup:
         begin, latest = progress()
         if latest > begin:
             return f"the latest checkpoint is of minibatch {latest}: add --restore {folder} to go on from it"
-        restored = setup.job.env.get(RESTORE_VARIABLE)
-        if restored and begin:
-            at = f"it began at minibatch {begin}"
-            return f"no checkpoint was written since {at}: add --restore {restored} to go on from there again"
-        return None if restored else f"no checkpoint was written in {folder}: a job starts from minibatch 0 again"
+        if restored := setup.job.env.get(RESTORE_VARIABLE):
+            at = f" at minibatch {begin}" if begin else ""
+            return f"no checkpoint was written since it began{at}: add --restore {restored} to go on from there again"
+        return f"no checkpoint was written in {folder}: a job starts from minibatch 0 again"
 
     def restart(result: RunResult) -> Restart:
         begin, latest = progress()

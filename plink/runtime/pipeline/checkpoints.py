@@ -267,11 +267,12 @@ class _Writer:
                 return True
             except Exception as error:  # training goes on without it
                 is_full = isinstance(error, OSError) and error.errno in NO_ROOM
+                has_whole = False
                 with contextlib.suppress(Exception):
                     if self._has_failed(minibatch):  # its folder may have been removed meanwhile
                         return False
-                follows = is_full and self._latest() in checkpoints_in(self._folder)
-                self._warn(path, error, "; one checkpoint is kept instead of two" if follows else "")
+                    has_whole = self._latest() in checkpoints_in(self._folder)
+                self._warn(path, error, "; one checkpoint is kept instead of two" if is_full and has_whole else "")
                 if not is_full:
                     return False
                 with contextlib.suppress(Exception):

@@ -80,6 +80,22 @@ def test_measurement_that_has_more_is_kept(
     assert [read_network(path).fingerprint() for path in copies] == [network.fingerprint()] * is_kept
 
 
+def test_a_probe_that_measured_nothing_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves a file without a round trip where there is none, which is not kept under another name."""
+    monkeypatch.chdir(tmp_path)
+    members = tuple(Host(f"node-{k}", f"127.0.0.{k + 1}", port=1) for k in range(4))
+    nothing = np.where(np.eye(4, dtype=bool), 0.0, np.nan)
+    workspace.prepare()
+    Network(Hosts(members), nothing, bandwidth_gbps=nothing).write(workspace.NETWORK)
+    Path("hosts.txt").write_text(render_hosts(Hosts(members)))
+    for options in (JobRequest(Path("hosts.txt")), JobRequest()):
+        with pytest.raises(UsageError, match="nothing was measured"):
+            job_order(options, may_probe=False)
+        with pytest.raises(PlinkError, match="refused"):
+            job_order(options)
+    assert [path.name for path in workspace.FOLDER.glob("network*.json")] == ["network.json"]
+
+
 @pytest.mark.parametrize("unknown", ["pairs", "lost"])
 def test_hosts_that_were_away_are_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: str) -> None:
     """Some of those of the file, which were away when it was measured; of all of its hosts they are what it has."""

@@ -59,6 +59,38 @@ def test_equal_pairs_are_separate_findings() -> None:
     assert [item.hosts for item in findings_of(rows)] == [["h0", "h3"], ["h1", "h4"], ["h2", "h5"]]
 
 
+@pytest.mark.parametrize("kind", ["slow link", "asymmetric", "loss"])
+def test_pairs_of_a_kind_are_named_from_the_worst_on(kind: str) -> None:
+    rows, loss = flat(30), np.zeros((30, 30))
+    expected = []
+    for k in range(6):  # h0 - h20 is the least bad
+        pair, worse = (k, 20 + k), 160.0 + 20.0 * k
+        expected.insert(0, [f"h{pair[0]}", f"h{pair[1]}"])
+        if kind == "loss":
+            loss[pair] = 0.02 + 0.01 * k
+        else:
+            rows[pair] = worse
+            rows[pair[::-1]] = worse if kind == "slow link" else 100.0
+    result = findings_of(rows, loss_forward=to_rows(loss, 6))
+    assert [sorted(item.hosts, key=len) for item in result if item.kind == kind] == expected
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_a_second_measurement_decides_where_the_first_was_noisy(asymmetric: bool) -> None:
+    rows = slow_link(150.0)
+    if asymmetric:
+        rows[4, 1] = 100.0
+    halves = [to_rows(rows - np.where(rows > 0, 15.0, 0.0)), to_rows(rows + np.where(rows > 0, 15.0, 0.0))]
+    kind = "asymmetric" if asymmetric else "slow link"
+
+    def named(again: dict[tuple[int, int], float]) -> bool:
+        return any(item.kind == kind for item in findings_of(rows, again, halves_us=halves))
+
+    assert not named({})
+    assert named({(1, 4): 150.0, (4, 1): 100.0 if asymmetric else 150.0})
+    assert not named({(1, 4): 105.0, (4, 1): 100.0})
+
+
 def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
     (item,) = findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
     assert item.evidence.endswith("; 130 us when measured again")
