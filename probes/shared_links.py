@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.model.network_file import SharedLinkEntry
-from plink.model.units import numbered
+from plink.model.units import format_gbps, numbered
 from probes.boundary_pairs import HostGroup, Pair, TierGroups, pairs_across, pairs_between
 from probes.group_runs import (
     MIN_GROWTH,
@@ -376,7 +376,7 @@ def _log_unsteady(row: SharedLinkEntry) -> None:
     for way in WAYS:
         low, high = row.range_gbps(way) or (1.0, 1.0)
         if low < STEADY_SHARE * high:
-            span = f"{low:.4g} to {high:.4g} Gbit/s, as if others sent meanwhile; the best counts"
+            span = f"{format_gbps(low)} to {format_gbps(high)}, as if others sent meanwhile; the best counts"
             _log.info(f"{numbered(len(row.members), 'host')} with {row.members[0]}, {way}: {span}")
 
 

@@ -134,6 +134,9 @@ class StatedAdvice(Document, frozen=True, kw_only=True, tag="plink.advice/1"):
     """Round figures from the least size to the largest."""
     limited_by: str | Unset = UNSET
     """The links that the least possible time rests on (docs/optimal.md); absent where rates are unknown."""
+    orders: dict[str, tuple[str, ...]]
+    """Hosts in rank order, of each family of orders: `given`, `digits` (of a BCube), `grouped` (groups together),
+    `ring` (the best ring of a short search)."""
     left_out: dict[str, str]
     """Algorithms without a cost, each with the reason."""
     smoothed: bool | Unset = UNSET

@@ -29,7 +29,9 @@ def tier_tree(fabric: Fabric, order: Labels) -> TierTree:
     :raises UsageError: where rates are unknown, or hosts have several interfaces, which are no tree.
     """
     if fabric.paths is not None:
-        raise UsageError("the least possible time is known of one interface a host, not of several")
+        raise UsageError(
+            "hosts have several interfaces, and hubs and the least possible time go by one each: take bml or bcube"
+        )
     if not has_known_links(fabric):
         raise UsageError("the least possible time needs rates of hosts: `plink probe HOSTS` measures them")
     own = fabric.resources[0].host_gbps(), fabric.resources[1].host_gbps()

@@ -190,4 +190,4 @@ def test_a_recorded_step(here: Path) -> None:
     for words, expected in (((), (2_000_000, 0.02)), (("--step", "1s"), (2_000_000, 1.0))):
         step = advice(here, "even.json", "--run", "aa", *words)["balance"]
         assert (step["parameter_bytes"], step["step_s"]) == expected
-    refuses(here, ["advise", "even.json", "--run", "last"], "run bb has no bytes of a step")
+    refuses(here, ["advise", "even.json", "--run", "last"], "run bb did not last for enough steps")

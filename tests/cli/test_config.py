@@ -98,6 +98,7 @@ def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> No
     [
         ("[reorder]\nmax-moves = 7\n", "reorder n.json --time-limit 0.1"),
         ("[reorder]\ntime-limit = 3600\n", "reorder n.json --max-moves 7"),
+        ('[reorder]\nalgo = "bcube"\nset = ["base=2"]\n', "reorder n.json --algo ring"),
         ("[reorder]\njson = true\n", "reorder n.json --format openmpi"),
         ('[reorder]\nformat = "openmpi"\n', "reorder n.json --json"),
         ('[reorder]\ntopology = "gone.json"\n', "reorder n.json"),

@@ -95,11 +95,14 @@ def test_run_with_hubs_is_run_again_with_them(tmp_path: Path) -> None:
     done = typed("launch", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = typed("runs", "show", "last", cwd=tmp_path).stdout
-    assert [line.split(":")[0].strip() for line in shown.splitlines()[2:5]] == ["rank 0", "rank 1", "hub-0"]
+    assert [line.split(":")[0].strip() for line in shown.splitlines()[3:6]] == ["rank 0", "rank 1", "hub-0"]
+    assert "order given; backend phub" in shown
     for more, hosts in (((), ["hub", "localhost", "localhost"]), (("--backend", "ring"), ["localhost", "localhost"])):
         done = typed("runs", "rerun", "last", *more, "--dry-run", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert sorted(command["host"] for command in json.loads(done.stdout)["commands"]) == hosts
+    assert typed("runs", "rerun", "last", cwd=tmp_path).returncode == 0
+    assert "; backend phub" in typed("runs", "show", "last", cwd=tmp_path).stdout
 
 
 def test_the_last_order_of_the_ranks_is_taken(tmp_path: Path) -> None:

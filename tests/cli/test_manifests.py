@@ -95,6 +95,10 @@ def test_a_dry_run_prints_the_objects(tmp_path: Path) -> None:
     document = json.loads(launch(tmp_path, *words, "--json", "train.py").stdout)
     assert (document["schema"], document["runner"]) == ("plink.dry-run/1", "kubernetes")
     assert json.loads(document["files"]["mine.json"])["kind"] == "List"
+    shown = launch(tmp_path, *words, "-o", "other.yaml", "train.py").stdout
+    assert shown.startswith("# other.yaml\n")
+    assert shown.endswith("\nkubectl apply -f other.yaml\n")
+    assert not (tmp_path / "other.yaml").exists()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,7 @@ def test_a_dry_run_prints_the_objects(tmp_path: Path) -> None:
         (["--image", "i", "--namespace", "a.b"], "--namespace a.b: write lower-case letters"),
         (["--image", "i", "--resources", "gpus=8"], "--resources gpus=8: write cpu=4"),
         (["--image", "i", "--tail", "3"], "No such option: --tail"),
+        (["--image", "i", "--set", "preflight=strict"], "--set preflight=strict needs plink's agents"),
     ],
 )
 def test_what_cannot_be_is_one_line(words: list[str], message: str, tmp_path: Path) -> None:

@@ -177,13 +177,16 @@ def _print(advice: "Advice") -> None:
             f"{' to '.join(map(format_bytes, ends))}: {line.algo}, order {line.family} "
             f"({' to '.join(format_us(line.at(size)) for size in ends)})"
         )
+    if any(stretch.line.family != next(iter(advice.orders)) for stretch in advice.stretches):
+        print(
+            "--json has hosts of each order (`plink launch --order FILE` takes them); `plink reorder` searches others"
+        )
 
 
 def _table(advice: "Advice", shown: list[str]) -> "Table":
     """Return a table with a row per size: the time of each of these algorithms, or of the fastest one."""
-    interval = (
-        "" if advice.interval_us(advice.lines[0], advice.sizes[0]) is None else "; last: 90 % of a library's times"
-    )
+    has_interval = any(advice.interval_us(advice.best(size), size) is not None for size in advice.sizes)
+    interval = "; last: 90 % of a library's times" if has_interval else ""
     table = Table(
         title=f"by model {advice.model}, each algorithm in the best order of {', '.join(advice.orders)}{interval}",
         title_justify="left",

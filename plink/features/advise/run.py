@@ -67,6 +67,7 @@ _SIMULATION_S = 30.0
 _CONTENTION_S = 5.0
 _USUAL_OVERHEAD_US = 5.0  # of a message over TCP, sender and receiver together
 _NOTABLE = 1.05  # times as long
+_SAME = 1e-3  # of a time: costs that differ by less are ties
 _SIMULATED_EACH = 3  # of the fastest by the fast model, at each size
 _EVALUATIONS_PER_HOST = 1000
 _FAR = 10.0  # times the longest round trip: of a pair that was not measured
@@ -132,6 +133,10 @@ class Advice:
                 for line in (self.best(size),)
             ),
             limited_by=UNSET if self.least is None else self.least.limited_by,
+            orders={
+                family: tuple(self.fabric.names[host] for host in dict.fromkeys(order.tolist()))
+                for family, order in self.orders.items()
+            },
             left_out=self.left_out,
             smoothed=self.request.smooth_latencies or UNSET,
             predicted_pairs=UNSET if self.request.smooth_latencies else self.network.predicted_pairs or UNSET,
@@ -321,9 +326,11 @@ def _simulated_lines(
         costs[fast] = SizedCost(model, fast.algo, options, fabric_of_algorithm(network, fabric, fast.algo), order)
     by_rounds = model == CONTENTION
     lines, late = (_contending_lines if by_rounds else _lines_by_simulation_alone)(costs, sizes, started)
-    for k, line in enumerate(lines):  # orders that cost the same but for rounding do so: the first is taken
+    for k, line in enumerate(lines):  # of orders that cost the same the first is taken
         same = (
-            other for other in lines[:k] if other.algo == line.algo and np.allclose(other.times_us, line.times_us, 1e-9)
+            other
+            for other in lines[:k]
+            if other.algo == line.algo and np.allclose(other.times_us, line.times_us, _SAME)
         )
         if (other := next(same, None)) is not None:
             lines[k] = replace(other, family=line.family)

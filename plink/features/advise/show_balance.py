@@ -35,7 +35,7 @@ def recorded_step(name: str) -> tuple[int, float]:
     size_bytes, step_s = run.document.get("bytes_per_step"), run.document.get("step_s")
     if not isinstance(size_bytes, int) or not isinstance(step_s, int | float):
         raise UsageError(
-            f"--run {name}: run {run.id} has no bytes of a step: AggEngine saw too few; give --parameters and --step"
+            f"--run {name}: run {run.id} did not last for enough steps of AggEngine; give --parameters and --step"
         )
     say(f"run {run.id}: {format_bytes(size_bytes)} a step of {format_time(step_s)}, what was not hidden then included")
     return size_bytes, step_s

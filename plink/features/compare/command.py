@@ -66,7 +66,7 @@ def compare(
         with mesh_job(options, mesh_file) as (setup, by_traffic):
             _compare(setup, replace(request, metric=METRIC), by_traffic)
         return
-    if program is None:
+    if not program:
         raise UsageError("name the program to run, or give --mesh-file")
     if request.metric is not None:
         metric_from(request.metric)  # refused before hosts are probed, which takes long

@@ -105,11 +105,13 @@ def manifests(options: JobRequest, request: ManifestsRequest, program: Program, 
     writer = ObjectWriter(pods, json=options.as_json)
     context = RunContext(RunObserver(), time.monotonic, host_identities=setup.request.identities)
     preview = writer.dry_run(setup.job, setup.hosts, context)
-    if options.dry_run:
-        show_dry_run(preview, options.as_json)
-        return
     ((name, text),) = preview.files.items()
     file = str(request.output or STANDARD)
+    if options.dry_run:
+        if request.output is not None:
+            preview = DryRun(preview.runner, (LaunchCommand(("kubectl", "apply", "-f", file)),), {file: text})
+        show_dry_run(preview, options.as_json)
+        return
     write_text(file, text)
     namespace_args = f" -n {request.namespace}" if request.namespace else ""
     selection = f"--max-log-requests={len(setup.hosts) + 1} -l plink-job={Path(name).stem}"

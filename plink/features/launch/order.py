@@ -167,7 +167,7 @@ def _computed_order(
         if reason is None:
             check(baseline)
         # Roles and slots of the file are from when it was measured.
-        order = _search_order(subnetwork(network, baseline), options.algo or "ring", warned)
+        order = _search_order(subnetwork(network, baseline), options.algo or "ring", warned, not options.dry_run)
     return network, order, is_new
 
 
@@ -210,12 +210,13 @@ def _probe(options: JobRequest, baseline: Hosts) -> Network:
     return measurements.network()
 
 
-def _search_order(network: Network, algo: str, warned: list[str]) -> RankOrder:
+def _search_order(network: Network, algo: str, warned: list[str], save: bool) -> RankOrder:
     from plink.features.order.session import save_order, search_with_status
 
     with deferred_interrupts() as stopped:
         outcome = search_with_status(network, OrderRequest(algo), stopped)
-        save_order(outcome.order)
+        if save:
+            save_order(outcome.order)
     for line in outcome.lines:
         if line not in warned:
             say(line)

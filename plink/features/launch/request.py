@@ -258,7 +258,7 @@ class JobRequest(FeatureRequest):
             from runners.launchers.slurm import check_step_options
 
             check_step_options(self.launcher_args or ())
-        if external and self.settings.preflight == "strict":
+        if (external or runner == "kubernetes") and self.settings.preflight == "strict":
             raise UsageError(f"--set preflight=strict needs plink's agents on the hosts; --runner {runner} starts none")
         if not self.autotune:
             self.settings.check("--autotune")

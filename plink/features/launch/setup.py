@@ -105,7 +105,8 @@ def set_up(job: Job, order: JobOrder, request: LaunchRequest, options: JobReques
     if order.hubs and not job.hubs and request.runner != "local":  # which may start one
         names = shortened_hostlist([host.name for host in order.hubs], " ")
         backends = " or ".join(HUB_ALGORITHMS)
-        say(f"{names}: role=hub takes no ranks, and this job uses no hubs (--runner ssh --backend {backends})")
+        uses = f"`plink launch --runner ssh --backend` {backends} does"
+        say(f"{names}: role=hub takes no ranks, and this job uses no hubs ({uses})")
     preflight = None
     if order.network is not None and settings.preflight != "off":
         preflight = PreflightRequest(order.network, tuple(order.hosts.names), settings.preflight == "strict")

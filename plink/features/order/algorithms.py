@@ -57,7 +57,8 @@ def options_of(
             raise no_choice("--set", name, (option.replace("_", "-") for option in kind_of))
         if parts and name not in accepted:
             has_hubs = name == "servers" and set(parts) & set(HUB_ALGORITHMS)
-            reason = " here: hosts with role=hub in the hosts file are the hubs" if has_hubs else ""
+            having = ", ".join(each for each, algorithm in ALGORITHMS.items() if name in algorithm.options)
+            reason = " here: hosts with role=hub in the hosts file are the hubs" if has_hubs else f"; --algo: {having}"
             raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}{reason}")
         if type(value) is not kind_of[name] or value < 0:
             expected = "yes or no" if kind_of[name] is bool else "a whole number"

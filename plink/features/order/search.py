@@ -65,6 +65,7 @@ _SEARCH_END, _OTHER_SEARCHES_END, _DESCENT_END = 0.6, 0.7, 0.85
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
 _VALIDATION_SHARE = 0.4  # of the time of a search: what the one by half of the samples may take
 _AS_LONG, _MAX_NAMED = 1e-3, 4  # of the time: two orders that differ by no more take as long; limiting links
+_MIN_HOPS_GAIN = 0.01  # of the round trips: below, an order that takes as long does not replace the given one
 _INTERRUPTED_DRAWS = 30  # of the noise: a second even for 2lha of 1,000 hosts
 CONFIDENCE = 0.95
 
@@ -236,7 +237,7 @@ def solve(
             notes.append(f"links that work nearly all of that time: {named}")
         if problem is None and task.algo in RINGS:
             by_hops = _validate(replace(task, model="latency"), result, data, request.seed, None)
-            if by_hops is not None and by_hops.is_significant:
+            if by_hops is not None and by_hops.is_significant and by_hops.gain >= _MIN_HOPS_GAIN:
                 problem = f"the found one takes as long and saves {by_hops.gain:.0%} of the round trips"
     baseline_kept = (
         validation is not None and not validation.is_significant and changed and problem is None and not request.force

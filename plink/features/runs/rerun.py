@@ -55,6 +55,8 @@ def recorded_job(name: str, options: JobRequest) -> JobSetup:
     placed, source = hosts if job.hubs else hosts.ranked(), run.optional(str, "order", JobOrder.source)
     order = JobOrder(placed, hosts.ranked(), run.machines(), hubs=hosts.hubs, source=source)
     request = launch_request(runner, options, _autotune(run))
+    if request.record and options.backend is None and (backend := run.optional(str, "backend", None)):
+        request = replace(request, record=replace(request.record, note={**request.record.note, "backend": backend}))
     return set_up(options.applied(job), order, request, options)
 
 

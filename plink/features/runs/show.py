@@ -9,12 +9,13 @@ from plink.model.run import AutotuneReplay
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
 from plink.terminal.screen import result_console, show_table
+from runners.autotune.daemon import NAME as LOG_NAME
 from runners.job.placement import process_name
 
 _LAST_LINES = 10
 _MAX_SHOWN_SECONDS = 1e15
 _MIN_PROGRAM_CHARS = 20
-_FIRST_HIDDEN = ("backend", "order", "hosts", "s", "started (UTC)", "exit")  # on a narrow terminal
+_FIRST_HIDDEN = ("hosts", "s", "started (UTC)", "backend", "order", "exit")  # on a narrow terminal
 
 
 def print_runs(runs: Sequence[Run]) -> None:
@@ -63,6 +64,11 @@ def run_lines(run: Run) -> Iterator[str]:
     """Yield the lines that describe a run."""
     yield f"{run.id}, {run.started}: {_command(run)}"
     yield _end(run)
+    how = [f"{key} {value}" for key in ("order", "backend") if isinstance(value := run.document.get(key), str)]
+    if (run.folder / LOG_NAME).is_file():
+        how.append(f"autotuned: `plink runs replay {run.id}` shows decisions")
+    if how:
+        yield "; ".join(how)
     proof = run.document.get("proof")
     for rank in _list(proof.get("ranks")) if isinstance(proof, dict) else []:
         if isinstance(rank, dict):

@@ -182,7 +182,9 @@ class RankTuner:
 
         changed = threshold.remeasure(engine, lambda size: self._aggregation.choose(size).schedule is not None)
         if changed and self._rank == 0:
-            print(f"plink: gloo below {format_bytes(threshold.min_bytes)} from now on", file=sys.stderr, flush=True)
+            least = threshold.min_bytes
+            split = f"gloo below {format_bytes(least)}" if least else "all-reduces of any size are plink's"
+            print(f"plink: {split} from now on", file=sys.stderr, flush=True)
 
     def _receive(self, tensor: torch.Tensor, peer: int) -> None:
         self._transport.wait(self._transport.receive(tensor, peer, _CHANNEL, _TAG), peer, _CHANNEL)

@@ -80,6 +80,20 @@ def test_measurement_that_has_more_is_kept(
     assert [read_network(path).fingerprint() for path in copies] == [network.fingerprint()] * is_kept
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_dry_run_leaves_the_last_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    network = three_tier(8, seed=4).network(np.random.default_rng(1))
+    workspace.prepare()
+    network.write(workspace.NETWORK)
+    Path("hosts.txt").write_text(render_hosts(network.hosts))
+    job_order(JobRequest(Path("hosts.txt"), algo="tree"), may_probe=False)
+    before = workspace.ORDER.read_bytes()
+    order = job_order(JobRequest(Path("hosts.txt"), algo="ring", dry_run=dry_run), may_probe=False)
+    assert order.source == "plink (ring)"
+    assert (workspace.ORDER.read_bytes() == before) == dry_run
+
+
 def test_a_probe_that_measured_nothing_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves a file without a round trip where there is none, which is not kept under another name."""
     monkeypatch.chdir(tmp_path)
