@@ -95,8 +95,8 @@ class Network:
         if predicted is None:
             return self.rtt_us
         has_any = np.isfinite(self.rtt_us).sum(axis=0) > 1  # its own is one
-        known = has_any & has_any[:, None]
-        return _read_only(np.where(np.isnan(self.rtt_us) & known, symmetrised(predicted), self.rtt_us))
+        both = has_any & has_any[:, None]
+        return _read_only(np.where(np.isnan(self.rtt_us) & both, symmetrised(predicted), self.rtt_us))
 
     @property
     def predicted_pairs(self) -> int:

@@ -173,8 +173,8 @@ def _computed_order(
 
 def _is_empty(network: Network) -> bool:
     """Return whether no round trip is known."""
-    known = network.completed_us == network.completed_us  # with each host's to itself
-    return int(known.sum()) <= len(network.hosts)
+    finite = network.completed_us == network.completed_us  # with each host's to itself
+    return int(finite.sum()) <= len(network.hosts)
 
 
 def _lacks_hosts(network: Network) -> bool:

@@ -1,5 +1,6 @@
 """The market file, ``market.toml``: which types may be bought, what a job needs, who rents, and the limits of money."""
 
+import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from plink.model.spot.prices import Market, Price, Prices
 from plink.model.storage import name_of, parse_toml, read_text
 from plink.model.types import Count, Name, NonNegative, Positive, PositiveInt
 
+_log = logging.getLogger("plink.spot")
 _CHUNKS = 4  # allocations that the most cores come in, where the file does not say
 BillingName = Literal["hourly-2016", "first-hour-free", "per-second"]
 Words = Annotated[tuple[Name, ...], Meta(min_length=1)]
@@ -233,6 +235,15 @@ def market_file_from(document: dict[str, Any], location: str) -> MarketFile:
         raise InputError(f"{location}: limits.chunk_cores", f"is more than max_cores, {limits.max_cores:g}")
     if all(kind.cores > chunk for kind in types.values()):
         raise InputError(f"{location}: limits.chunk_cores", f"no type is that small: {chunk:g} cores")
+    acquired = [kind for kind in file.types if anchors is None or kind.name != anchors.type]
+    if large := [kind.name for kind in acquired if kind.cores > chunk]:
+        _log.warning(
+            "%s: %s: larger than an allocation, of which none is acquired; limits.chunk_cores is %g%s",
+            location,
+            ", ".join(large),
+            chunk,
+            ", a quarter of max_cores" if limits.chunk_cores is None else "",
+        )
     for number, held in enumerate(file.held):
         machines(f"held[{number}]", held.type, held.count)
     return MarketFile(

@@ -249,6 +249,14 @@ def test_today_s_billing_goes_by_rates(here: Path) -> None:
     assert len(document["candidates"]) == 4
 
 
+@pytest.mark.parametrize(("chunk", "warns"), [("chunk_cores = 6", True), ("chunk_cores = 8", False)])
+def test_types_larger_than_an_allocation_are_named(here: Path, chunk: str, warns: bool) -> None:
+    (here / "small.toml").write_text(f"{MARKET_FILE}{chunk}\n")
+    done = typed("spot", "advise", "small.toml", "--prices", "prices.json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert ("c4.2xlarge: larger than an allocation" in done.stderr) == warns
+
+
 REFUSALS = {
     "a type without an on-demand price": (
         MARKET_FILE.replace("on_demand = 0.199\n", ""), "types[0].on_demand: is missing"),
