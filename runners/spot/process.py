@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from plink.errors import InputError, PartlyDone, PlinkError, UsageError
@@ -201,12 +201,19 @@ class _Release:
     note: Callable[[str], None]
     waits: ReleaseWaits
     deadline: float
+    noted: list[str] = field(default_factory=list)
 
     def wait(self, state: str) -> None:
         """Wait for the next attempt. :raises PartlyDone: with ``state``, when there is no time for one."""
         if self.waits.clock() > self.deadline:
             raise PartlyDone(f"{self.run}: {state}; type `plink spot release {self.run}` again")
         self.waits.pause(min(self.chosen.timing.poll_s / self.chosen.speed, 5.0))
+
+    def note_error(self, error: ProviderError) -> None:
+        """Say why an attempt failed, unless the one before failed for that, too."""
+        if str(error) not in self.noted:
+            self.note(f"{self.run}: not released yet, tried again: {error}")
+        self.noted[:] = [str(error)]
 
     def check_account(self, opened: JournalOpened | None) -> None:
         """Return when the account is that of the journal: in another one nothing is listed, and nothing released."""
@@ -216,7 +223,7 @@ class _Release:
             try:
                 checked_account(opened, self.chosen.provider)
             except ProviderError as error:
-                self.note(f"{self.run}: not released yet, tried again: {error}")
+                self.note_error(error)
                 self.wait(f"nothing was released: {error}")
             else:
                 return
@@ -241,7 +248,7 @@ class _Release:
                 elif self.waits.clock() - seen_at >= delay_s:
                     return Released(self.run, tuple(names))
             except ProviderError as error:
-                self.note(f"{self.run}: not released yet, tried again: {error}")
+                self.note_error(error)
             self.wait("not released, or not long enough ago to be sure")
 
 

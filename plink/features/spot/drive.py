@@ -100,14 +100,22 @@ def dry_run_spot(folder: Path, job: JobControl, request: SpotDriveRequest, note:
         place = folder / FOLDER if entries else Path(scratch)
         chosen = choose_provider(market_file, folder.name, place, "dry run")
         checked_account(Ledger.of(entries).opened, chosen.provider)
-        chosen = replace(chosen, provider=_ObservedProvider(chosen.provider))
+        said: list[str] = []
 
         def would_note(text: str) -> None:
             if not text.endswith(_NOTHING_REQUESTED):
+                said.append(text)
                 note(f"a driver would say: {text}")
 
+        def would_do(text: str) -> None:
+            said.append(text)
+            note(f"a driver would {text}")
+
+        chosen = replace(chosen, provider=_ObservedProvider(chosen.provider, would_do))
         session = _Session(folder, job, market_file, histories, chosen, would_note, is_dry=True)
         session.driver(request, _UnwrittenJournal(), entries).step()
+        if not said:
+            note("a driver would do nothing now")
 
 
 def _inputs(request: SpotDriveRequest, note: Callable[[str], None]) -> tuple[MarketFile, Histories]:
@@ -138,9 +146,10 @@ class _UnwrittenJournal:
 
 @dataclass(frozen=True)
 class _ObservedProvider:
-    """Provider of a dry run: only prices and the listing are asked for."""
+    """Provider of a dry run: only prices and the listing are asked for; ``note`` gets what would be done."""
 
     provider: Provider
+    note: Callable[[str], None]
 
     def account(self) -> str:
         """As the provider."""
@@ -156,13 +165,17 @@ class _ObservedProvider:
 
     def acquire(self, order: RentalOrder) -> Sequence[ListedInstance]:
         """Acquire nothing."""
+        market = order.market
+        self.note(f"request {order.count} x {market.type} in {market.zone}, for at most {order.bid:.4f} an hour each")
         raise ProviderError("invalid", _NOTHING_REQUESTED)
 
     def release(self, ids: Sequence[str]) -> None:
         """Release nothing."""
+        self.note(f"release {', '.join(ids)}")
 
     def renew(self, ids: Sequence[str], until_s: float) -> None:
         """Renew nothing."""
+        self.note(f"renew the leases of {', '.join(ids)}")
 
 
 @dataclass(frozen=True)

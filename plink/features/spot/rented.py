@@ -23,6 +23,10 @@ def show_rented(document: SpotStatus) -> None:
     driver = "no driver runs" if document.driver is None else f"driver: process {document.driver}"
     over = "; the job is over" if document.job_ended else ""
     print_lines(f"{len(document.held)} instances of {document.provider} held; {driver}{over}")
+    if document.driver is None and (document.held or document.open_requests):
+        print_lines(
+            f"they end with their leases, or by `plink spot release {document.run}`; `plink spot drive` goes on"
+        )
     rows = [
         (
             *(row.host or row.instance, row.type, row.zone, row.state),

@@ -329,7 +329,8 @@ def test_dry_run_says_what_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     notes: list[str] = []
     dry_run_spot(run, job_at("none", 2**22 + 1), SpotDriveRequest(str(run / "spot" / "market.toml")), notes.append)
     assert "a driver would say: i-1: of this run, but not in its journal; released" in notes
-    assert all(note.startswith("a driver would say: ") for note in notes)
+    assert "a driver would release i-1" in notes
+    assert all(note.startswith("a driver would ") for note in notes)
     assert not (tmp_path / "asked-release.json").exists()
 
 

@@ -19,7 +19,7 @@ from runners.spot.choice import choose_provider
 from runners.spot.commands import CommandProvider
 from runners.spot.journal import Journal, release_is_requested
 from runners.spot.process import ReleaseWaits, release_spot
-from runners.spot.provider import ListedInstance
+from runners.spot.provider import ListedInstance, ProviderError
 from runners.spot.status import runs_with_instances
 from tests.conftest import typed
 from tests.docs.samples import MARKET_FILE
@@ -140,6 +140,19 @@ def test_release_by_tag_that_never_ends_is_partly_done(run: Path, monkeypatch: p
     monkeypatch.setattr(CommandProvider, "release", lambda self, ids: None)
     with pytest.raises(PartlyDone, match="plink spot release abcd"):
         released(run)
+
+
+def test_an_error_that_repeats_is_said_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage(run)
+
+    def refuse(self: CommandProvider) -> None:
+        raise ProviderError("unavailable", "no answer")
+
+    monkeypatch.setattr(CommandProvider, "listing", refuse)
+    notes: list[str] = []
+    with pytest.raises(PartlyDone):
+        release_spot(run, notes.append, Waits().limits())
+    assert sum("no answer" in note for note in notes) == 1
 
 
 def aws_run(folder: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> Path:
