@@ -100,21 +100,21 @@ def dry_run_spot(folder: Path, job: JobControl, request: SpotDriveRequest, note:
         place = folder / FOLDER if entries else Path(scratch)
         chosen = choose_provider(market_file, folder.name, place, "dry run")
         checked_account(Ledger.of(entries).opened, chosen.provider)
-        said: list[str] = []
+        messages: list[str] = []
 
         def would_note(text: str) -> None:
             if not text.endswith(_NOTHING_REQUESTED):
-                said.append(text)
+                messages.append(text)
                 note(f"a driver would say: {text}")
 
         def would_do(text: str) -> None:
-            said.append(text)
+            messages.append(text)
             note(f"a driver would {text}")
 
         chosen = replace(chosen, provider=_ObservedProvider(chosen.provider, would_do))
         session = _Session(folder, job, market_file, histories, chosen, would_note, is_dry=True)
         session.driver(request, _UnwrittenJournal(), entries).step()
-        if not said:
+        if not messages:
             note("a driver would do nothing now")
 
 
