@@ -1,6 +1,9 @@
 """Records of jobs, a folder each under ``.plink/runs``: request, verified placement, result, and every rank's
 output."""
 
+import contextlib
+import errno
+import fcntl
 import os
 import threading
 from collections import OrderedDict
@@ -61,6 +64,24 @@ class Run:
             )
         return str(self.document.get("started", ""))
 
+    @property
+    def state(self) -> str:
+        """``ended`` with an exit code; else ``running`` while the plink that started it is there, ``killed`` once that
+        is not, ``unknown`` where files have no locks."""
+        if self.document.get("exit_code") is not None:
+            return "ended"
+        try:
+            folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return "unknown"
+        try:
+            fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as error:
+            return "running" if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else "unknown"
+        finally:
+            os.close(folder)
+        return "killed"
+
     def hosts(self) -> Hosts:
         """Return its hosts in rank order.
 
@@ -107,6 +128,18 @@ class Record:
         self._request = request | {"schema": SCHEMA, "id": folder.name, "exit_code": None, "seconds": None,
                                "proof": None, "failure": None}  # fmt: skip
         write_document(folder / _FILE, self._request)
+        # While this process lives, however it ends (flock(2)).
+        self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # there are file systems without locks
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def add(self, more: JsonObject) -> None:
+        """Record what is there before the result."""
+        self._request |= more
+        try:
+            write_document(self.folder / _FILE, self._request)
+        except (PlinkError, OSError) as error:
+            self._write_error = f"the run's file is not complete: {error}"
 
     @property
     def write_error(self) -> str | None:
@@ -123,6 +156,10 @@ class Record:
         Where logs have filled the disk, their end makes room for it.
         """
         self._logs.close()
+        self._write(result)
+        os.close(self._lock)
+
+    def _write(self, result: JsonObject) -> None:
         for room_bytes in (0, _ROOM_BYTES):
             try:
                 if room_bytes:

@@ -190,6 +190,14 @@ class Failure:
         return texts[-1] if texts else None
 
 
+def stated(locations: Sequence[RankLocation]) -> VerifiedPlacement:
+    """Return where ranks are, as documents have it."""
+    return VerifiedPlacement(
+        held=not any(location.problem for location in locations),
+        ranks=tuple(location.entry() for location in locations),
+    )
+
+
 @dataclass(frozen=True)
 class RunResult:
     """How a job ended.
@@ -236,10 +244,7 @@ class RunResult:
             id=self.id,
             exit_code=self.exit_code,
             seconds=round(self.seconds, 3),
-            proof=VerifiedPlacement(
-                held=not any(location.problem for location in self.locations),
-                ranks=tuple(location.entry() for location in self.locations),
-            ),
+            proof=stated(self.locations),
             timed_out=self.timed_out,
             exits={str(rank): code for rank, code in sorted(self.exits.items())},
             failure=None

@@ -2,15 +2,21 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from plink.errors import InputError, PlinkError, UsageError
+from plink.features.launch.run import RecordRequest, RunDescription, recording
 from plink.model.hosts import Host, Hosts
 from plink.model.storage import write_document
-from plink.records import runs
+from plink.records import runs, workspace
 from plink.records.runs import LAST, Record, run_named, runs_in
+from runners.job.placement import RankLocation
+from runners.job.runner import Job
 
 RESULT = {"schema": "plink.run/1", "id": "x", "exit_code": 3, "seconds": 1.5, "proof": {"held": True, "ranks": []}}
 HOSTS = Hosts((Host("b", "10.0.0.2", slots=2), Host("a", "10.0.0.1")))
@@ -24,9 +30,10 @@ def request(started: str = "2026-01-02T03:04:05+00:00") -> dict[str, object]:
 def test_a_run_is_there_from_the_start_and_then_knows_its_end(tmp_path: Path) -> None:
     record = Record(tmp_path / "r1", request())
     (begun,) = runs_in(tmp_path)
-    assert (begun.id, begun.document["exit_code"]) == ("r1", None)
+    assert (begun.id, begun.document["exit_code"], begun.state) == ("r1", None, "running")
     record.finish(RESULT)
     (run,) = runs_in(tmp_path)
+    assert run.state == "ended"
     assert (run.id, run.document["id"], run.document["exit_code"]) == ("r1", "r1", 3)
     assert run.hosts() == HOSTS
     assert run.value(str, "program") == "train.py"
@@ -34,6 +41,34 @@ def test_a_run_is_there_from_the_start_and_then_knows_its_end(tmp_path: Path) ->
     assert run.optional(dict[str, str], "env", {}) == {"A": "1"}
     assert run.optional(int, "master_port", 29500) == 29500
     assert (tmp_path / "r1").stat().st_mode & 0o077 == 0
+
+
+def test_a_run_whose_plink_was_killed_has_what_was_found_before(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\nfrom pathlib import Path\nfrom plink.records.runs import Record\n"
+        "record = Record(Path('r1'), {'program': 'train.py'})\nrecord.add({'proof': {'held': True, 'ranks': []}})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == -signal.SIGKILL
+    (run,) = runs_in(tmp_path)
+    assert run.state == "killed"
+    assert run.document["proof"] == {"held": True, "ranks": []}
+
+
+def test_an_interrupted_job_has_its_placement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    described = RunDescription("r1", "ssh", Job("train.py"), HOSTS, {})
+
+    def interrupted() -> None:
+        with recording(RecordRequest(), described) as current:
+            current.placed([RankLocation(0, "b", "b.local", ("10.0.0.2",), 7, None)])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    (run,) = runs_in(workspace.RUNS)
+    assert run.document["exit_code"] == 130
+    assert [rank["hostname"] for rank in run.document["proof"]["ranks"]] == ["b.local"]
 
 
 def test_every_line_of_many_ranks_is_kept_in_order(tmp_path: Path) -> None:

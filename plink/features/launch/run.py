@@ -5,7 +5,7 @@ import datetime
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from plink.runtime.step_report import step_of_line
 from plink.terminal.interrupts import interrupted_exit_code
 from runners.autotune.daemon import NAME, Daemon, TuningLog
 from runners.choice import connector_for, runner_named
-from runners.job.placement import PlacementError, RankLocation, RunResult, new_id
+from runners.job.placement import PlacementError, RankLocation, RunResult, new_id, stated
 from runners.job.runner import Flow, FlowRun, HostIdentities, Job, RunContext, Runner, RunObserver
 from solvers.autotune.trajectory import AutotuneSettings
 from solvers.diagnosis.ring_check import expected_gbps, is_slow, slow_parts
@@ -74,6 +74,14 @@ class Recording:
     outcome: dict[str, Any]
     began: float | None = None
 
+    def placed(self, locations: Sequence[RankLocation]) -> None:
+        """Record where ranks are that are let go now, whatever becomes of the job, or of plink."""
+        self.began = time.monotonic()
+        proof = {"proof": to_builtins(stated(locations))}
+        self.outcome |= proof
+        if self.record is not None:
+            self.record.add(proof)
+
     def line(self, rank: int | None, stream: str, line: str) -> None:
         """Record one line that a rank, or the launcher (None), printed."""
         if self.record is not None:
@@ -96,16 +104,16 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
             current.outcome = error.result.to_json()
             raise
         except PlinkError as error:
-            current.outcome = {"exit_code": error.exit_code, "error": str(error)}
+            current.outcome |= {"exit_code": error.exit_code, "error": str(error)}
             raise
         except BrokenPipeError:
-            current.outcome = {
+            current.outcome |= {
                 "exit_code": 128 + signal.SIGPIPE,
                 "error": "the reader of its output has closed the pipe",
             }
             raise
         except Exception as error:
-            current.outcome = {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
+            current.outcome |= {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
             raise
         finally:
             if record is not None:
@@ -298,7 +306,7 @@ def launch(
 
         def on_placement(locations: list[RankLocation]) -> None:
             observer.on_placement(locations)
-            current.began = time.monotonic()
+            current.placed(locations)
             ranks = sum(location.hub is None for location in locations)
             _log.info("%d/%d ranks placed; starting %s", ranks, ranks, program)
 

@@ -13,6 +13,7 @@ from runners.autotune.daemon import NAME as LOG_NAME
 from runners.job.placement import process_name
 
 _LAST_LINES = 10
+_STATES = {"running": "running", "killed": "plink was killed", "unknown": "running, or plink was killed"}
 _MAX_SHOWN_SECONDS = 1e15
 _MIN_PROGRAM_CHARS = 20
 _FIRST_HIDDEN = ("hosts", "s", "started (UTC)", "backend", "order", "exit")  # on a narrow terminal
@@ -31,7 +32,7 @@ def print_runs(runs: Sequence[Run]) -> None:
                 run.document.get("order") or "",
                 run.document.get("backend") or "",
                 "" if seconds is None else f"{seconds:.1f}",
-                "-" if code is None else code,
+                run.state if code is None else code,
                 _command(run),
             )
         )
@@ -117,7 +118,7 @@ def _end(run: Run) -> str:
     code, seconds = run.document.get("exit_code"), _seconds(run)
     hosts = len(_list(run.document.get("hosts")))
     if code is None:
-        return f"{hosts} hosts; still running, or plink was killed"
+        return f"{hosts} hosts; {_STATES[run.state]}"
     error = run.document.get("error")  # of a job that never began
     after = "" if seconds is None else f" after {seconds:.1f} s"
     return f"{hosts} hosts; exit code {code}{after}{f': {error}' if isinstance(error, str) else ''}"

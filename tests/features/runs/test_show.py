@@ -78,4 +78,4 @@ def test_ids_are_whole_on_a_narrow_terminal(
     printed = capsys.readouterr().out
     assert "0c2d4e5f" in printed
     assert ("started (UTC)" in printed.splitlines()[1]) == ("without a column: " not in printed) == (width == 200)
-    assert ("elastic" in printed) == (width >= 60)
+    assert ("elastic" in printed) == (width >= 80)
