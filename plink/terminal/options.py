@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 from typer.models import ArgumentInfo
 
+from plink.errors import UsageError
 from plink.model.request import FeatureRequest, Field, fields_of, parse_option
 
 NetworkFile = Annotated[
@@ -93,7 +94,12 @@ def _parameter(kind: type[FeatureRequest], field: Field) -> inspect.Parameter:
 
 
 def _parsed(field: Field, value: Any) -> Any:
-    """Return the value that was typed."""
+    """Return the value that was typed.
+
+    :raises UsageError: for an empty one, as of a variable that a shell does not have.
+    """
+    if value == "" and field.type == (str | None):
+        raise UsageError(f"{field.names[0]}: is empty; omit it for the default")
     if field.text is None:
         return value
     if value is None and not field.text.repeated:

@@ -32,6 +32,9 @@ def test_bad_options_are_refused_before_probing(words: tuple[str, ...], named: s
 def test_empty_program_is_refused_before_probing(tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text("".join(f"h{k} address=127.0.0.1 port=1\n" for k in range(4)))
     for words in (["launch"], ["submit"], ["manifests", "--image", "i", "--order", "given"]):
+        assert "--workdir: is empty" in refusal(
+            typed(*words, "--hosts", "hosts.txt", "--workdir", "", "true", cwd=tmp_path)
+        )
         assert "program ''" in refusal(typed(*words, "--hosts", "hosts.txt", "", cwd=tmp_path))
 
 
