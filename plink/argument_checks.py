@@ -25,7 +25,8 @@ _PACKAGES = {"plink", "runners", "solvers"}  # whose classes are checked: others
 
 
 def check_argument(name: str, value: object, kind: Any) -> None:
-    """Refuse a text, path, number, None, list, tuple, dict or another request where an annotation says otherwise.
+    """Refuse a text, path, number, None, list, tuple, dict or another of plink's own classes where an annotation says
+    otherwise.
 
     All other objects pass, and so do paths for texts, texts for paths, and one kind of number for another.
 
@@ -81,7 +82,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if origin in (Mapping, dict, Sequence, tuple, list):
         return not isinstance(value, _SINGLE)
     classes = {"None" if value is None else each.__name__ for each in type(value).__mro__}
-    if not isinstance(value, _SINGLE) and type(value) not in _PLAIN and "FeatureRequest" not in classes:
+    if not isinstance(value, _SINGLE) and type(value) not in _PLAIN and not _is_own(value, classes):
         return True
     if isinstance(kind, str):  # in quotes, so that its module is not imported for it
         names = {*kind.split(" | ")}
@@ -90,3 +91,12 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, Real if kind in (int, float) else str | PurePath)
     is_own = isinstance(kind, type) and kind.__module__.partition(".")[0] in _PACKAGES
     return not (is_own or kind is NoneType) or getattr(kind, "_is_protocol", False) or isinstance(value, kind)
+
+
+def _is_own(value: Any, classes: set[str]) -> bool:
+    """Return whether a value is a request, or of another public class of plink.
+
+    :param classes: names of its classes.
+    """
+    is_public = type(value).__name__ in sys.modules["plink"].__all__
+    return "FeatureRequest" in classes or (is_public and type(value).__module__.partition(".")[0] in _PACKAGES)

@@ -81,6 +81,11 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.cost(network, ["a", "b"]), "cost: order ['a', 'b']: "),  # type: ignore[arg-type]
         (lambda: plink.reorder(cast(Any, "cloud.json")), "network 'cloud.json': Network is needed; plink.read_network"),
         (lambda: plink.probe(cast(Any, None)), "hosts None: Hosts"),
+        (lambda: plink.cost(cast(Any, network.hosts)), "Hosts: Network is needed"),
+        (lambda: plink.cost(network, cast(Any, network)), "RankOrder | None is needed"),
+        (lambda: plink.verify_pipeline(cast(Any, network)), "PipelinePlan is needed"),
+        (lambda: plink.advise(network).best(-5.0), "size_bytes -5"),
+        (lambda: plink.advise(network).best(math.nan), "size_bytes nan"),
         (lambda: plink.diff(network, cast(Any, "old.json")), "new 'old.json': "),
         (lambda: plink.reorder(network, cast(Any, plink.CostRequest())), "CostRequest: OrderRequest"),
         (lambda: plink.reorder(network, mesh=cast(Any, "pp=2,dp=8")), "mesh 'pp=2,dp=8': "),

@@ -94,9 +94,11 @@ class Advice:
     def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
         """Return the fastest line at this size; of one algorithm, in the best of its orders.
 
-        :raises UsageError: for a size that is no number, or an algorithm without a line.
+        :raises UsageError: for a size that is no number above 0, or an algorithm without a line.
         """
         check_argument("size_bytes", size_bytes, float)
+        if not 0 < size_bytes < math.inf:
+            raise UsageError(f"size_bytes {size_bytes:g}: give a number of bytes above 0")
         if algo is not None and all(line.algo != algo for line in self.lines):
             raise UsageError(f"algorithm {algo!r}: {self.left_out.get(algo, 'it is none of those compared')}")
         return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
