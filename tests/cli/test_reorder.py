@@ -150,7 +150,7 @@ def test_commands_chain_through_the_workspace(here: Path) -> None:
     os.utime(last, (then, then))
     done = typed("reorder", "--format", "hosts", cwd=here)
     assert done.stdout == "a\nb\nd\nc\n"
-    assert done.stderr == "plink: read .plink/network.json (4 days old)\n" + SUMMARY
+    assert done.stderr == "plink: read .plink/network.json (4 days old)\nplink: order -> .plink/order.json\n" + SUMMARY
     done = typed("launch", "true", cwd=here, HOME=str(here))
     assert done.returncode == 1
     read_network, read_order, error = done.stderr.splitlines()

@@ -139,7 +139,7 @@ def reorder(
             if as_json and output is not None and str(output) != STANDARD:
                 write_text(STANDARD, text)
             if from_workspace:
-                order.write(workspace.ORDER)
+                save_order(order)
     if order.mesh:
         say(f"a step sends {' '.join(order.mesh.traffic)}")
         if order.cost_by_traffic:
