@@ -109,7 +109,8 @@ def _conclusions(balance: "Balance") -> Iterator[str]:
     size, hidden = format_bytes(request.parameter_bytes), format_time(request.hidden_s)
     hiding = sum(form.exposed_s == 0 for form in balance.forms)
     if hiding:
-        yield f"{hiding} of {len(balance.forms)} forms hide {size} in {hidden}, {best.name} with the most room."
+        hide = "hides" if hiding == 1 else "hide"
+        yield f"{hiding} of {len(balance.forms)} forms {hide} {size} in {hidden}, {best.name} with the most room."
     else:
         yield f"No form hides {size} in {hidden}: {best.name} leaves least, {format_time(best.exposed_s)} of each step."
     yield from filter(None, [_on_hubs(balance, balance.without_hubs)])

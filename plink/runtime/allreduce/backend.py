@@ -134,6 +134,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
             self._start_engine(aggregation, store, timeout)
         elif aggregation is not None and aggregation.ranks is not None and rank == 0 and not self._members:
             print(f"plink: the plan is for {aggregation.ranks} ranks; this group of {size} uses gloo", file=sys.stderr)
+        elif aggregation is None and rank == 0 and not self._members:
+            print("plink: gloo does every all-reduce; `plink launch --backend` names a plan", file=sys.stderr)
 
     def _find_aggregation(self) -> Aggregation | None:
         """Return the aggregation of this group: the current one of all ranks, restricted to its members.
