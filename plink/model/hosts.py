@@ -192,7 +192,7 @@ def _number(value: object, key: str, location: str) -> float | None:
 def _make_host(name: str, fields: dict[str, Any], location: str) -> Host:
     role, slots, port = fields.get("role", ROLES[0]), fields.get("slots"), fields.get("port")
     gbps = _number(fields.get("gbps"), "gbps", location)
-    if gbps is not None and role != HUB:
+    if gbps is not None and role == ROLES[0]:
         raise InputError(location, f"gbps={gbps:g} is for hubs; other hosts are measured")
     if role == HUB and slots is not None:
         raise InputError(location, f"role=hub takes no ranks; omit slots={slots}")

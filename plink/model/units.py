@@ -102,6 +102,11 @@ def typed_seconds(seconds: float) -> str:
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
+def typed_hours(seconds: float) -> str:
+    """Return a duration of hours and minutes in hours, ``1.5h``, any other one as :func:`typed_seconds`."""
+    return f"{seconds / 3600:g}h" if seconds % 360 == 0 else typed_seconds(seconds)
+
+
 def parse_moment(text: str) -> float:
     """Parse a date or time in seconds since 1970: ``2016-06-11``, ``2016-06-11T12:00Z``; without a zone it is UTC."""
     try:

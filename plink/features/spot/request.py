@@ -7,7 +7,7 @@ from typing import Annotated
 
 from plink.errors import UsageError
 from plink.model.request import FeatureRequest, Option, OptionalDuration, Text
-from plink.model.units import parse_moment
+from plink.model.units import parse_moment, typed_hours
 
 BASELINE = "on-demand"
 DEFAULT_STRATEGIES = (BASELINE, "young-checkpoint", "standard-agile", "bidbrain-replacing")
@@ -90,8 +90,9 @@ class SpotSimulationRequest(FeatureRequest):
         if unknown or not self.strategies:
             raise UsageError(f"--strategies {','.join(unknown)}: choose some of {', '.join(NAMES)}, or all")
         if self.deadline_s is not None and not 0 < self.deadline_s <= ROOM * self.hours * _HOUR_S:
-            hours = self.deadline_s / _HOUR_S
-            raise UsageError(f"--deadline {hours:g}h: give a time above 0, at most {ROOM:g} times --hours")
+            raise UsageError(
+                f"--deadline {typed_hours(self.deadline_s)}: give a time above 0, at most {ROOM:g} times --hours"
+            )
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from plink.model.spot.market_file import MarketFile
 from plink.model.spot.price_files import Histories
 from plink.model.spot.prices import HOUR_S, Prices
 from plink.model.spot.results import SimulatedStrategy, SpotSimulation
+from plink.model.units import typed_hours
 from solvers.spot.billing import BILLINGS
 from solvers.spot.deciding import Anchors
 from solvers.spot.footprint import Application, Outlook
@@ -148,7 +149,7 @@ def _check_deadline(comparison: Comparison, request: SpotSimulationRequest) -> N
     needed_s = request.hours * HOUR_S + comparison.application.start_s + comparison.application.add_s + FALLBACK_SLACK_S
     if request.deadline_s is not None and request.deadline_s < needed_s:
         raise UsageError(
-            f"--deadline {request.deadline_s / HOUR_S:g}h: the reference machines need {needed_s / HOUR_S:.2f} h with "
+            f"--deadline {typed_hours(request.deadline_s)}: the reference machines need {needed_s / HOUR_S:.2f} h with "
             "their start"
         )
 

@@ -194,6 +194,8 @@ class MarketFile:
             selected[market] = prices[market]
         if not selected:
             raise InputError(self.path, "the histories have no market of its types, zones and product")
+        if missing := [zone for zone in self.zones if zone not in {market.zone for market in selected}]:
+            _log.warning("%s: the histories have nothing of %s", self.path, ", ".join(missing))
         return selected
 
     def has(self, market: Market) -> bool:

@@ -298,6 +298,7 @@ def test_market_files_that_are_refused(name: str, here: Path) -> None:
         ("simulate market.toml --prices prices.json --deadline 2h", "--deadline 2h: the reference machines need"),
         ("simulate market.toml --prices prices.json --deadline 90h", "--deadline 90h"),
         ("simulate market.toml --prices prices.json --deadline soon", "soon"),
+        ("simulate market.toml --prices prices.json --deadline 10s", "--deadline 10s: the reference machines need"),
         ("simulate market.toml --prices prices.json --starts 0", "--starts 0"),
         ("simulate market.toml --prices prices.json --picture job.pdf", "--picture job.pdf"),
         ("simulate market.toml --prices prices.json --train-until 1999-01-01", "--train-until"),
