@@ -91,13 +91,14 @@ def test_a_dry_run_prints_the_objects(tmp_path: Path) -> None:
     words = ["--image", "i", "--job-name", "mine", "--dry-run"]
     done = launch(tmp_path, *words, "train.py")
     assert done.stdout.startswith("# mine.yaml\n---\napiVersion: v1\n")
-    assert done.stdout.endswith("\nkubectl apply -f mine.yaml\n")
+    assert all(yaml.safe_load_all(done.stdout))
+    assert done.stdout.endswith("\n# kubectl apply -f mine.yaml\n")
     document = json.loads(launch(tmp_path, *words, "--json", "train.py").stdout)
     assert (document["schema"], document["runner"]) == ("plink.dry-run/1", "kubernetes")
     assert json.loads(document["files"]["mine.json"])["kind"] == "List"
     shown = launch(tmp_path, *words, "-o", "other.yaml", "train.py").stdout
     assert shown.startswith("# other.yaml\n")
-    assert shown.endswith("\nkubectl apply -f other.yaml\n")
+    assert shown.endswith("\n# kubectl apply -f other.yaml\n")
     assert not (tmp_path / "other.yaml").exists()
 
 

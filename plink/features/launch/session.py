@@ -16,6 +16,7 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from plink.model.pipeline.rank_report import table_of_reports
 from plink.terminal.screen import print_json, print_lines, progress, say, say_error
+from runners.choice import KUBERNETES
 from runners.job.monitor import Sink
 from runners.job.placement import PlacementError, RunResult
 from runners.job.runner import Job, RunObserver
@@ -175,8 +176,9 @@ def show_dry_run(preview: DryRun, as_json: bool) -> None:
     for path, text in preview.files.items():
         print_lines(f"# {path}")
         print(text.rstrip("\n"))
+    mark = "# " if preview.runner == KUBERNETES else ""  # behind YAML, which stays such
     for command in preview.commands:
-        print(_shell_command(command))
+        print(mark + _shell_command(command))
 
 
 def _shell_command(command: LaunchCommand) -> str:
