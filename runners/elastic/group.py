@@ -6,6 +6,7 @@ Hosts that are added to a job that runs are a group, too: they load the program,
 import contextlib
 import gc
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -200,6 +201,7 @@ class Adding:
     over: Callable[[], bool]
     clock: Callable[[], float]
     _names: set[str] = field(default_factory=set)  # of those on their way
+    _returned: dict[str, tuple[float, float]] = field(default_factory=dict)  # when hosts came, and the wait before
 
     def add(self, hosts: list[Host], answer: Answer, bulk: bool) -> None:
         """Add all of these hosts or none; ``answer`` gets which, or why not.
@@ -223,6 +225,15 @@ class Adding:
         peers = [member.at for member in self.members.values()]
         threading.Thread(target=self._start, args=(group, members, peers, answered, bulk), daemon=True).start()
 
+    def bring_back(self, host: Host) -> None:
+        """Try a lost host until it comes; one that was lost soon after it last came, as the job refused it, later."""
+        came, waited_s = self._returned.get(host.name, (-math.inf, 0.0))
+        if self.clock() - came > _MAX_RETRY_S:
+            self.until_it_comes(host)
+        else:
+            wait_s = min(max(2 * waited_s, _FIRST_RETRY_S), _MAX_RETRY_S)
+            self._later(wait_s, lambda: self.until_it_comes(host, wait_s))
+
     def until_it_comes(self, host: Host, wait_s: float | None = None, noted: str = "") -> None:
         """Try a lost host again and again, more and more seldom, whatever becomes of others.
 
@@ -240,6 +251,8 @@ class Adding:
                 if error != noted:
                     self.note(f"{host.name}: {error}")
                 self._later(after_s, lambda: self.until_it_comes(host, min(2 * after_s, _MAX_RETRY_S), error))
+            else:
+                self._returned[host.name] = self.clock(), wait_s or 0.0
 
         self.add([host], answer, True)
 

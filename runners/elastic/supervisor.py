@@ -497,7 +497,7 @@ class Supervisor:
                 "again; or add another (plink elastic add last HOST --hosts FILE)"
             )
         for host in hosts.values():
-            self._adding.until_it_comes(host)
+            self._adding.bring_back(host)
 
     def _close(self) -> None:
         self.control_socket.close()

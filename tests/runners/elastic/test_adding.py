@@ -179,6 +179,25 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     assert {member.name for member in supervisor._members.values()} == {"h0", "h1", "h2"}
 
 
+def test_a_host_that_the_job_refuses_each_time_is_tried_more_and_more_seldom(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without the folder of checkpoints, say."""
+    monkeypatch.setattr(group, "_FIRST_RETRY_S", 0.2)
+    supervisor = paper.supervisor("rt")
+    lose(supervisor, 0, "no power")
+    waits = []
+    for turn in range(1, 4):
+        began = time.monotonic()
+        paper.says(commands.StartReliableHosts())
+        paper.until(lambda turn=turn: len(paper.events_of("joined")) == turn)  # type: ignore[misc]
+        waits.append(time.monotonic() - began)
+        (number,) = (number for number, member in supervisor._members.items() if member.name == "h0")
+        lose(supervisor, number, "another folder")
+    assert waits[1] >= 0.2
+    assert waits[2] >= 0.4
+
+
 def test_lost_added_reliable_host_is_not_retried(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
