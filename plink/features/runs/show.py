@@ -6,6 +6,7 @@ from typing import Any
 
 from plink.errors import printable
 from plink.model.run import AutotuneReplay
+from plink.model.units import numbered
 from plink.records.runs import Run
 from plink.runtime.pipeline import MODULE
 from plink.terminal.screen import result_console, show_table
@@ -116,9 +117,9 @@ def _command(run: Run) -> str:
 
 def _end(run: Run) -> str:
     code, seconds = run.document.get("exit_code"), _seconds(run)
-    hosts = len(_list(run.document.get("hosts")))
+    hosts = numbered(len(_list(run.document.get("hosts"))), "host")
     if code is None:
-        return f"{hosts} hosts; {_STATES[run.state]}"
+        return f"{hosts}; {_STATES[run.state]}"
     error = run.document.get("error")  # of a job that never began
     after = "" if seconds is None else f" after {seconds:.1f} s"
-    return f"{hosts} hosts; exit code {code}{after}{f': {error}' if isinstance(error, str) else ''}"
+    return f"{hosts}; exit code {code}{after}{f': {error}' if isinstance(error, str) else ''}"

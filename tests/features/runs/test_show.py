@@ -57,7 +57,7 @@ def test_an_exit_code_may_be_any_text(tmp_path: Path) -> None:
 def test_job_that_never_began_reports_the_reason(tmp_path: Path) -> None:
     write_run(tmp_path, exit_code=2, seconds=None, error="a: no route to host")
     shown = typed("runs", "show", "last", cwd=tmp_path).stdout.splitlines()
-    assert shown[1] == "1 hosts; exit code 2: a: no route to host"
+    assert shown[1] == "1 host; exit code 2: a: no route to host"
 
 
 def test_pipeline_is_listed_under_its_own_program(tmp_path: Path) -> None:
