@@ -268,5 +268,5 @@ def _over(ctx: Context) -> None:
     ctx.state.checkpointing = replace(current, attempt=None, over_s=ctx.now, next_s=next_s)
     ctx.send_all(r.Truncate(current.clock))
     _answer_requests(ctx)
-    if attempt is not None and attempt.lost:
+    if attempt is not None and attempt.lost and not ctx.state.ending.over:
         ctx.emit(StateLost(attempt.lost))
