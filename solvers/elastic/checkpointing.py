@@ -24,7 +24,8 @@ _MAX_WAIT_AT_END_S = 30.0  # until one can be begun
 def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
     """Take note of one that a host has found, and return the latest."""
     last = ctx.state.checkpointing.last
-    if saved is not None and (last is None or saved.clock > last.clock):
+    first_own = folder == ctx.state.settings.checkpoints and _own(ctx.state) is None
+    if saved is not None and (last is None or saved.clock > last.clock or (first_own and saved.clock == last.clock)):
         last = Checkpoint(f"{folder}/{saved.folder}", saved.clock)
         ctx.state.checkpointing = replace(ctx.state.checkpointing, last=last)
     return last
@@ -197,7 +198,7 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
 
     It may count all the same, where the answer to its naming was lost: hosts say which is the latest.
     """
-    waiting = frozenset(host for host, member in ctx.state.members.items() if member.reliable)
+    waiting = frozenset(member.number for member in ctx.state.ready if member.reliable)
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, waiting=waiting))
     request = r.DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
     for host in waiting:
@@ -213,8 +214,10 @@ def discarded(ctx: Context, host: int, answer: Answer, result: r.Result | None) 
         return
     if isinstance(result, r.CheckpointDiscarded):
         note_saved(ctx, result.latest, ctx.state.settings.checkpoints)
+    if answer.kind != GONE:
         ctx.state.resuming = replace(ctx.state.resuming, searched=True)
-    attempt = replace(attempt, waiting=attempt.waiting - {host})
+    counts = attempt.checkpoint == ctx.state.checkpointing.last  # what else hosts say changes nothing
+    attempt = replace(attempt, waiting=frozenset() if counts and attempt.lost else attempt.waiting - {host})
     ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
     if not attempt.waiting:
         _failed(ctx)
@@ -223,6 +226,9 @@ def discarded(ctx: Context, host: int, answer: Answer, result: r.Result | None) 
 def _failed(ctx: Context) -> None:
     attempt = ctx.state.checkpointing.attempt
     assert attempt is not None
+    if attempt.lost and not ctx.state.resuming.searched and ctx.state.any_reliable:  # it came while others were asked
+        _discard(ctx, attempt)
+        return
     _over(ctx)
     current = ctx.state.checkpointing
     if attempt.abandoned or attempt.error is None or attempt.kind == GONE:
@@ -268,5 +274,5 @@ def _over(ctx: Context) -> None:
     ctx.state.checkpointing = replace(current, attempt=None, over_s=ctx.now, next_s=next_s)
     ctx.send_all(r.Truncate(current.clock))
     _answer_requests(ctx)
-    if attempt is not None and attempt.lost and not ctx.state.ending.over:
+    if attempt is not None and attempt.lost:
         ctx.emit(StateLost(attempt.lost))

@@ -228,7 +228,7 @@ def start(ctx: Context, number: int = 0) -> None:
 
 def _begin_with(ctx: Context, thresholds: Thresholds, clock: int, number: int) -> PlacementDecision | None:
     """Return the placement of a beginning at a clock; where there can be none the job ends."""
-    members, settings = list(ctx.state.members.values()), ctx.state.settings
+    members, settings = list(ctx.state.ready), ctx.state.settings
     try:
         return placement_of(members, settings.partition_bytes, settings.shards, thresholds, clock=clock, number=number)
     except PlinkError as error:
@@ -312,6 +312,8 @@ def halted(ctx: Context, reason: str) -> None:
 
     Where a host was told to name one, and may have been lost before it said so, other hosts are asked first.
     """
+    if ctx.state.ending.over:
+        return
     attempt = ctx.state.checkpointing.attempt
     if attempt is not None and attempt.named:
         ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, lost=reason))

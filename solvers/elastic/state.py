@@ -356,9 +356,15 @@ class State:
         return self.placement
 
     @property
+    def ready(self) -> tuple[Member, ...]:
+        """Return members without those of groups on their way in, whose folder may be another one."""
+        on_their_way = {member.number for group in self.joining.groups.values() for member in group.members}
+        return tuple(member for number, member in self.members.items() if number not in on_their_way)
+
+    @property
     def any_reliable(self) -> bool:
-        """Return whether a reliable host is a member."""
-        return any(member.reliable for member in self.members.values())
+        """Return whether a reliable host is a member, and not on its way in."""
+        return any(member.reliable for member in self.ready)
 
     @property
     def clock(self) -> int:

@@ -180,6 +180,20 @@ def test_a_checkpoint_whose_naming_failed_may_count(counts: bool) -> None:
     assert desk.saving.failures == (0 if counts else 1)
 
 
+def test_the_first_one_of_its_own_is_of_the_clock_that_was_restored() -> None:
+    desk = Desk()
+    desk.consistent(7)
+    desk.job.checkpointing = replace(desk.saving, last=Checkpoint("/b/clock-7-5f3", 7), requests=((7, 1),))
+    desk.advance()
+    for word in desk.words("write_checkpoint"):
+        desk.answer(word, seconds=0.5, bytes=10)
+    desk.answer(desk.words("keep_checkpoint")[-1], "latest.json: not permitted", "OSError")
+    for word in desk.words("discard_checkpoint"):
+        desk.answer(word, latest={"clock": 7, "partitions": 3, "folder": name_of(7, JOB)})
+    assert desk.saving.last == Checkpoint(f"/c/{name_of(7, JOB)}", 7)
+    assert desk.answers == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
+
+
 @pytest.mark.parametrize(("named", "last"), [(7, 7), (3, 5), (None, 5)])
 def test_the_answer_to_the_naming_is_lost(named: int | None, last: int) -> None:
     """Any reliable host knows whether it was named, also one that wrote no part."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plink.model.elastic.reports import Answer, PartitionsChanged
+from plink.model.elastic.reports import Answer, Failed, PartitionsChanged
 from runners.elastic.controller import Controller
 from solvers.elastic import events
 from solvers.elastic.member import Member
@@ -203,6 +203,74 @@ def test_hosts_that_come_wait_for_what_is_said_of_a_checkpoint() -> None:
     assert not job.words("restore")
     job.answer(1, "discard_checkpoint", {"latest": on_disk(10, OWN)})
     assert job.restored(of_another_job=False) == {f"/shared/c/clock-10-{OWN}"}
+
+
+def on_its_way(job: Naming) -> None:
+    """Host 2 has begun, and looks for the folder."""
+    job.controller.handle(events.HostsJoined((member(2, "reliable"),), True))
+    job.answer(2, "begin", BEGUN)
+    job.answer(job.words("mark_folder")[-1]["to"], "mark_folder", {})
+    assert [word["to"] for word in job.words("check_folder")] == [2]
+
+
+def fails(job: Naming, host: int, do: str, error: str) -> None:
+    """The last such word to it."""
+    request = [word for word in job.words(do) if word["to"] == host][-1]
+    job.controller.handle(events.HostMessage(host, Answer(request["id"], error, "InputError")))
+    job.controller.tick()
+
+
+def test_a_host_whose_folder_is_not_checked_yet_takes_no_part() -> None:
+    """It is not asked, nor restored to; it may be refused, or come afterwards."""
+    job = Naming(2, own=on_disk(5, OWN))
+    job.lose(0)
+    on_its_way(job)
+    job.answer(1, "discard_checkpoint", {"latest": on_disk(10, OWN)})
+    assert {word["to"] for word in job.words("discard_checkpoint")} == {1}
+    assert {word["to"] for word in job.words("restore")} == {1}
+    fails(job, 2, "check_folder", "another folder")
+    assert not job.says("end")
+    assert 2 not in job.controller.state.cluster.members
+
+
+def test_a_host_without_the_folder_does_not_say_that_there_is_no_checkpoint() -> None:
+    job = Naming(2)
+    on_its_way(job)
+    job.lose(0)
+    assert {word["to"] for word in job.words("discard_checkpoint")} == {1}
+    job.lose(1)
+    fails(job, 2, "check_folder", "another folder")
+    assert not job.says("end")
+    assert job.says("start_reliable_hosts")
+    job.comes(3, own=on_disk(10, OWN))
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-10-{OWN}"}
+
+
+def test_a_host_that_came_while_another_was_asked_is_asked_when_that_is_lost() -> None:
+    """What it read as it began may be of before the naming."""
+    job = Naming(2)
+    job.lose(0)
+    job.comes(2)
+    job.lose(1)
+    assert not job.says("end")
+    job.answer(2, "discard_checkpoint", {"latest": on_disk(10, OWN)})
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-10-{OWN}"}
+
+
+def test_one_host_that_knows_the_checkpoint_is_enough() -> None:
+    job = Naming(3, own=on_disk(5, OWN))
+    job.lose(0)
+    job.answer(1, "discard_checkpoint", {"latest": on_disk(10, OWN)})
+    assert job.restored(of_another_job=False) == {f"/shared/c/clock-10-{OWN}"}
+
+
+def test_a_job_that_has_ended_restores_nothing() -> None:
+    job = Naming(2, own=on_disk(5, OWN))
+    job.lose(0)
+    job.controller.handle(events.HostMessage(1, Failed("ValueError: no")))
+    assert job.says("end")
+    job.answer(1, "discard_checkpoint", {"latest": on_disk(10, OWN)})
+    assert not job.words("restore")
 
 
 def test_a_host_that_comes_to_the_next_controller_without_the_folder_is_refused() -> None:
