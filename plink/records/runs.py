@@ -127,11 +127,11 @@ class Record:
         # Of a run that never gets any further the file says so.
         self._request = request | {"schema": SCHEMA, "id": folder.name, "exit_code": None, "seconds": None,
                                "proof": None, "failure": None}  # fmt: skip
-        write_document(folder / _FILE, self._request)
         # While this process lives, however it ends (flock(2)).
         self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):  # there are file systems without locks
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        write_document(folder / _FILE, self._request)
 
     def add(self, more: JsonObject) -> None:
         """Record what is there before the result."""

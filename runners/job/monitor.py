@@ -22,8 +22,7 @@ Sink = Callable[[int | None, str, str], None]
 
 # Ranks that fail for the same reason do so together: others are ended a moment later, and may report their own code.
 SAME_FAILURE_S = 0.3
-# Exit codes of ranks that a signal ended which is no consequence of another rank's end.
-_KILLED = frozenset(128 + number for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL))
+_KILLED = 128 + signal.SIGKILL  # what no rank does for another one's end, as it may crash or abort
 
 STOP_TIMEOUT_S = 5.0  # for ranks, or a launcher, to end after they were told to
 
@@ -134,8 +133,8 @@ class JobMonitor:
             return False
         first = not self.is_stopping
         if first:
-            self._replaceable_until = self.clock() + SAME_FAILURE_S if code not in _KILLED else -math.inf
-        elif code not in _KILLED or self.timed_out or self.clock() > self._replaceable_until:
+            self._replaceable_until = self.clock() + SAME_FAILURE_S if code != _KILLED else -math.inf
+        elif code != _KILLED or self.timed_out or self.clock() > self._replaceable_until:
             return False
         else:
             self._replaceable_until = -math.inf

@@ -34,6 +34,8 @@ from solvers.hierarchy.tiers import of_one_method
 _MIN_LOSS = 0.001  # of the probes: more slows TCP
 _MIN_LOST_PROBES = 3  # fewer may be one burst
 _MAX_PARTITIONS = 8  # more of them are single pairs that failed, and no cut
+_CLASSES, _CLASS_PAIRS = 8, 50  # of pairs by their round trips, and how many are in one at least
+_TYPICAL = 0.95  # quantile of a class up to which noise counts for like pairs
 _NOISE_SIGMAS = 4.0  # of a pair's own samples, at least
 _MAX_BY_CHANCE = 0.05  # findings in a network that noise alone would make
 _PROTOCOLS = {"stamp": ("UDP", Severity.WARNING), "icmp": ("ICMP", Severity.INFO), "tcp": ("TCP", Severity.ERROR)}
@@ -169,8 +171,11 @@ def _noise_us(halves: Sequence[Matrix], latency_us: Matrix) -> Matrix:
     noise = np.zeros_like(latency_us)
     pairs = np.isfinite(latency_us) & ~np.eye(len(latency_us), dtype=bool)
     if halves and pairs.any():
-        own = np.nan_to_num((halves[0] - halves[1])[pairs] / 2) ** 2
-        pooled = pooled_variance(latency_us[pairs], own)  # two halves may agree by chance
+        own, level = np.nan_to_num((halves[0] - halves[1])[pairs] / 2) ** 2, latency_us[pairs]
+        typical = own.copy()  # a few pairs far noisier than others say nothing of those
+        for part in np.array_split(np.argsort(level, kind="stable"), max(1, min(_CLASSES, len(own) // _CLASS_PAIRS))):
+            typical[part] = np.minimum(own[part], np.quantile(own[part], _TYPICAL))
+        pooled = pooled_variance(level, typical)  # two halves may agree by chance
         noise[pairs] = np.sqrt(np.maximum(pooled, (pooled + own) / 2))
     return noise * max(_NOISE_SIGMAS, -NormalDist().inv_cdf(_MAX_BY_CHANCE / max(1, pairs.sum())))
 

@@ -89,7 +89,12 @@ def cluster(
 
         # The other settings lose nearly every time (docs/results/embedding.md) and take three quarters of it.
         constraints = EmbeddingConstraints(alpha=1.0, relative=True)
-        fitted = embed(network.rtt_us, constraints, seed, keep_going=keep_going, names=network.hosts.names)
+        try:
+            fitted = embed(network.rtt_us, constraints, seed, keep_going=keep_going, names=network.hosts.names)
+        except NoAnswer:  # what was measured falls apart: the predictions join it
+            if rtt is network.rtt_us:
+                raise
+            fitted = embed(rtt, constraints, seed, keep_going=keep_going, names=network.hosts.names)
         distances = evidence_us(near, fitted.fitted_us[among])
         complete = np.where(np.isnan(near), fitted.fitted_us[among], near)
         balanced = balanced_groups(fitted.coordinates[hosts], distances, sizes, seed, advance)

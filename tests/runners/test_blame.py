@@ -15,7 +15,8 @@ KILLED, ABORTED = 128 + signal.SIGKILL, 128 + signal.SIGABRT
     ("exits", "blamed"),
     [
         ([(0, 1, 0.0), (1, KILLED, SHORTLY)], 1),
-        ([(0, 1, 0.0), (2, 1, SHORTLY), (1, 128 + signal.SIGSEGV, SHORTLY)], 1),
+        ([(0, 1, 0.0), (2, 1, SHORTLY), (1, KILLED, SHORTLY)], 1),
+        ([(0, 1, 0.0), (1, 128 + signal.SIGSEGV, SHORTLY)], 0),  # native code whose peer is gone
         ([(0, 1, 0.0), (1, 3, SHORTLY)], 0),
         ([(0, 1, 0.0), (1, ABORTED, SHORTLY)], 0),  # as PyTorch does when it loses a peer
         ([(0, 1, 0.0), (1, KILLED, LATER)], 0),

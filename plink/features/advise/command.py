@@ -178,9 +178,7 @@ def _print(advice: "Advice") -> None:
             f"({' to '.join(format_us(line.at(size)) for size in ends)})"
         )
     if any(stretch.line.family != next(iter(advice.orders)) for stretch in advice.stretches):
-        print(
-            "--json has hosts of each order (`plink launch --order FILE` takes them); `plink reorder` searches others"
-        )
+        print("--json has hosts of each order, for `plink launch --order FILE` a line each; `reorder` has others")
 
 
 def _table(advice: "Advice", shown: list[str]) -> "Table":

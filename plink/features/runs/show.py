@@ -14,7 +14,11 @@ from runners.autotune.daemon import NAME as LOG_NAME
 from runners.job.placement import process_name
 
 _LAST_LINES = 10
-_STATES = {"running": "running", "killed": "plink was killed", "unknown": "running, or plink was killed"}
+_STATES = {
+    "running": "running",
+    "killed": "plink was killed, or could not record the end",
+    "unknown": "running, or plink was killed",
+}
 _MAX_SHOWN_SECONDS = 1e15
 _MIN_PROGRAM_CHARS = 20
 _FIRST_HIDDEN = ("hosts", "s", "started (UTC)", "backend", "order", "exit")  # on a narrow terminal

@@ -24,9 +24,8 @@ def show_rented(document: SpotStatus) -> None:
     over = "; the job is over" if document.job_ended else ""
     print_lines(f"{len(document.held)} instances of {document.provider} held; {driver}{over}")
     if document.driver is None and (document.held or document.open_requests):
-        print_lines(
-            f"they end with their leases, or by `plink spot release {document.run}`; `plink spot drive` goes on"
-        )
+        release = f"`plink spot release {document.run}`"
+        print_lines(f"{release} ends them, else their leases where there are any; `plink spot drive` goes on")
     rows = [
         (
             *(row.host or row.instance, row.type, row.zone, row.state),

@@ -91,6 +91,17 @@ def test_a_second_measurement_decides_where_the_first_was_noisy(asymmetric: bool
     assert not named({(1, 4): 105.0, (4, 1): 100.0})
 
 
+def test_a_pair_far_noisier_than_others_hides_no_slow_one() -> None:
+    """Their round trips are alike, and so they are judged together."""
+    rows = flat(16)
+    rows[1, 4] = rows[4, 1] = 200.0
+    rows[2, 7] = rows[7, 2] = 300.0
+    noise = np.where(rows > 0, 2.0, 0.0)
+    noise[2, 7] = noise[7, 2] = 200.0
+    result = findings_of(rows, halves_us=[to_rows(rows - noise), to_rows(rows + noise)])
+    assert [item.hosts for item in result] == [["h1", "h4"]]
+
+
 def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
     (item,) = findings_of(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
     assert item.evidence.endswith("; 130 us when measured again")

@@ -107,6 +107,15 @@ def test_predictions_of_the_file_stand_for_what_was_not_measured() -> None:
     assert result.rtt.within_us == pytest.approx(within.mean())
 
 
+def test_predictions_join_measurements_that_fall_apart() -> None:
+    rtt, rack_of = racks([6, 6], seed=0)
+    measured = np.where(rack_of[:, None] == rack_of, rtt, np.nan)
+    network = replace(of(measured), details=details_from({"predicted_us": to_rows(rtt), "predicted_by": "tiers"}))
+    groups = cluster(network, 2).groups
+    assert [len(group) for group in groups] == [6, 6]
+    assert all(len(set(rack_of[group].tolist())) == 1 for group in groups)
+
+
 def test_measurements_that_fall_apart_have_no_answer() -> None:
     rtt = alike(8, 50.0)
     rtt[:4, 4:] = rtt[4:, :4] = np.nan
